@@ -1,0 +1,56 @@
+# driftcast: `make run` shows what it does, `make test` checks it. Both make their own environment in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Newer than what it was installed from: the environment is up to date, and `make setup` has nothing to do.
+INSTALLED := $(VENV)/installed
+PIP := -m pip --disable-pip-version-check --no-input
+# Further arguments, as in `make test ARGS="-k filter"`.
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test test-all lint bench lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+setup: $(INSTALLED) ## Make the environment in .venv (immediate when it is up to date)
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
+	  "driftcast needs Python 3.11 or newer, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "Making the environment in $(VENV); the first time takes a minute or two."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python $(PIP) install -qq --constraint requirements.lock --editable '.[all]'
+	@touch $@
+
+run: setup ## Show the headline comparison of each experiment, with a report at the end
+	$(BIN)/driftcast tour
+
+test: setup ## Run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+test-all: setup ## Run the tests, the long ones too
+	$(BIN)/python -m pytest -m '' $(ARGS)
+
+lint: setup ## Check rules, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup ## Measure speed against the yardsticks; writes benchmarks/results.json
+	$(BIN)/python -m benchmarks $(ARGS)
+
+lock: ## Pin the newest versions that pyproject.toml allows in requirements.lock
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python $(PIP) install -qq --editable '.[all]'
+	{ sed -n '/^#/p' requirements.lock; build/lock/bin/python $(PIP) freeze --exclude-editable; } > build/requirements.lock
+	mv build/requirements.lock requirements.lock
+	rm -rf build/lock
+
+clean: ## Remove the environment and all caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,156 @@
+"""`protocols`, `mobility`, `experiments`: what there is, and what can be set."""
+
+import argparse
+import typing
+from collections.abc import Iterable
+
+import msgspec
+from rich.table import Table
+
+from driftcast.cli.options import add_json, console, print_json
+from driftcast.errors import UserError
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare them."""
+    protocols = commands.add_parser("protocols", help="list the protocols, or the settings of one")
+    protocols.add_argument("name", nargs="?", metavar="PROTOCOL")
+    add_json(protocols)
+    protocols.set_defaults(command=_protocols)
+    mobility = commands.add_parser("mobility", help="list the movement models, or the settings of one")
+    mobility.add_argument("name", nargs="?", metavar="MODEL")
+    add_json(mobility)
+    mobility.set_defaults(command=_mobility)
+    experiments = commands.add_parser("experiments", help="list the experiments")
+    add_json(experiments)
+    experiments.set_defaults(command=_experiments)
+
+
+def settings_of(kind: type[msgspec.Struct]) -> list[dict[str, object]]:
+    """Name, type, default and meaning of each setting."""
+    rows: list[dict[str, object]] = []
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in msgspec.structs.fields(kind):
+        default: object = None if field.required else field.default
+        if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        hint = hints[field.name]
+        rows.append(
+            {
+                "name": field.encode_name,
+                "type": _type_text(hint),
+                "default": msgspec.to_builtins(default),
+                "required": field.required,
+                "meaning": next((text for text in _descriptions(hint) if text), ""),
+            }
+        )
+    return rows
+
+
+def _descriptions(hint: object) -> Iterable[str]:
+    for meta in getattr(hint, "__metadata__", ()):
+        if isinstance(meta, msgspec.Meta) and meta.description:
+            yield meta.description
+    for part in typing.get_args(hint):
+        yield from _descriptions(part)
+
+
+def _type_text(hint: object) -> str:
+    if hasattr(hint, "__metadata__"):
+        meta = [item for item in hint.__metadata__ if isinstance(item, msgspec.Meta)]
+        bounds = [_bounds(item) for item in meta]
+        return " ".join([_type_text(typing.get_args(hint)[0]), *filter(None, bounds)])
+    arguments = [part for part in typing.get_args(hint) if part is not type(None)]
+    if arguments and not isinstance(hint, type) and typing.get_origin(hint) is not typing.Literal:
+        return " or ".join(_type_text(part) for part in arguments)
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(repr(part) for part in arguments)
+    names: dict[object, str] = {float: "number", int: "whole number", str: "text", bool: "true or false"}
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _bounds(meta: msgspec.Meta) -> str:
+    parts = [(">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt)]
+    return ", ".join(f"{sign} {value:g}" for sign, value in parts if value is not None)
+
+
+def _protocols(arguments: argparse.Namespace) -> int:
+    from driftcast.protocol.optional import INTERFACES
+    from driftcast.protocol.registry import protocol_named, protocol_names
+
+    names = protocol_names() if arguments.name is None else [arguments.name]
+    rows = []
+    for name in names:
+        kind = protocol_named(name)
+        rows.append(
+            {
+                "name": name,
+                "summary": kind.summary,
+                "variants": {variant: dict(settings) for variant, settings in kind.variants.items()},
+                "needs": sorted(kind.needs),
+                "also": [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)],
+                "settings": settings_of(kind.settings_type),
+            }
+        )
+    if arguments.json:
+        print_json({"protocols": rows})
+    elif arguments.name is None:
+        _print_list(rows, "settings: driftcast protocols PROTOCOL")
+    else:
+        _print_settings(rows[0])
+    return 0
+
+
+def _mobility(arguments: argparse.Namespace) -> int:
+    from driftcast.mobility.registry import lookup, models
+
+    kinds = models() if arguments.name is None else {arguments.name: lookup(arguments.name)}
+    rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
+    if arguments.json:
+        print_json({"mobility": rows})
+    elif arguments.name is None:
+        _print_list(rows, "settings: driftcast mobility MODEL")
+    else:
+        _print_settings(rows[0])
+    return 0
+
+
+def _experiments(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.experiment import experiments
+
+    rows: list[dict[str, object]] = [
+        {"name": name, "summary": experiment.title, "runs": experiment.runs} for name, experiment in experiments().items()
+    ]
+    if arguments.json:
+        print_json({"experiments": rows})
+    else:
+        _print_list(rows, "run one: driftcast reproduce EXPERIMENT")
+    return 0
+
+
+def _print_list(rows: list[dict[str, object]], hint: str) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for row in rows:
+        variants = row.get("variants")
+        named = f"[dim]({', '.join(variants)})[/dim]" if isinstance(variants, dict) and variants else ""
+        table.add_row(f"[bold]{row['name']}[/bold]", f"{row['summary']} {named}")
+    console().print(table)
+    console().print(f"[dim]{hint}[/dim]")
+
+
+def _print_settings(row: dict[str, object]) -> None:
+    console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
+    for key in ("needs", "also"):
+        values = row.get(key)
+        if isinstance(values, list) and values:
+            console().print(f"{key}: {', '.join(values)}")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("setting", "default", "type", "meaning"):
+        table.add_column(column)
+    settings = row["settings"]
+    if not isinstance(settings, list):
+        raise UserError(f"{row['name']} has no settings")
+    for setting in settings:
+        default = "(needed)" if setting["required"] else str(setting["default"])
+        table.add_row(f"[bold]{setting['name']}[/bold]", default, setting["type"], setting["meaning"])
+    console().print(table)

@@ -1,0 +1,109 @@
+"""`node`, `pub`, `sub`, `status`: live nodes and their clients."""
+
+import argparse
+import base64
+import sys
+from pathlib import Path
+
+import msgspec
+
+from driftcast.cli.options import add_json, console, print_json
+from driftcast.errors import UserError
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare them."""
+    node = commands.add_parser("node", help="run a live node", description="Run a live node until Ctrl-C.")
+    node.add_argument("config", type=Path, metavar="CONFIG", help="the node's configuration (TOML)")
+    node.set_defaults(command=_node)
+
+    pub = commands.add_parser(
+        "pub",
+        help="publish one event through a live node",
+        description="Publish one event, as in: driftcast pub road=A1 speed=31 --node a.sock",
+    )
+    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE")
+    _add_node(pub)
+    payload = pub.add_mutually_exclusive_group()
+    payload.add_argument("--payload", default="", metavar="TEXT", help="content beside the attributes")
+    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="the same from a file")
+    pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="seconds for which the event lives")
+    add_json(pub)
+    pub.set_defaults(command=_pub)
+
+    sub = commands.add_parser(
+        "sub",
+        help="subscribe through a live node",
+        description="Print events as they come, as in: driftcast sub \"speed > 30 and road = 'A1'\" --node a.sock",
+    )
+    sub.add_argument("filter", nargs="?", default="", metavar="FILTER", help="which events (default: all)")
+    _add_node(sub)
+    sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
+    sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
+    sub.add_argument("--json", action="store_true", help="print one JSON object per event")
+    sub.set_defaults(command=_sub)
+
+    status = commands.add_parser("status", help="how a live node is")
+    _add_node(status)
+    add_json(status)
+    status.set_defaults(command=_status)
+
+
+def _add_node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--node", required=True, metavar="ADDRESS", help="the node's control channel: its socket, or 127.0.0.1:port"
+    )
+
+
+def _node(arguments: argparse.Namespace) -> int:
+    from driftcast.live.commands import run_node
+
+    return run_node(arguments.config)
+
+
+def _pub(arguments: argparse.Namespace) -> int:
+    from driftcast.live.commands import parse_attributes, publish
+
+    if arguments.lease_s is not None and not arguments.lease_s > 0:
+        raise UserError(f"--lease: a time above 0, not {arguments.lease_s}")
+    payload = arguments.payload.encode()
+    if arguments.payload_file is not None:
+        try:
+            payload = arguments.payload_file.read_bytes()
+        except OSError as error:
+            raise UserError(f"{arguments.payload_file}: cannot be read: {error.strerror}") from None
+    event = publish(arguments.node, parse_attributes(arguments.attributes), payload, arguments.lease_s)
+    if arguments.json:
+        print_json({"event": str(event)})
+    else:
+        print(event)
+    return 0
+
+
+def _sub(arguments: argparse.Namespace) -> int:
+    from driftcast.live.commands import subscribe
+
+    if arguments.count is not None and arguments.count < 1:
+        raise UserError(f"--count: at least 1, not {arguments.count}")
+    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s):
+        if arguments.json:
+            payload = base64.b64encode(event.payload).decode()
+            print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})
+        else:
+            shown = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+            text = event.payload.decode("utf-8", errors="replace")
+            print(f"{event.id}  {shown}" + (f"  {text}" if text else ""))
+        sys.stdout.flush()
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from driftcast.live.commands import status
+
+    facts = msgspec.to_builtins(status(arguments.node))
+    if arguments.json:
+        print_json(facts)
+    else:
+        for name, value in facts.items():
+            console().print(f"[bold]{name}[/bold] {value}", highlight=False)
+    return 0

@@ -1,0 +1,61 @@
+"""Options that several commands have, and how results are printed."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """`--json`: one object on standard output and nothing else there."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def add_scenario(parser: argparse.ArgumentParser) -> None:
+    """A scenario file and settings that replace some of its own."""
+    parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file (TOML)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="replace a setting, as in --set radio.range_m=100 --set protocol.p=0.3",
+    )
+
+
+def print_json(value: object) -> None:
+    """As one line of JSON."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+def console() -> Console:
+    """Where tables go."""
+    return Console()
+
+
+def table_of(rows: Mapping[str, object], title: str, meanings: Mapping[str, str]) -> Table:
+    """Names, values and what they mean."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("metric", style="bold")
+    table.add_column("value", justify="right")
+    table.add_column("meaning", style="dim")
+    for name, value in rows.items():
+        table.add_row(name, shown(value), meanings.get(name, ""))
+    return table
+
+
+def shown(value: object) -> str:
+    """A number as people read it; a dash for what does not exist."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

@@ -1,0 +1,117 @@
+"""`run`, `check`, `contacts`: what needs the simulator and no Spark."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from driftcast.cli.options import add_json, add_scenario, console, print_json, table_of
+from driftcast.errors import UserError
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare them."""
+    run = commands.add_parser("run", help="simulate a scenario once", description="Simulate a scenario once.")
+    add_scenario(run)
+    run.add_argument("--protocol", metavar="P", help="instead of the scenario's: gossip, gossip:p=0.3, name/variant")
+    run.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same run (default 1)")
+    run.add_argument("--trace", type=Path, metavar="DIR", help="keep the trace there, as Parquet")
+    run.add_argument("--level", choices=["deliveries", "full"], default="full", help="how much of it (default full)")
+    add_json(run)
+    run.set_defaults(command=_run)
+
+    check = commands.add_parser(
+        "check", help="say what is wrong with a scenario", description="Read a scenario and say what is wrong with it."
+    )
+    add_scenario(check)
+    check.add_argument("--protocol", metavar="P", help="instead of the scenario's")
+    add_json(check)
+    check.set_defaults(command=_check)
+
+    contacts = commands.add_parser(
+        "contacts",
+        help="who meets whom when, from a scenario or a movement trace",
+        description="Compute exact contacts, from a scenario's movement or from a trace file "
+        "(ns-2 setdest, ONE movement, ONE connection events), and write them as a contact plan.",
+    )
+    contacts.add_argument("source", type=Path, metavar="TRACE|SCENARIO")
+    contacts.add_argument("--range", type=float, dest="range_m", metavar="M", help="meters within which nodes meet")
+    contacts.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="seconds (default: the file's)")
+    contacts.add_argument("--seed", type=int, default=1, metavar="N", help="for a scenario's movement (default 1)")
+    contacts.add_argument("--out", type=Path, required=True, metavar="DIR", help="writes contacts.parquet there")
+    add_json(contacts)
+    contacts.set_defaults(command=_contacts)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from driftcast.simulation.overrides import chosen_scenario
+    from driftcast.simulation.meter import METRIC_MEANINGS
+    from driftcast.simulation.run import run
+    from driftcast.trace import Level
+
+    scenario = chosen_scenario(arguments.scenario, arguments.protocol, arguments.set)
+    if arguments.trace is None:
+        outcome = run(scenario, arguments.seed)
+    else:
+        if arguments.trace.exists() and any(arguments.trace.iterdir()):
+            raise UserError(f"{arguments.trace}: is not empty; give a new folder for the trace")
+        outcome = run(scenario, arguments.seed, Level(arguments.level))
+        _save_whole(outcome.trace.save, arguments.trace)
+    if arguments.json:
+        print_json(outcome.summary())
+        return 0
+    title = f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}"
+    console().print(table_of(outcome.metrics, title, METRIC_MEANINGS))
+    console().print(f"fingerprint {outcome.fingerprint}", highlight=False)
+    if arguments.trace is not None:
+        console().print(f"trace in {arguments.trace}", highlight=False)
+    return 0
+
+
+def _save_whole(save: "object", directory: Path) -> None:
+    """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole."""
+    assert callable(save)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
+        unfinished = Path(scratch) / "trace"
+        save(unfinished)
+        if directory.exists():
+            directory.rmdir()
+        unfinished.rename(directory)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from driftcast.simulation.overrides import chosen_scenario
+
+    scenario = chosen_scenario(arguments.scenario, arguments.protocol, arguments.set)
+    plan = scenario.stack_plan()
+    facts = {
+        "scenario": scenario.name,
+        "nodes": scenario.nodes,
+        "duration_s": scenario.duration_s,
+        "protocol": plan.protocol.name,
+        "router": None if plan.router is None else plan.router.name,
+        "discovery": "beacon" if plan.beacons is not None else scenario.discovery.__struct_config__.tag,
+    }
+    if arguments.json:
+        print_json({"ok": True, **facts})
+    else:
+        console().print(f"{arguments.scenario}: fine", highlight=False)
+        for name, value in facts.items():
+            console().print(f"  {name} {'-' if value is None else value}", highlight=False)
+    return 0
+
+
+def _contacts(arguments: argparse.Namespace) -> int:
+    from driftcast.simulation.sources import plan_from
+
+    plan = plan_from(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / "contacts.parquet"
+    plan.save(path)
+    facts = plan.summary()
+    if arguments.json:
+        print_json({"plan": str(path), **facts})
+        return 0
+    console().print(table_of(facts, f"{arguments.source}", {}))
+    console().print(f"contact plan in {path}", highlight=False)
+    return 0

@@ -1,0 +1,71 @@
+"""Gossip: a node that first meets an event rebroadcasts it with probability p."""
+
+from random import Random
+from typing import Annotated
+
+from msgspec import Meta
+
+from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.relay import Relay, RelaySettings
+from driftcast.protocol import Host, Interface, Port, Protocol, TimerKey
+from driftcast.wire import EventMessage, Message
+
+
+class GossipSettings(RelaySettings, frozen=True):
+    """How likely a rebroadcast is."""
+
+    p: Annotated[float, Meta(ge=0, le=1, description="probability of rebroadcasting an event")] = 0.7
+    sure_hops: Annotated[
+        int, Meta(ge=0, le=65535, description="within that many hops of the source everybody rebroadcasts")
+    ] = 0
+
+
+class GossipedEvent(EventMessage, frozen=True, gc=False, tag=1):
+    """An event on its way to many."""
+
+
+class Gossip(Protocol):
+    """Flooding in which each relay tosses a coin; the source itself always speaks."""
+
+    name = "gossip"
+    summary = "every node rebroadcasts each event once, with probability p"
+    settings_type = GossipSettings
+    messages = (GossipedEvent,)
+
+    def __init__(self, node: NodeId, settings: GossipSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._p = settings.p
+        self._sure_hops = settings.sure_hops
+        self._local = LocalSubscriptions(port)
+        self._relay = Relay(port, rng, settings)
+        self._seen_ids = self._relay.seen.ids
+
+    def on_stop(self, now: float) -> None:
+        self._relay.stop()
+
+    def on_publish(self, now: float, event: Event) -> None:
+        if self._relay.meet(now, event.id):
+            self._local.deliver(event, 0)
+            self._relay.pass_on(now, GossipedEvent(event, 1, event.lease_s))
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        self._local.add(subscription)
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        self._local.remove(subscription)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        assert isinstance(message, GossipedEvent)
+        event = message.event
+        if event.id in self._seen_ids:
+            return
+        self._relay.meet(now, event.id)
+        self._local.deliver(event, message.hops)
+        # One draw per event whatever the hops, so that runs with other settings stay paired.
+        heads = self.rng.random() < self._p
+        if heads or message.hops <= self._sure_hops:
+            self._relay.pass_on(now, GossipedEvent(event, message.hops + 1, message.remaining_s))
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        self._relay.on_timer(now, key)

@@ -1,0 +1,35 @@
+"""The knobs of semi-probabilistic routing."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from driftcast.dissemination.semi_probabilistic.messages import MAX_HORIZON
+from driftcast.protocol import Settings
+
+
+class SemiProbabilisticSettings(Settings, frozen=True):
+    """How far subscriptions travel, how many links an event takes, and whether it is stored."""
+
+    # [004 §5.1.2] tau = 0.4, phi = 1, beta = 100, retransmission every 60 s; [004 §5.1.3] ten times.
+    tau: Annotated[float, Meta(gt=0, le=1, description="share of the links that an event takes")] = 0.4
+    phi: Annotated[
+        int, Meta(ge=0, le=MAX_HORIZON, description="hops that subscriptions travel; 0: purely probabilistic")
+    ] = 1
+    store: Annotated[bool, Meta(description="keep events and try them again")] = True
+    buffer: Annotated[int, Meta(ge=1, description="events kept; the oldest arrival makes room for a new one")] = 100
+    retry_s: Annotated[float, Meta(gt=0, description="time between two attempts to forward a stored event")] = 60.0
+    attempts: Annotated[int, Meta(ge=1, description="attempts after which a stored event is let go")] = 10
+    # The paper compares on the same footing: subscriptions are said as often as utilities.
+    update_s: Annotated[float, Meta(gt=0, le=3600, description="time between two reports of subscriptions")] = 10.0
+    # Two lost reports are forgiven, as usual for soft state.
+    missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods that a report is good for")] = 3.0
+    # The rules that a retransmission follows know nothing of who holds the event, so the text is taken at its word.
+    retransmit_to: Annotated[
+        Literal["everyone", "others"],
+        Meta(description="others: a stored event is not sent again to neighbors that are known to have it"),
+    ] = "everyone"
+    # Copies that other nodes still hold may end a little later than one's own.
+    seen_grace_s: Annotated[
+        float, Meta(ge=0, description="how long past its lease an event is remembered")
+    ] = 60.0

@@ -1,0 +1,93 @@
+"""What `driftcast node`, `pub`, `sub` and `status` do; the command line only reads their arguments."""
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from driftcast.errors import UserError
+from driftcast.live.client import connect
+from driftcast.live.config import load_config
+from driftcast.live.messages import Status
+from driftcast.live.node import LiveNode
+from driftcast.model import Event, EventId, Scalar
+
+
+def run_node(config_path: str | Path) -> int:
+    """Run a node until SIGINT or SIGTERM; the exit status."""
+    config = load_config(Path(config_path))
+    asyncio.run(_run(LiveNode(config)))
+    return 0
+
+
+async def _run(node: LiveNode) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with node:
+            status = node.status()
+            clients = "" if node.control_address is None else f", clients at {node.control_address}"
+            who = f"node {status.name} ({status.node}) runs {status.protocol}"
+            print(f"{who} on {status.address}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            await stop.wait()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def publish(
+    address: str, attributes: Mapping[str, Scalar], payload: bytes = b"", lease_s: float | None = None
+) -> EventId:
+    """Publish one event through the node at an address; its id."""
+    with connect(address) as client:
+        return client.publish(attributes, payload, lease_s)
+
+
+def subscribe(
+    address: str, filter: str = "", count: int | None = None, timeout_s: float | None = None
+) -> Iterator[Event]:
+    """The events of a new subscription: at most `count`, and none after `timeout_s` in all."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    with connect(address) as client:
+        deliveries = client.subscribe(filter)
+        received = 0
+        while count is None or received < count:
+            event = deliveries.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if event is None:
+                return
+            received += 1
+            yield event
+
+
+def status(address: str) -> Status:
+    """How the node at an address is."""
+    with connect(address) as client:
+        return client.status()
+
+
+def parse_attributes(texts: Sequence[str]) -> dict[str, Scalar]:
+    """`["speed=31", "road=A1", "icy=true", "id='7'"]` as attributes: quotes make a text of anything."""
+    attributes: dict[str, Scalar] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"{text!r} is no attribute; write name=value")
+        attributes[name] = _scalar(value)
+    return attributes
+
+
+def _scalar(text: str) -> Scalar:
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,278 @@
+"""The configuration of a node: one TOML file. docs/live.md describes each key."""
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.live.address import Address, parse_address
+from driftcast.live.exchange import LinkSettings
+from driftcast.live.host import offered
+from driftcast.live.identity import key_of, node_of
+from driftcast.live.processing import ProcessorConfig
+from driftcast.matching import Filter
+from driftcast.model import FilterText, NodeId, Position, Processor
+from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan, UsesRouter
+from driftcast.protocol.machine import Settings, StateMachine
+from driftcast.protocol.registry import protocol_named, router_named
+from driftcast.settings import read_toml, typed, unknown_key
+from driftcast.trace import Level
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+M = TypeVar("M")
+Port = Annotated[int, Meta(ge=0, le=65535)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class ListenSection(Section, frozen=True):
+    """Where the node hears. Port 0 lets the operating system choose, which only makes sense for trials."""
+
+    port: Port
+    host: str = "0.0.0.0"
+
+
+class DiscoverySection(Section, frozen=True):
+    """Beacons: when, and to whom. The defaults of the times are those of `BeaconSettings`."""
+
+    period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
+    missed: Annotated[int, Meta(ge=1, le=100)] = 3
+    jitter: Annotated[float, Meta(ge=0, le=0.5)] = 0.1
+    peers: Annotated[list[str], Meta(max_length=1024)] = []
+    group: str | None = None
+
+
+class TraceSection(Section, frozen=True):
+    """Where the trace goes. A minute is what a crash may cost of it; `run` joins the traces of several nodes."""
+
+    directory: str
+    level: Level = Level.DELIVERIES
+    run: Name = "live"
+    flush_s: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
+
+
+class StoreSection(Section, frozen=True):
+    """The file of what outlives a restart."""
+
+    file: str
+
+
+class ControlSection(Section, frozen=True):
+    """Where clients reach the node: a Unix socket, or a port on 127.0.0.1."""
+
+    socket: str | None = None
+    port: Port | None = None
+
+
+class PositionSection(Section, frozen=True):
+    """Where a node stands that does not move."""
+
+    x_m: float
+    y_m: float
+
+
+class ProcessorSection(Section, frozen=True):
+    """A processor that this node can run. A second is far more than a function on one event should take."""
+
+    id: Name
+    function: Annotated[str, Meta(pattern=r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$")]
+    filter: FilterText
+    inputs: Annotated[int, Meta(ge=1, le=64)] = 1
+    time_limit_s: Annotated[float, Meta(gt=0, le=3600)] = 1.0
+
+
+class NodeFile(Section, frozen=True):
+    """The whole file."""
+
+    name: Name
+    listen: ListenSection
+    protocol: dict[str, object]
+    key_file: str | None = None
+    discovery: DiscoverySection = DiscoverySection()
+    router: dict[str, object] | None = None
+    link: LinkSettings = LinkSettings()
+    trace: TraceSection | None = None
+    store: StoreSection | None = None
+    control: ControlSection | None = None
+    position: PositionSection | None = None
+    processors: list[ProcessorSection] = []
+    roles: list[Name] = []
+    directory: dict[Name, list[Name | NodeId]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceConfig:
+    """How much of the trace is kept, and where; without a directory it stays in memory."""
+
+    level: Level = Level.METRICS
+    directory: Path | None = None
+    run: str = "live"
+    flush_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Everything a live node needs to know, checked."""
+
+    name: str
+    node: NodeId
+    plan: StackPlan
+    host: str = "127.0.0.1"
+    port: int = 0
+    group: Address | None = None
+    peers: tuple[Address, ...] = ()
+    link: LinkSettings = field(default_factory=LinkSettings)
+    trace: TraceConfig = field(default_factory=TraceConfig)
+    store: Path | None = None
+    control: Path | int | None = None
+    position: Position | None = None
+    processors: tuple[ProcessorConfig, ...] = ()
+    roles: tuple[str, ...] = ()
+    directory: Mapping[str, tuple[NodeId, ...]] | None = None
+
+
+def load_config(path: Path) -> NodeConfig:
+    """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
+    file = typed(read_toml(path), NodeFile, str(path))
+    folder = path.parent
+    plan = _plan(file, path)
+    processors = tuple(_processor(section, index, path) for index, section in enumerate(file.processors))
+    ids = [config.processor.id for config in processors]
+    if len(set(ids)) != len(ids):
+        raise UserError(f"{path}: processors: two have the same id")
+    if processors and not issubclass(plan.protocol, RunsProcessors):
+        raise UserError(f"{path}: processors: protocol {plan.protocol.name!r} runs none")
+    trace = file.trace
+    position = file.position
+    return NodeConfig(
+        name=file.name,
+        node=node_of(file.name.encode() if file.key_file is None else key_of(folder / file.key_file)),
+        plan=plan,
+        host=_listening_host(file.listen.host, path),
+        port=file.listen.port,
+        group=None if file.discovery.group is None else _group(file, path),
+        peers=tuple(_address(text, f"discovery.peers[{i}]", path) for i, text in enumerate(file.discovery.peers)),
+        link=file.link,
+        trace=TraceConfig()
+        if trace is None
+        else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
+        store=None if file.store is None else folder / file.store.file,
+        control=None if file.control is None else _control(file.control, path),
+        position=None if position is None else Position(position.x_m, position.y_m),
+        processors=processors,
+        roles=tuple(file.roles),
+        directory=_directory(file),
+    )
+
+
+def _plan(file: NodeFile, path: Path) -> StackPlan:
+    name, values = _named(file.protocol, "protocol", path)
+    protocol = _found(protocol_named, name, "protocol.name", path)
+    variant = values.pop("variant", None)
+    if variant is not None:
+        if variant not in protocol.variants:
+            raise UserError(f"{path}: protocol.variant: {unknown_key(str(variant), list(protocol.variants))}")
+        values = {**protocol.variants[str(variant)], **values}
+    settings: Settings = typed(values, protocol.settings_type, str(path), "protocol")
+    machines: list[type[StateMachine]] = [protocol]
+    router = router_settings = None
+    if file.router is not None:
+        router_name, router_values = _named(file.router, "router", path)
+        router = _found(router_named, router_name, "router.name", path)
+        router_settings = typed(router_values, router.settings_type, str(path), "router")
+        machines.append(router)
+    elif issubclass(protocol, UsesRouter):
+        raise UserError(f"{path}: router: protocol {name!r} sends through a router; name one in [router]")
+    offers = offered(file.store is not None, file.position is not None, file.directory is not None)
+    for machine in machines:
+        lacking = sorted(machine.needs - offers)
+        if lacking:
+            offering = f"this node offers {', '.join(sorted(offers)) or 'nothing'}"
+            more = "[store], [position] and [directory] add to it"
+            raise UserError(f"{path}: {machine.name!r} needs {', '.join(lacking)}; {offering} ({more})")
+    discovery = file.discovery
+    beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
+    return StackPlan(protocol, settings, router, router_settings, beacons)
+
+
+def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
+    """The nodes of each role: by name where a node has no key file, else by id."""
+    if file.directory is None:
+        return None
+    return {
+        role: tuple(node_of(node.encode()) if isinstance(node, str) else node for node in nodes)
+        for role, nodes in file.directory.items()
+    }
+
+
+def _named(table: dict[str, object], place: str, path: Path) -> tuple[str, dict[str, object]]:
+    name = table.get("name")
+    if not isinstance(name, str):
+        raise UserError(f"{path}: {place}.name: this key is required and a text")
+    return name, {key: value for key, value in table.items() if key != "name"}
+
+
+def _found(find: Callable[[str], M], name: str, place: str, path: Path) -> M:
+    try:
+        return find(name)
+    except UserError as error:
+        raise UserError(f"{path}: {place}: {error}") from None
+
+
+def _address(text: str, place: str, path: Path) -> Address:
+    try:
+        return parse_address(text)
+    except UserError as error:
+        raise UserError(f"{path}: {place}: {error}") from None
+
+
+def _listening_host(host: str, path: Path) -> str:
+    try:
+        return str(ipaddress.ip_address("127.0.0.1" if host == "localhost" else host))
+    except ValueError:
+        raise UserError(f"{path}: listen.host: {host!r} is no IP address of this machine; 0.0.0.0 means all") from None
+
+
+def _group(file: NodeFile, path: Path) -> Address:
+    assert file.discovery.group is not None
+    place = f"{path}: discovery.group"
+    host, port = _address(file.discovery.group, "discovery.group", path)
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        raise UserError(f"{place}: {host!r} is no IPv4 broadcast or multicast address") from None
+    if ":" in file.listen.host:
+        raise UserError(f"{place}: a group needs an IPv4 address in listen.host")
+    if port == 0:
+        raise UserError(f"{place}: the port must not be 0; it is the same on every node")
+    return host, port
+
+
+def _control(section: ControlSection, path: Path) -> Path | int:
+    if section.socket is not None and section.port is None:
+        return path.parent / section.socket
+    if section.port is not None and section.socket is None:
+        return section.port
+    raise UserError(f"{path}: control: give either socket (a path) or port (on 127.0.0.1)")
+
+
+def _processor(section: ProcessorSection, index: int, path: Path) -> ProcessorConfig:
+    place = f"{path}: processors[{index}]"
+    file, _, function = section.function.rpartition(":")
+    source = path.parent / file
+    if not source.is_file():
+        raise UserError(f"{place}.function: there is no file {source}")
+    try:
+        text = Filter(section.filter).text
+    except UserError as error:
+        raise UserError(f"{place}.filter: {error}") from None
+    return ProcessorConfig(
+        Processor(section.id, text, section.inputs), source.resolve(), function, section.time_limit_s
+    )

@@ -1,0 +1,139 @@
+"""The link-layer frame around a wire frame, and the memory that recognizes repetitions.
+
+A datagram is a header and a body. The header is a magic byte, the format's version, the kind, the sender's node id, the
+sender's session (a number drawn at each start) and a sequence number. The body is a frame of `driftcast.wire`; an
+acknowledgement has none and repeats the session and the number of what it acknowledges.
+"""
+
+import enum
+import struct
+from collections import OrderedDict
+from typing import NamedTuple
+
+from driftcast.model import MAX_NODE_ID, NodeId
+
+MAGIC = 0xDB
+VERSION = 1
+_HEADER = struct.Struct(">BBBQIQ")
+LINK_HEADER_BYTES = _HEADER.size
+MAX_DATAGRAM_BYTES = 65_507
+"""What UDP over IPv4 can carry."""
+MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - LINK_HEADER_BYTES
+
+WINDOW = 1024
+"""How far behind the newest a number may be and still be told apart from a repetition. Retries end after seconds."""
+FAR_BEHIND = 1 << 16
+"""A number this far behind comes from no retry: the newest was a forgery or an error, and counting starts anew."""
+MAX_SENDERS = 4096
+"""As many as discovery keeps neighbors; the one heard least recently makes room."""
+
+
+class LinkKind(enum.IntEnum):
+    """What a datagram is for."""
+
+    DATA = 0
+    ACKNOWLEDGED_DATA = 1
+    ACKNOWLEDGEMENT = 2
+
+
+class LinkFlaw(enum.StrEnum):
+    """Why a datagram is none of ours. These are the reasons of drops in the trace."""
+
+    TRUNCATED = "link_truncated"
+    NOT_OURS = "link_not_driftcast"
+    VERSION = "link_version"
+    KIND = "link_kind"
+    SENDER = "link_sender"
+    BODY = "link_body"
+
+
+class LinkFrame(NamedTuple):
+    """A datagram taken apart."""
+
+    kind: LinkKind
+    sender: NodeId
+    session: int
+    sequence: int
+    body: bytes
+
+
+def pack(frame: LinkFrame) -> bytes:
+    """The datagram."""
+    return _HEADER.pack(MAGIC, VERSION, frame.kind, frame.sender, frame.session, frame.sequence) + frame.body
+
+
+def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
+    """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are."""
+    if len(datagram) < LINK_HEADER_BYTES:
+        return LinkFlaw.TRUNCATED
+    magic, version, kind, sender, session, sequence = _HEADER.unpack_from(datagram)
+    if magic != MAGIC:
+        return LinkFlaw.NOT_OURS
+    if version != VERSION:
+        return LinkFlaw.VERSION
+    if kind > LinkKind.ACKNOWLEDGEMENT:
+        return LinkFlaw.KIND
+    if sender > MAX_NODE_ID:
+        return LinkFlaw.SENDER
+    body = datagram[LINK_HEADER_BYTES:]
+    if (kind == LinkKind.ACKNOWLEDGEMENT) != (not body):
+        return LinkFlaw.BODY
+    return LinkFrame(LinkKind(kind), sender, session, sequence, body)
+
+
+class Novelty(enum.Enum):
+    """What is known of a sequence number."""
+
+    NEW = enum.auto()
+    REPEATED = enum.auto()
+    TOO_OLD = enum.auto()
+
+
+class _Heard:
+    """The numbers heard in one session of one sender: the newest, and a bit for each of those just below it."""
+
+    __slots__ = ("bits", "newest", "session")
+
+    def __init__(self, session: int, sequence: int) -> None:
+        self.session = session
+        self.newest = sequence
+        self.bits = 1
+
+
+class Windows:
+    """Which numbers were heard from whom. Bounded in senders and in numbers per sender.
+
+    Broadcasts and unicasts of a sender are numbered apart, so each have a memory of their own.
+    """
+
+    __slots__ = ("_senders",)
+
+    def __init__(self) -> None:
+        self._senders: OrderedDict[tuple[NodeId, LinkKind], _Heard] = OrderedDict()
+
+    def judge(self, frame: LinkFrame) -> Novelty:
+        """Whether a frame was heard before. Looking changes nothing: a frame that proves bad is not `add`ed."""
+        heard = self._senders.get((frame.sender, frame.kind))
+        if heard is None or heard.session != frame.session:
+            return Novelty.NEW
+        behind = heard.newest - frame.sequence
+        if behind < 0 or behind > FAR_BEHIND:
+            return Novelty.NEW
+        if behind >= WINDOW:
+            return Novelty.TOO_OLD
+        return Novelty.REPEATED if heard.bits >> behind & 1 else Novelty.NEW
+
+    def add(self, frame: LinkFrame) -> None:
+        """Remember a frame that was judged new."""
+        heard = self._senders.get((frame.sender, frame.kind))
+        if heard is None or heard.session != frame.session or heard.newest - frame.sequence > FAR_BEHIND:
+            self._senders[frame.sender, frame.kind] = _Heard(frame.session, frame.sequence)
+        elif frame.sequence > heard.newest:
+            ahead = frame.sequence - heard.newest
+            heard.bits = (heard.bits << ahead | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
+            heard.newest = frame.sequence
+        else:
+            heard.bits |= 1 << (heard.newest - frame.sequence)
+        self._senders.move_to_end((frame.sender, frame.kind))
+        if len(self._senders) > 2 * MAX_SENDERS:
+            self._senders.popitem(last=False)

@@ -1,0 +1,43 @@
+"""Who a node is: a number made from its key, or from its name where there is no key."""
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from driftcast.errors import WorkError
+from driftcast.model import NodeId
+
+KEY_BYTES = 32
+
+
+def node_of(secret: bytes) -> NodeId:
+    """The node id: 63 bits of a hash."""
+    digest = hashlib.blake2b(secret, digest_size=8, person=b"driftcast node").digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def key_of(path: Path) -> bytes:
+    """The key in a file; made at random, and readable to its owner only, if there is no file yet."""
+    try:
+        if not path.exists():
+            _create(path)
+        with path.open("rb") as file:
+            key = file.read(KEY_BYTES + 1)
+    except OSError as error:
+        raise WorkError(f"cannot use the key file {path}: {error.strerror or error}") from None
+    if len(key) != KEY_BYTES:
+        raise WorkError(f"the key file {path} must hold {KEY_BYTES} bytes; move it away to get a new key")
+    return key
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Under its name only when it is whole: a key cut short would be another node.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)

@@ -1,0 +1,111 @@
+"""What a client and a node say to each other: JSON, one object a line.
+
+Documented in docs/live.md, so that clients can be written in any language. Payloads are base64, as JSON has no bytes.
+"""
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.model import MAX_NODE_ID, EventId, FilterText, Scalar, SubscriptionId
+
+MAX_LINE_BYTES = 1 << 21
+"""More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
+
+Lease = Annotated[float, Meta(gt=0)]
+Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
+
+
+class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
+    """The base of what a client asks; the answer carries the same `id`."""
+
+    id: Number = 0
+
+
+class Publish(Ask, frozen=True, tag="publish"):
+    """Publish an event."""
+
+    attributes: dict[str, Scalar]
+    payload: bytes = b""
+    lease_s: Lease | None = None
+    access: FilterText | None = None
+
+
+class Subscribe(Ask, frozen=True, tag="subscribe"):
+    """Subscribe; `Delivered` follows for each event. With a name the subscription outlives the connection."""
+
+    filter: FilterText
+    name: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    lease_s: Lease | None = None
+    attributes: dict[str, Scalar] = {}
+
+
+class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
+    """End a subscription of this connection."""
+
+    subscription: SubscriptionId
+
+
+class AskStatus(Ask, frozen=True, tag="status"):
+    """How is the node?"""
+
+
+class Answer(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
+    """The base of what a node answers."""
+
+    id: int = 0
+
+
+class Published(Answer, frozen=True, tag="published"):
+    """The id that the event was given."""
+
+    event: EventId
+
+
+class Subscribed(Answer, frozen=True, tag="subscribed"):
+    """The id that the subscription was given, or has."""
+
+    subscription: SubscriptionId
+
+
+class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
+    """The subscription has ended."""
+
+
+class Delivered(Answer, frozen=True, tag="delivered"):
+    """An event for a subscription of this connection. Belongs to no question."""
+
+    subscription: SubscriptionId
+    event: EventId
+    attributes: dict[str, Scalar]
+    payload: bytes
+    time_s: float
+    lease_s: float | None
+    hops: int
+    derived_from: list[EventId] = []
+
+
+class Status(Answer, frozen=True, tag="status"):
+    """How the node is."""
+
+    name: str
+    node: int
+    protocol: str
+    address: str
+    uptime_s: float
+    neighbors: list[int]
+    subscriptions: int
+    counts: dict[str, int]
+    drops: dict[str, int]
+
+
+class Refused(Answer, frozen=True, tag="refused"):
+    """The question could not be served; one line that says why. `wrong_use` tells the two kinds of errors apart."""
+
+    message: str
+    wrong_use: bool
+
+
+Question: TypeAlias = Publish | Subscribe | Unsubscribe | AskStatus
+Reply: TypeAlias = Published | Subscribed | Unsubscribed | Delivered | Status | Refused

@@ -1,0 +1,315 @@
+"""A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.address import Address, format_address, resolve
+from driftcast.live.config import NodeConfig
+from driftcast.live.control import ControlServer
+from driftcast.live.frame import MAX_BODY_BYTES
+from driftcast.live.host import HostFacts, LiveHost
+from driftcast.live.messages import Status
+from driftcast.live.processing import Finished, Processing
+from driftcast.live.record import LOG, Record
+from driftcast.live.runtime import Applications, Runtime
+from driftcast.live.sequence import Sequence
+from driftcast.live.store import NodeStore
+from driftcast.live.subscribers import Listener, Subscribers
+from driftcast.live.transport import Transport, UdpTransport
+from driftcast.matching import Filter
+from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Processor, Scalar, SubscriptionId
+from driftcast.protocol import RunsProcessors
+from driftcast.protocol.effects import Process
+from driftcast.services.processors import ProcessorError, derived_event
+from driftcast.trace import Kind, Level, Trace
+from driftcast.wire import Layer
+
+MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
+"""What a datagram leaves for an event when a message of any protocol is put around it."""
+
+
+class LiveNode(Applications):
+    """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the loop's thread."""
+
+    def __init__(self, config: NodeConfig, transport: Transport | None = None) -> None:
+        self.config = config
+        self._transport = transport or UdpTransport(config.host, config.port, config.group, config.link.queue)
+        self._cleanup = AsyncExitStack()
+        self._control: ControlServer | None = None
+        self._running = False
+
+    async def __aenter__(self) -> "LiveNode":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # Life.
+
+    async def start(self) -> None:
+        """Open everything and start to run; what was opened is closed again if something fails."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._cleanup.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Stop cleanly: clients first, the protocol next, files last."""
+        self._running = False
+        await self._cleanup.aclose()
+
+    async def _start(self) -> None:
+        config, cleanup = self.config, self._cleanup
+        self._started_s = asyncio.get_running_loop().time()
+        self._store = None
+        if config.store is not None:
+            self._store = NodeStore(config.store, config.node)
+            cleanup.callback(self._store.close)
+        self._event_numbers = Sequence("event", self._store)
+        self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
+        self._trace_directory = _trace_directory(config)
+        cleanup.callback(self._save_trace)
+        self._processing = Processing(config.processors, self._on_processed)
+        await self._processing.start()
+        cleanup.push_async_callback(self._processing.stop)
+        facts = HostFacts(
+            config.position,
+            tuple(installed.processor for installed in config.processors),
+            config.roles,
+            config.directory,
+        )
+        incarnation = Sequence("incarnation", self._store, block=1).take()
+
+        def host(layer: Layer) -> LiveHost:
+            return LiveHost(layer, facts, self._store, incarnation)
+
+        self._runtime = Runtime(
+            config.node, config.plan, self._transport, config.link, self._record, host, self._store, self
+        )
+        for peer in config.peers:
+            self.add_peer(await resolve(peer, self._transport.family))
+        subscription_numbers = Sequence("subscription", self._store)
+        self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
+        self._runtime.start()
+        self._record.mark(Kind.START)
+        cleanup.callback(self._stop_runtime)
+        self._subscribers.restore()
+        self._install()
+        if self._trace_directory is not None:
+            flushing = asyncio.create_task(self._flush_for_ever(config.trace.flush_s))
+            cleanup.push_async_callback(_cancelled, flushing)
+        if config.control is not None:
+            self._control = ControlServer(self, config.control)
+            await self._control.start()
+            cleanup.push_async_callback(self._control.stop)
+        self._running = True
+
+    def _install(self) -> None:
+        protocol = self._runtime.protocol
+        if isinstance(protocol, RunsProcessors):
+            for installed in self.config.processors:
+                self._runtime.run(partial(_install_one, protocol, installed.processor))
+
+    def _stop_runtime(self) -> None:
+        self._subscribers.close()
+        self._runtime.stop()
+        self._record.mark(Kind.STOP)
+
+    # For applications.
+
+    @property
+    def node(self) -> NodeId:
+        """The node's id."""
+        return self.config.node
+
+    @property
+    def address(self) -> Address:
+        """Where the node is heard."""
+        return self._transport.address
+
+    @property
+    def control_address(self) -> str | None:
+        """Where clients connect to, if there is a control channel."""
+        return None if self._control is None else self._control.address
+
+    @property
+    def trace(self) -> Trace:
+        """The trace so far."""
+        return self._record.trace
+
+    @property
+    def drops(self) -> Mapping[str, int]:
+        """How much was dropped for which reason."""
+        return self._record.drops
+
+    @property
+    def neighbors(self) -> list[NodeId]:
+        """Who has a link with this node, as far as discovery can tell."""
+        return list(self._runtime.neighbors)
+
+    def add_peer(self, address: Address) -> None:
+        """Beacons and broadcasts go to this (numeric) address too from now on."""
+        self._runtime.peers[address] = None
+
+    def remove_peer(self, address: Address) -> None:
+        """They no longer do; one that is not there is no mistake."""
+        self._runtime.peers.pop(address, None)
+
+    def publish(
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes = b"",
+        lease_s: float = FOREVER_S,
+        access: str | None = None,
+    ) -> EventId:
+        """Publish an event; a UserError says what is wrong with it."""
+        self._check_running()
+        policy = None if access is None else AccessPolicy(Filter(access).text)
+        id = EventId(self.node, self._event_numbers.take())
+        event = _checked_event(id, attributes, payload, lease_s, policy)
+        self._record.publish(event)
+        if not self._runtime.run(lambda now: self._runtime.protocol.on_publish(now, event)):
+            raise WorkError("the protocol failed on the event; the node's log has the reason")
+        return id
+
+    def subscribe(
+        self,
+        filter: str,
+        listener: Listener | None,
+        name: str | None = None,
+        lease_s: float = FOREVER_S,
+        attributes: Mapping[str, Scalar] | None = None,
+    ) -> SubscriptionId:
+        """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart."""
+        self._check_running()
+        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes)
+
+    def unsubscribe(self, subscription: SubscriptionId) -> bool:
+        """End a subscription; False if there is none."""
+        return self._subscribers.unsubscribe(subscription)
+
+    def detach(self, subscription: SubscriptionId) -> None:
+        """Nobody listens any more: a named subscription stays, another ends."""
+        self._subscribers.detach(subscription)
+
+    def status(self) -> Status:
+        """How the node is."""
+        return Status(
+            name=self.config.name,
+            node=self.node,
+            protocol=self.config.plan.protocol.name,
+            address=format_address(self.address),
+            uptime_s=asyncio.get_running_loop().time() - self._started_s,
+            neighbors=self.neighbors,
+            subscriptions=len(self._subscribers),
+            counts=dict(self._record.counts),
+            drops=dict(self._record.drops),
+        )
+
+    def note_drop(self, reason: str) -> None:
+        """Something for an application was dropped."""
+        self._record.drop(Layer.DISSEMINATION, reason)
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise WorkError("the node does not run")
+
+    # What the stack asks for.
+
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        self._subscribers.deliver(subscription, event, hops)
+
+    def process(self, job: Process) -> None:
+        self._processing.submit(job)
+
+    def _on_processed(self, finished: Finished) -> None:
+        protocol = self._runtime.protocol
+        if not self._running or not isinstance(protocol, RunsProcessors):
+            return
+        error, events = finished.error, []
+        try:
+            for attributes in finished.results:
+                id = EventId(self.node, self._event_numbers.take())
+                events.append(derived_event(finished.processor, finished.inputs, attributes, id, time.time()))
+        except ProcessorError as problem:
+            error, events = f"processor_result: {problem}", []
+        if error:
+            LOG.warning("processor %s: %s", finished.processor, error)
+            self.note_drop(error.partition(":")[0])
+        for event in events:
+            self._record.publish(event)
+        self._runtime.run(
+            lambda now: protocol.on_processed(now, finished.token, finished.state, events, finished.cost_s, error)
+        )
+
+    # The trace.
+
+    async def _flush_for_ever(self, period_s: float) -> None:
+        while True:
+            await asyncio.sleep(period_s)
+            try:
+                self._save_trace()
+            except WorkError as error:
+                LOG.error("%s", error)
+                return
+
+    def _save_trace(self) -> None:
+        if self._trace_directory is not None:
+            try:
+                self._record.trace.save(self._trace_directory)
+            except OSError as error:
+                raise WorkError(f"cannot write the trace {self._trace_directory}: {error.strerror or error}") from None
+
+
+def _checked_event(
+    id: EventId, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, policy: AccessPolicy | None
+) -> Event:
+    """An event that every other node will accept, or a UserError."""
+    try:
+        encoded = msgspec.msgpack.encode(Event(id, dict(attributes), payload, time.time(), lease_s, policy))
+        if len(encoded) > MAX_EVENT_BYTES:
+            raise ValueError(f"it has {len(encoded)} bytes, and at most {MAX_EVENT_BYTES} fit in a datagram")
+        # Decoding checks types and bounds, as it will everywhere else.
+        return msgspec.msgpack.decode(encoded, type=Event)
+    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
+        raise UserError(f"event: {error}") from None
+
+
+def _install_one(protocol: RunsProcessors, processor: Processor, now: float) -> None:
+    protocol.on_processor(now, processor)
+
+
+def _trace_directory(config: NodeConfig) -> Path | None:
+    """A folder of its own for each start, so that no trace overwrites an older one."""
+    base = config.trace.directory
+    if base is None or config.trace.level is Level.METRICS:
+        return None
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    directory = base / f"{config.name}-{stamp}-{os.getpid()}"
+    number = 1
+    while directory.exists():
+        number += 1
+        directory = base / f"{config.name}-{stamp}-{os.getpid()}-{number}"
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
+    return directory
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

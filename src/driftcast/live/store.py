@@ -1,0 +1,159 @@
+"""What outlives a start: an SQLite file in WAL mode, for one node.
+
+Each layer has a table of its own. The host keeps there the subscriptions that stand and the numbers already given away.
+Writes are kept when a handler returns and dropped when it raises. They outlive a crash of the process; a power cut may
+take the last moments with it, except for numbers given away, which are written through.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+
+from driftcast.errors import WorkError
+from driftcast.model import NodeId, Subscription, SubscriptionId
+from driftcast.protocol import DurableStore
+from driftcast.wire import Layer
+
+FORMAT = 1
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A subscription that stands: its name at the control channel, and when it ends by the wall clock."""
+
+    name: str
+    subscription: Subscription
+    until_wall_s: float | None
+
+
+class NodeStore:
+    """The file of one node."""
+
+    def __init__(self, path: Path, node: NodeId) -> None:
+        self._path = path
+        self._writing = False
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, timeout=0.5)
+        except sqlite3.Error as error:
+            raise WorkError(f"cannot open the store {path}: {error}") from None
+        try:
+            self._prepare(node)
+        except BaseException as error:
+            self._database.close()
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise WorkError(f"the store {path} is in use by another node") from None
+            if isinstance(error, sqlite3.Error):
+                raise WorkError(f"{path} is no store of driftcast: {error}") from None
+            raise
+
+    def layer(self, layer: Layer) -> "LayerStore":
+        """The part that one layer sees."""
+        return LayerStore(self, f"layer_{layer.name.lower()}")
+
+    def reserve(self, counter: str, block: int) -> int:
+        """The first of `block` numbers that no start of this node has had before; on disk when this returns."""
+        row = self._database.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()
+        first: int = 0 if row is None else row[0]
+        self.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (counter, first + block))
+        self.commit()
+        self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        return first
+
+    def standing(self) -> list[Standing]:
+        """The subscriptions that stand, in the order in which they were made."""
+        rows = self._database.execute("SELECT standing FROM subscriptions ORDER BY sequence").fetchall()
+        try:
+            return [msgspec.msgpack.decode(row[0], type=Standing) for row in rows]
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise WorkError(f"{self._path} holds a subscription that cannot be read: {error}") from None
+
+    def keep(self, standing: Standing) -> None:
+        """A subscription stands from now on."""
+        row = (standing.subscription.id.sequence, msgspec.msgpack.encode(standing))
+        self.execute("INSERT OR REPLACE INTO subscriptions VALUES (?, ?)", row)
+        self.commit()
+
+    def forget(self, subscription: SubscriptionId) -> None:
+        """A subscription no longer stands."""
+        self.execute("DELETE FROM subscriptions WHERE sequence = ?", (subscription.sequence,))
+        self.commit()
+
+    def execute(self, statement: str, values: tuple[object, ...]) -> None:
+        """A write, kept with the next commit."""
+        if not self._writing:
+            self._database.execute("BEGIN")
+            self._writing = True
+        self._database.execute(statement, values)
+
+    def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[bytes, ...]]:
+        """All rows of a question."""
+        return self._database.execute(statement, values).fetchall()
+
+    def commit(self) -> None:
+        """Keep what was written."""
+        if self._writing:
+            self._database.execute("COMMIT")
+            self._writing = False
+
+    def rollback(self) -> None:
+        """Drop what was written since the last commit."""
+        if self._writing:
+            self._writing = False
+            # A failed write, as on a full disk, may have ended the transaction already.
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.rollback()
+        self._database.close()
+
+    def _prepare(self, node: NodeId) -> None:
+        database = self._database
+        # One process per store: a second node on the same file would give the same numbers away.
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("CREATE TABLE IF NOT EXISTS store (format INTEGER, node INTEGER)")
+        database.execute("CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, next INTEGER)")
+        database.execute("CREATE TABLE IF NOT EXISTS subscriptions (sequence INTEGER PRIMARY KEY, standing BLOB)")
+        for layer in Layer:
+            table = f"layer_{layer.name.lower()}"
+            database.execute(f"CREATE TABLE IF NOT EXISTS {table} (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        owner = database.execute("SELECT format, node FROM store").fetchone()
+        if owner is None:
+            database.execute("INSERT INTO store VALUES (?, ?)", (FORMAT, node))
+        elif owner[0] != FORMAT:
+            raise WorkError(f"the store {self._path} has format {owner[0]}, this version of driftcast writes {FORMAT}")
+        elif owner[1] != node:
+            raise WorkError(f"the store {self._path} belongs to node {owner[1]}, not to node {node}")
+        database.execute("COMMIT")
+
+
+class LayerStore(DurableStore):
+    """One layer's table."""
+
+    def __init__(self, store: NodeStore, table: str) -> None:
+        self._store = store
+        self._get = f"SELECT value FROM {table} WHERE key = ?"
+        self._put = f"INSERT OR REPLACE INTO {table} VALUES (?, ?)"
+        self._delete = f"DELETE FROM {table} WHERE key = ?"
+        self._items = f"SELECT key, value FROM {table} WHERE key >= ? ORDER BY key"
+
+    def get(self, key: bytes) -> bytes | None:
+        rows = self._store.query(self._get, (key,))
+        return rows[0][0] if rows else None
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._store.execute(self._put, (key, value))
+
+    def delete(self, key: bytes) -> None:
+        self._store.execute(self._delete, (key,))
+
+    def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
+        rows = self._store.query(self._items, (prefix,))
+        # Keys come in order from the prefix on, so the first that does not begin so ends the list.
+        return list(takewhile(lambda item: item[0].startswith(prefix), ((row[0], row[1]) for row in rows)))

@@ -1,0 +1,8 @@
+"""The filter language: parse, match, cover, overlap, and an index that matches many filters at once."""
+
+from driftcast.matching.eligibility import admits, serves
+from driftcast.matching.errors import FilterError
+from driftcast.matching.filter import Filter
+from driftcast.matching.index import FilterIndex
+
+__all__ = ["Filter", "FilterError", "FilterIndex", "admits", "serves"]

@@ -1,0 +1,1 @@
+"""Movement of nodes: one file per model, and players for trace files. Knows nothing of radios."""

@@ -1,0 +1,34 @@
+"""What a movement model is: settings, and the trajectories that follow from them."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from driftcast.mobility.trajectory import Trajectories
+
+Extent = Annotated[float, Meta(gt=0, le=1e9, description="meters")]
+
+
+class Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rectangle from (0, 0) to (width_m, height_m) in which nodes move."""
+
+    width_m: Extent
+    height_m: Extent
+
+
+class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to move. A subclass's fields are its settings; `name` and `summary` make it known to the registry."""
+
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+
+    def resolved(self, base: Path) -> Self:
+        """A copy whose relative file names are taken from `base`, the folder of the scenario."""
+        return self
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """The movement of all nodes from 0 to duration_s, drawn from `rng` alone."""
+        raise TypeError(f"{type(self).__name__} makes no trajectories")

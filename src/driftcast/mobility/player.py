@@ -1,0 +1,36 @@
+"""What the players of trace files have in common: a file, found from the scenario's folder."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.mobility.model import MobilityModel
+from driftcast.mobility.trace_file import TraceFile
+
+
+class TracePlayer(MobilityModel, frozen=True, kw_only=True):
+    """A model that plays a recorded movement. It has no name, so it is not itself a model to choose."""
+
+    file: Annotated[str, Meta(min_length=1, description="the trace file, relative to the scenario's folder")]
+
+    def resolved(self, base: Path) -> Self:
+        """A copy with the file's name made absolute."""
+        return msgspec.structs.replace(self, file=str((base / self.file).absolute()))
+
+    def extent(self) -> tuple[int, float]:
+        """How many nodes the file has and how long it lasts, in seconds."""
+        raise TypeError(f"{type(self).__name__} does not say what its file holds")
+
+    def trace_file(self) -> TraceFile:
+        """The file, not yet opened."""
+        return TraceFile(Path(self.file))
+
+    def require_nodes(self, held: int, wanted: int) -> None:
+        """Refuse a file that holds too few nodes. More than wanted are fine: the first are taken."""
+        if held < wanted:
+            raise UserError(
+                f"{self.file}: the file has {held} nodes, but {wanted} are wanted; lower the number of nodes to {held}"
+            )

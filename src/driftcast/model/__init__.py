@@ -1,0 +1,38 @@
+"""Frozen values that every layer speaks of. No input or output."""
+
+from driftcast.model.event import FOREVER_S, AccessPolicy, Attributes, Event, Scalar, check_attributes
+from driftcast.model.identity import (
+    MAX_NODE_ID,
+    AdvertisementId,
+    EventId,
+    NodeId,
+    Position,
+    ProcessorId,
+    RequestId,
+    SubscriptionId,
+    Velocity,
+)
+from driftcast.model.subscription import Advertisement, FilterText, Processor, Request, Subscription
+
+__all__ = [
+    "FOREVER_S",
+    "MAX_NODE_ID",
+    "AccessPolicy",
+    "Advertisement",
+    "AdvertisementId",
+    "Attributes",
+    "Event",
+    "EventId",
+    "FilterText",
+    "NodeId",
+    "Position",
+    "Processor",
+    "ProcessorId",
+    "Request",
+    "RequestId",
+    "Scalar",
+    "Subscription",
+    "SubscriptionId",
+    "Velocity",
+    "check_attributes",
+]

@@ -1,0 +1,68 @@
+"""What is published, and who may see it."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.model.identity import EventId
+
+Scalar: TypeAlias = str | int | float | bool
+Attributes: TypeAlias = Mapping[str, Scalar]
+
+MAX_ATTRIBUTES = 256
+MAX_NAME_LENGTH = 128
+MAX_TEXT_LENGTH = 4096
+MAX_PAYLOAD_BYTES = 1 << 20
+FOREVER_S = math.inf
+
+
+def check_attributes(attributes: Attributes) -> None:
+    """Refuse, with a ValueError, what could not be matched or encoded alike everywhere."""
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise ValueError(f"at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}")
+    for name, value in attributes.items():
+        if not 0 < len(name) <= MAX_NAME_LENGTH:
+            raise ValueError(f"an attribute name has 1 to {MAX_NAME_LENGTH} characters")
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"attribute {name!r} is a {type(value).__name__}, not a str, int, float or bool")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"attribute {name!r} is not a finite number")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"attribute {name!r} does not fit in 64 bits")
+        if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+            raise ValueError(f"attribute {name!r} is longer than {MAX_TEXT_LENGTH} characters")
+
+
+class AccessPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A predicate, in the filter language, on the attributes of the subscriber; carried by the event."""
+
+    condition: Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
+
+
+class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Content with an id.
+
+    `time_s` is the source's own clock and only for people to read: nodes never compare it. `lease_s` is the whole life
+    of the event from its publication; what is left of it travels in the messages that carry the event.
+    """
+
+    id: EventId
+    attributes: dict[str, Scalar]
+    payload: Annotated[bytes, Meta(max_length=MAX_PAYLOAD_BYTES)] = b""
+    time_s: float = 0.0
+    lease_s: Annotated[float, Meta(gt=0)] = FOREVER_S
+    access: AccessPolicy | None = None
+    derived_from: Annotated[tuple[EventId, ...], Meta(max_length=64)] = ()
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes)
+        if not math.isfinite(self.time_s):
+            raise ValueError("an event's time is a finite number")
+
+    @property
+    def source(self) -> int:
+        """The node that published the event."""
+        return self.id.source

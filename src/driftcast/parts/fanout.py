@@ -1,0 +1,44 @@
+"""Over which links an event goes on: those known to lead to subscribers first, then promising ones, then random ones.
+
+The forwarding rule of semi-probabilistic routing and of its adaptive successor [004 §2.3.1].
+"""
+
+from collections.abc import Iterable
+from math import ceil
+from random import Random
+
+from driftcast.model import NodeId
+
+ROUNDING = 1e-9
+"""0.1 times 30 is a little more than 3 in floating point, and must not count as 4 links."""
+
+
+def quota(tau: float, links: int) -> int:
+    """[004 §2.3.1] f̄ = ⌈τ L⌉: how many of the links that an event may take it takes."""
+    return ceil(tau * links - ROUNDING)
+
+
+def chosen_links(
+    wanted: int,
+    adjacent: Iterable[NodeId],
+    nearby: Iterable[NodeId],
+    predicted: Iterable[NodeId],
+    others: list[NodeId],
+    rng: Random,
+) -> list[NodeId]:
+    """[004 §2.3.1] The links to use, in the order of the rule; no link is in more than one of the four.
+
+    Step 1a: all that are themselves subscribers (`adjacent`), whatever the quota. Step 1b: while fewer than `wanted` are
+    in use, those that lead to subscribers within the horizon (`nearby`, nearest first). Step 2: those predicted to lead
+    to them (`predicted`, best first). Step 3: random ones of the rest (`others`).
+    """
+    chosen = list(adjacent)
+    for step in (nearby, predicted):
+        for link in step:
+            if len(chosen) >= wanted:
+                return chosen
+            chosen.append(link)
+    missing = wanted - len(chosen)
+    if missing > 0:
+        chosen += rng.sample(others, missing) if missing < len(others) else others
+    return chosen

@@ -1,0 +1,47 @@
+"""The subscriptions of a node's own applications, and delivery to them."""
+
+from collections.abc import Iterator
+
+from driftcast.matching.eligibility import admits
+from driftcast.matching.filter import Filter
+from driftcast.matching.index import FilterIndex
+from driftcast.model import Event, Subscription, SubscriptionId
+from driftcast.protocol import Port
+
+
+class LocalSubscriptions:
+    """Delivers each event to every local subscription that it serves, in the order in which they were made."""
+
+    __slots__ = ("_index", "_port", "_subscriptions")
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._index: FilterIndex[SubscriptionId] = FilterIndex()
+        self._subscriptions: dict[SubscriptionId, Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._subscriptions.values())
+
+    def add(self, subscription: Subscription) -> None:
+        """A local application subscribes; the same id again replaces the older."""
+        self.remove(subscription.id)
+        self._subscriptions[subscription.id] = subscription
+        self._index.add(subscription.id, Filter(subscription.filter))
+
+    def remove(self, subscription: SubscriptionId) -> None:
+        """A subscription ends; one that is not there is no mistake."""
+        if self._subscriptions.pop(subscription, None) is not None:
+            self._index.remove(subscription)
+
+    def wants(self, event: Event) -> bool:
+        """Whether any local subscription is served by the event."""
+        return any(admits(event, self._subscriptions[id]) for id in self._index.match(event.attributes))
+
+    def deliver(self, event: Event, hops: int) -> None:
+        """To all that it serves. The caller makes sure that an event comes here once."""
+        for subscription in self._index.match(event.attributes):
+            if event.access is None or admits(event, self._subscriptions[subscription]):
+                self._port.deliver(subscription, event, hops)

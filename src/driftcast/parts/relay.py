@@ -1,0 +1,69 @@
+"""Meeting an event once and broadcasting it onward, at once or after a random wait."""
+
+from random import Random
+from typing import Annotated
+
+from msgspec import Meta
+
+from driftcast.model import EventId
+from driftcast.parts.seen import SeenCache
+from driftcast.protocol import Fact, Port, Settings, TimerKey
+from driftcast.wire import EventMessage
+
+
+class RelaySettings(Settings, frozen=True):
+    """What every protocol that rebroadcasts can be told."""
+
+    seen_s: Annotated[float, Meta(gt=0, description="how long an event is remembered; longer than any flood lasts")] = (
+        60.0
+    )
+    max_hops: Annotated[int, Meta(ge=1, le=65535, description="an event with that many hops is not passed on")] = 255
+    jitter_s: Annotated[
+        float, Meta(ge=0, description="the longest random wait before a rebroadcast; keeps neighbors from colliding")
+    ] = 0.0
+
+
+class Relay:
+    """The seen-cache and the waiting rebroadcasts of one node."""
+
+    __slots__ = ("_jitter_s", "_max_hops", "_port", "_rng", "_seen_s", "_waiting", "seen")
+
+    def __init__(self, port: Port, rng: Random, settings: RelaySettings) -> None:
+        self._port = port
+        self._rng = rng
+        self._seen_s = settings.seen_s
+        self._max_hops = settings.max_hops
+        self._jitter_s = settings.jitter_s
+        self.seen = SeenCache()
+        self._waiting: dict[EventId, tuple[EventMessage, float]] = {}
+
+    def meet(self, now: float, event: EventId) -> bool:
+        """Whether this is the first time that the event is met."""
+        return self.seen.add(now, event, now + self._seen_s)
+
+    def pass_on(self, now: float, message: EventMessage) -> None:
+        """Broadcast, unless the event has come too far. The message's hops already count this transmission."""
+        if message.hops > self._max_hops:
+            self._port.note(Fact("drop", event=message.event.id, reason="too_many_hops"))
+        elif self._jitter_s == 0.0:
+            self._port.broadcast(message)
+        else:
+            self._waiting[message.event.id] = (message, now)
+            self._port.set_timer(("relay", message.event.id), self._jitter_s * self._rng.random())
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        """A wait is over; what is left of the lease is less by it."""
+        event = key[1]
+        assert isinstance(event, EventId)
+        message, since = self._waiting.pop(event)
+        remaining_s = message.remaining_s - (now - since)
+        if remaining_s <= 0:
+            self._port.note(Fact("drop", event=event, reason="lease_over"))
+        else:
+            self._port.broadcast(type(message)(message.event, message.hops, remaining_s))
+
+    def stop(self) -> None:
+        """Disarm every wait."""
+        for event in self._waiting:
+            self._port.cancel_timer(("relay", event))
+        self._waiting.clear()

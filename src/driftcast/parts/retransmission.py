@@ -1,0 +1,164 @@
+"""Store and forward: events kept to be tried again at intervals, until a lease or a number of attempts is over."""
+
+import heapq
+
+from driftcast.model import Event, EventId, NodeId
+from driftcast.protocol import Fact, Port
+
+UNLIMITED = 1 << 62
+"""Attempts for a copy that only its lease ends."""
+
+
+class Copy:
+    """A kept event: over how many hops and from whom it came, when its lease ends, what attempts it has left.
+
+    `holders`, if kept at all, are the neighbors known to have the event.
+    """
+
+    __slots__ = ("attempts", "due", "event", "holders", "hops", "sender", "until")
+
+    def __init__(
+        self,
+        event: Event,
+        hops: int,
+        sender: NodeId | None,
+        until: float,
+        attempts: int,
+        holders: set[NodeId] | None = None,
+    ) -> None:
+        self.event = event
+        self.hops = hops
+        self.sender = sender
+        self.until = until
+        self.attempts = attempts
+        self.holders = holders
+        self.due = 0.0
+
+
+class RetryBuffer:
+    """At most `capacity` copies; the oldest arrival makes room [004 §5.2]. Each is due every `interval_s`."""
+
+    __slots__ = ("_capacity", "_copies", "_dues", "_interval_s")
+
+    def __init__(self, capacity: int, interval_s: float) -> None:
+        self._capacity = capacity
+        self._interval_s = interval_s
+        self._copies: dict[EventId, Copy] = {}
+        self._dues: list[tuple[float, EventId]] = []
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def __contains__(self, event: EventId) -> bool:
+        return event in self._copies
+
+    @property
+    def free(self) -> float:
+        """The share of the capacity that is unused."""
+        return 1 - len(self._copies) / self._capacity
+
+    def get(self, event: EventId) -> Copy | None:
+        """What is kept under an id, or None."""
+        return self._copies.get(event)
+
+    def add(self, now: float, copy: Copy) -> EventId | None:
+        """Keep a copy of an event that is not kept yet; the id of the one that had to go for it, or None."""
+        copies = self._copies
+        evicted = None
+        if len(copies) >= self._capacity:
+            evicted = next(iter(copies))
+            del copies[evicted]
+        copies[copy.event.id] = copy
+        self._schedule(now, copy)
+        return evicted
+
+    def take_due(self, now: float) -> tuple[list[Copy], list[tuple[EventId, str]]]:
+        """The copies to try now, each scheduled for its next time; and those that went, with the reason.
+
+        The last attempt is the end of a copy: it is among both.
+        """
+        trying: list[Copy] = []
+        gone: list[tuple[EventId, str]] = []
+        dues = self._dues
+        while dues and dues[0][0] <= now:
+            due, id = heapq.heappop(dues)
+            copy = self._copies.get(id)
+            if copy is None or copy.due != due:
+                continue
+            if copy.until <= now:
+                del self._copies[id]
+                gone.append((id, "lease_over"))
+                continue
+            trying.append(copy)
+            copy.attempts -= 1
+            if copy.attempts > 0:
+                self._schedule(now, copy)
+            else:
+                del self._copies[id]
+                gone.append((id, "attempts_over"))
+        return trying, gone
+
+    def next_due(self) -> float | None:
+        """When there will be something to do, or None. What left early is passed over."""
+        dues = self._dues
+        while dues:
+            due, id = dues[0]
+            copy = self._copies.get(id)
+            if copy is not None and copy.due == due:
+                return due
+            heapq.heappop(dues)
+        return None
+
+    def _schedule(self, now: float, copy: Copy) -> None:
+        copy.due = min(now + self._interval_s, copy.until)
+        heapq.heappush(self._dues, (copy.due, copy.event.id))
+
+
+class Carrier:
+    """A retry buffer with its timer, which tells the trace what it keeps and what it lets go."""
+
+    __slots__ = ("_armed", "_buffer", "_port")
+
+    def __init__(self, port: Port, capacity: int, interval_s: float) -> None:
+        self._port = port
+        self._buffer = RetryBuffer(capacity, interval_s)
+        self._armed: float | None = None
+
+    @property
+    def free(self) -> float:
+        """The share of the buffer that is unused."""
+        return self._buffer.free
+
+    def store(self, now: float, copy: Copy) -> None:
+        """Keep an event; its first attempt comes an interval later."""
+        evicted = self._buffer.add(now, copy)
+        if evicted is not None:
+            self._port.note(Fact("evict", evicted, reason="buffer_full"))
+        self._port.note(Fact("store", copy.event.id))
+        self._arm(now)
+
+    def held_by(self, event: EventId, neighbor: NodeId) -> None:
+        """A neighbor has an event; noted if the event is stored here and its holders are kept."""
+        copy = self._buffer.get(event)
+        if copy is not None and copy.holders is not None:
+            copy.holders.add(neighbor)
+
+    def on_timer(self, now: float) -> list[Copy]:
+        """The timer "retry" has run out: the copies to forward now."""
+        self._armed = None
+        trying, gone = self._buffer.take_due(now)
+        for event, reason in gone:
+            self._port.note(Fact("evict", event, reason=reason))
+        self._arm(now)
+        return trying
+
+    def stop(self) -> None:
+        """Disarm the timer."""
+        self._port.cancel_timer("retry")
+
+    def _arm(self, now: float) -> None:
+        # A timer that is too early does no harm, so what leaves the buffer does not disarm it.
+        due = self._buffer.next_due()
+        if due is not None and (self._armed is None or due < self._armed):
+            self._armed = due
+            self._port.set_timer("retry", max(0.0, due - now))

@@ -1,0 +1,4 @@
+"""Spark jobs over runs and traces: sweep, metrics, claims, contacts, report.
+
+Spark is imported where a job starts, never here: a machine without it can still import the whole package.
+"""

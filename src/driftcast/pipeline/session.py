@@ -1,0 +1,260 @@
+"""The one Spark session of a process: embedded in it unless a cluster is named.
+
+The settings suit what driftcast asks of Spark: few, long, independent simulations in Python, then small tables. The
+Java side should cost next to nothing beside them.
+"""
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.java import find_java, make_java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A lost worker is tried again; what fails this often is broken. It is also Spark's own default on clusters.
+ATTEMPTS_PER_TASK = 4
+# Spark idles at 200 MB; tables of metrics and the shuffles of a trace fit beside it, also on a small laptop.
+DRIVER_MEMORY = "1g"
+# How long the Java side may take to clean up after itself before it is ended.
+STOP_TIMEOUT_S = 10.0
+
+# Errors of Spark are one line each, and none where they raise in the caller too or a lost worker is replaced.
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m %ex{short.message}%n%ex{none}
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = off
+logger.deploy.name = org.apache.spark.deploy
+logger.deploy.level = off
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = off
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+# Spark announces on standard error that it sets the root level to this logger's, unless the two agree.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.files.name = org.apache.spark.sql.execution.datasources
+logger.files.level = off
+logger.tasks.name = org.apache.spark.util.Utils
+logger.tasks.level = off
+"""
+
+
+class _Running:
+    """A started session, the master it runs on and the directory that goes with it."""
+
+    def __init__(self, spark: "SparkSession", master: str, scratch: Path) -> None:
+        self.spark = spark
+        self.master = master
+        self.scratch = scratch
+
+
+# What Spark takes for a master; it answers anything else with a stack trace.
+_MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://\S+|k8s://\S+")
+
+# One Java process serves a Python process, so its session is process-wide.
+_lock = threading.RLock()
+_running: _Running | None = None
+
+
+def session(name: str, master: str | None = None, cores: int | None = None) -> "SparkSession":
+    """The Spark session of this process, started on the first call.
+
+    `master` is a cluster's address; without one Spark runs inside this process on `cores` cores (all there are).
+    Workers can import whatever this process can when the session starts.
+    """
+    global _running
+    with _lock:
+        wanted = _checked_master(master) if master is not None else _local_master(cores)
+        if _running is not None and _running.spark.sparkContext._jsc is not None:
+            if (master is not None or cores is not None) and wanted != _running.master:
+                raise UserError(f"Spark already runs on {_running.master} in this process: stop it to use {wanted}")
+            return _running.spark
+        stop()
+        scratch = Path(tempfile.mkdtemp(prefix="driftcast-"))
+        try:
+            spark = _start(name, wanted, scratch)
+        except BaseException:
+            _end_java()
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        _running = _Running(spark, wanted, scratch)
+        return spark
+
+
+def stop() -> None:
+    """End the session of this process, its Java and its files. Without a session this does nothing."""
+    global _running
+    with _lock:
+        if _running is None:
+            return
+        running, _running = _running, None
+        running.spark.stop()
+        _end_java()
+        shutil.rmtree(running.scratch, ignore_errors=True)
+
+
+atexit.register(stop)
+
+
+def available_cores() -> int:
+    """The number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _local_master(cores: int | None) -> str:
+    if cores is not None and cores < 1:
+        raise UserError(f"Spark cannot run on {cores} cores: give 1 or more")
+    return f"local[{cores or available_cores()},{ATTEMPTS_PER_TASK}]"
+
+
+def _checked_master(master: str) -> str:
+    if not _MASTER.fullmatch(master):
+        raise UserError(f"{master!r} is no Spark master: give local[4], spark://HOST:PORT, k8s://HOST:PORT or yarn")
+    return master
+
+
+def _start(name: str, master: str, scratch: Path) -> "SparkSession":
+    try:
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyspark import SparkConf
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UserError("Spark is not installed: `pip install 'driftcast[pipeline]'`") from error
+    java_home = make_java_home(scratch, find_java())
+    settings = _settings(master, scratch)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with _environment(_variables(master, java_home)):
+        try:
+            return SparkSession.builder.appName(name).config(conf=conf).getOrCreate()
+        except (Py4JError, PySparkRuntimeError) as error:
+            cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+            reason = cause.strip().splitlines()[0]
+            raise WorkError(f"Spark did not start on {master}: {reason}") from error
+
+
+def _settings(master: str, scratch: Path) -> dict[str, str]:
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    java_options = [
+        f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        # Collecting in parallel and compiling to the last degree cost more CPU than short jobs win back.
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        # No file of counters in the machine's temp directory.
+        "-XX:-UsePerfData",
+    ]
+    settings = {
+        "spark.master": master,
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(_own_import_paths()),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.task.maxFailures": str(ATTEMPTS_PER_TASK),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if _is_local(master):
+        cores = _cores_of(master)
+        settings |= {
+            "spark.default.parallelism": str(cores),
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(cores),
+        }
+    return settings
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _cores_of(local_master: str) -> int:
+    count = local_master.removeprefix("local").strip("[]").split(",")[0]
+    if count == "*":
+        return available_cores()
+    return int(count) if count.isdecimal() else 1
+
+
+def _variables(master: str, java_home: Path) -> dict[str, str]:
+    variables = {"JAVA_HOME": str(java_home)}
+    if _is_local(master):
+        # Workers are the same Python, and Spark the one installed beside it, whatever else the machine has.
+        variables["PYSPARK_PYTHON"] = sys.executable
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+        package = find_spec("pyspark")
+        assert package is not None
+        assert package.origin is not None
+        variables["SPARK_HOME"] = str(Path(package.origin).parent)
+    elif "PYSPARK_PYTHON" not in os.environ:
+        variables["PYSPARK_PYTHON"] = sys.executable
+    return variables
+
+
+def _own_import_paths() -> list[str]:
+    """Where this process imports from, besides its installation: sources run in place, and tests."""
+    installed = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
+    paths = [Path(entry or ".").resolve() for entry in sys.path]
+    return [str(path) for path in paths if path.exists() and installed.isdisjoint([path, *path.parents])]
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the processes started meanwhile; Spark reads some from nowhere else."""
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _end_java() -> None:
+    """End the Java process too: Spark would keep it, with its settings, until Python exits."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark.SparkContext._gateway if pyspark is not None else None
+    if pyspark is None or gateway is None:
+        return
+    gateway.shutdown()
+    process = gateway.proc
+    pyspark.SparkContext._gateway = None
+    pyspark.SparkContext._jvm = None
+    if process is None:
+        return
+    with suppress(OSError):
+        process.stdin.close()  # Spark's gateway ends when its standard input does.
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,39 @@
+"""The waist: the one small contract in which protocols and worlds meet."""
+
+from driftcast.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings
+from driftcast.protocol.effects import BufferedPort, RecordingPort
+from driftcast.protocol.host import Capability, DurableStore, GlobalView, Host
+from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
+from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
+from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.stack import Stack, StackPlan
+
+__all__ = [
+    "Advertises",
+    "AnswersRequests",
+    "Beacon",
+    "BeaconDiscovery",
+    "BeaconSettings",
+    "BufferedPort",
+    "Capability",
+    "DurableStore",
+    "Fact",
+    "GlobalView",
+    "Host",
+    "Interface",
+    "Link",
+    "Place",
+    "Port",
+    "Protocol",
+    "RecordingPort",
+    "Router",
+    "RunsProcessors",
+    "Settings",
+    "Stack",
+    "StackPlan",
+    "StateMachine",
+    "TimerKey",
+    "Token",
+    "Upward",
+    "UsesRouter",
+]

@@ -1,0 +1,138 @@
+"""Neighbor discovery by beacons: the same state machine in every world.
+
+Every `period_s` a node says one beacon on each of its interfaces; whoever hears one has a link with the speaker until
+`missed` periods have passed in silence. How late a lost link is noticed changes results more than most details of a
+protocol, so both numbers are part of every scenario.
+"""
+
+from abc import ABC, abstractmethod
+from random import Random
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from driftcast.model import NodeId
+from driftcast.protocol.host import Host
+from driftcast.protocol.machine import Settings, StateMachine
+from driftcast.protocol.port import Fact, Interface, Link, Port, TimerKey
+from driftcast.wire import Message, Traffic
+
+MAX_NEIGHBORS = 4096
+"""More neighbors than any radio has; a flood of forged beacons cannot fill the memory."""
+
+
+class Beacon(Message, frozen=True, gc=False, tag=1):
+    """I am here, and you will hear me again within `period_s`."""
+
+    traffic: ClassVar[Traffic] = Traffic.DISCOVERY
+
+    period_s: Annotated[float, Meta(gt=0, le=3600)]
+
+
+class BeaconSettings(Settings, frozen=True):
+    """When to speak and when to give up on a silent neighbor."""
+
+    period_s: Annotated[float, Meta(ge=0.01, le=3600, description="time between two beacons")] = 1.0
+    missed: Annotated[float, Meta(ge=1, le=100, description="silent periods after which a link is lost")] = 3.0
+    jitter: Annotated[float, Meta(ge=0, le=0.5, description="share by which each period varies")] = 0.1
+
+
+class Neighborhood(ABC):
+    """What discovery tells the layers above it. Commands, as those of a port."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def link_found(self, link: Link) -> None:
+        """A neighbor was heard for the first time on an interface."""
+
+    @abstractmethod
+    def link_lost(self, link: Link) -> None:
+        """A neighbor has been silent for too long."""
+
+    @abstractmethod
+    def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
+        """The cost of a link, as the world knows it."""
+
+
+class BeaconDiscovery(StateMachine):
+    """Speaks, listens, and keeps the table of links."""
+
+    name = "beacon"
+    summary = "neighbors by periodic beacons"
+    settings_type = BeaconSettings
+    messages = (Beacon,)
+
+    def __init__(
+        self,
+        node: NodeId,
+        settings: BeaconSettings,
+        port: Port,
+        host: Host,
+        rng: Random,
+        neighborhood: Neighborhood,
+        interfaces: tuple[Interface, ...],
+    ) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
+        self._neighborhood = neighborhood
+        self._interfaces = interfaces
+        self._links: dict[tuple[NodeId, Interface], Link] = {}
+        self._deadlines: dict[tuple[NodeId, Interface], float] = {}
+        self._watching = False
+
+    def on_start(self, now: float) -> None:
+        # The first beacon comes at a random moment of the first period, so that nodes started together do not speak
+        # together for ever.
+        self.port.set_timer("beacon", self._settings.period_s * self.rng.random())
+
+    def on_stop(self, now: float) -> None:
+        self.port.cancel_timer("beacon")
+        self.port.cancel_timer("silence")
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        if key == "beacon":
+            self._speak()
+        else:
+            self._watching = False
+            self._drop_silent(now)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        assert isinstance(message, Beacon)
+        link = (sender, via)
+        known = link in self._deadlines
+        if not known and len(self._deadlines) >= MAX_NEIGHBORS:
+            self.port.note(Fact("drop", peer=sender, reason="beacon_too_many_neighbors"))
+            return
+        # The speaker's own period counts, so nodes with different settings understand each other.
+        self._deadlines[link] = now + message.period_s * self._settings.missed
+        if not known:
+            found = self._links[link] = Link(sender, via, self._neighborhood.cost_s(sender, via))
+            self._neighborhood.link_found(found)
+        self._watch(now)
+
+    def on_unreachable(self, neighbor: NodeId, interface: Interface) -> None:
+        """The world failed to reach a neighbor and will not wait for its silence."""
+        self._lose((neighbor, interface))
+
+    def _speak(self) -> None:
+        settings = self._settings
+        for interface in self._interfaces:
+            self.port.broadcast(Beacon(settings.period_s), on=interface)
+        spread = settings.jitter * (2 * self.rng.random() - 1)
+        self.port.set_timer("beacon", settings.period_s * (1 + spread))
+
+    def _watch(self, now: float) -> None:
+        # One timer for the earliest deadline. Beacons only push deadlines back, so an armed timer is early, never late.
+        if not self._watching and self._deadlines:
+            self._watching = True
+            self.port.set_timer("silence", max(0.0, min(self._deadlines.values()) - now))
+
+    def _drop_silent(self, now: float) -> None:
+        for link in [link for link, deadline in self._deadlines.items() if deadline <= now]:
+            self._lose(link)
+        self._watch(now)
+
+    def _lose(self, key: tuple[NodeId, Interface]) -> None:
+        if self._deadlines.pop(key, None) is not None:
+            self._neighborhood.link_lost(self._links.pop(key))

@@ -1,0 +1,154 @@
+"""Effects as values: what a port was told, in order.
+
+The live host runs handlers against a `BufferedPort` and carries the effects out after the handler has returned, so a
+handler that raises does nothing by halves. Tests read the same values: `assert port.take() == [Broadcast(message)]`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from driftcast.model import Event, NodeId, ProcessorId, RequestId, SubscriptionId
+from driftcast.protocol.port import Fact, Interface, Place, Port, TimerKey, Token
+from driftcast.wire import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """`port.send`"""
+
+    target: NodeId
+    message: Message
+    via: Interface | None = None
+    token: Token | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """`port.broadcast`"""
+
+    message: Message
+    on: Interface | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`port.route`"""
+
+    target: NodeId | Place
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """`port.set_timer`"""
+
+    key: TimerKey
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """`port.cancel_timer`"""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """`port.deliver`"""
+
+    subscription: SubscriptionId
+    event: Event
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`port.answer`"""
+
+    request: RequestId
+    event: Event
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """`port.close`"""
+
+    request: RequestId
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """`port.process`"""
+
+    processor: ProcessorId
+    state: bytes
+    events: tuple[Event, ...]
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """`port.note`"""
+
+    fact: Fact
+
+
+Effect: TypeAlias = Send | Broadcast | Route | SetTimer | CancelTimer | Deliver | Answer | Close | Process | Note
+
+
+class BufferedPort(Port):
+    """Keeps effects until they are taken."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """Everything since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
+        self._effects.append(Send(target, message, via, token))
+
+    def broadcast(self, message: Message, on: Interface | None = None) -> None:
+        self._effects.append(Broadcast(message, on))
+
+    def route(self, target: NodeId | Place, message: Message) -> None:
+        self._effects.append(Route(target, message))
+
+    def set_timer(self, key: TimerKey, delay_s: float) -> None:
+        self._effects.append(SetTimer(key, delay_s))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self._effects.append(CancelTimer(key))
+
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        self._effects.append(Deliver(subscription, event, hops))
+
+    def answer(self, request: RequestId, event: Event, hops: int) -> None:
+        self._effects.append(Answer(request, event, hops))
+
+    def close(self, request: RequestId, complete: bool) -> None:
+        self._effects.append(Close(request, complete))
+
+    def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
+        self._effects.append(Process(processor, state, tuple(events), token))
+
+    def note(self, fact: Fact) -> None:
+        self._effects.append(Note(fact))
+
+
+class RecordingPort(BufferedPort):
+    """A buffered port for tests, with the common questions."""
+
+    __slots__ = ()
+
+    def take_messages(self) -> list[Message]:
+        """Only what was sent, broadcast or routed, in order; the rest is dropped."""
+        return [effect.message for effect in self.take() if isinstance(effect, Send | Broadcast | Route)]

@@ -1,0 +1,98 @@
+"""What a state machine may know of its node: it declares what it reads, and a world without it says so at loading."""
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from driftcast.model import NodeId, Position, Processor, Velocity
+
+
+class Capability(enum.StrEnum):
+    """Something a world may or may not offer to the protocols in it."""
+
+    POSITION = "position"
+    VELOCITY = "velocity"
+    LOAD = "load"
+    ENERGY = "energy"
+    DURABLE_STORE = "durable store"
+    DIRECTORY = "directory"
+    """Who has which role, known to everybody beforehand."""
+    GLOBAL_VIEW = "global view"
+    """What no real node can know; the simulator alone offers it, for bounds and "best" schemes."""
+
+
+class DurableStore(ABC):
+    """Bytes by key that outlive a crash. Each layer of each node sees a store of its own."""
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value, or None."""
+
+    @abstractmethod
+    def put(self, key: bytes, value: bytes) -> None:
+        """Keep a value; it is durable when the handler has returned."""
+
+    @abstractmethod
+    def delete(self, key: bytes) -> None:
+        """Forget a key; one that is not there is no mistake."""
+
+    @abstractmethod
+    def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
+        """Everything whose key begins so, ordered by key."""
+
+
+class GlobalView(ABC):
+    """The whole network at this moment; for oracles in the simulator only."""
+
+    @abstractmethod
+    def neighbors(self, node: NodeId) -> Iterable[NodeId]:
+        """Who is linked with a node right now."""
+
+    @abstractmethod
+    def position(self, node: NodeId) -> Position:
+        """Where any node is right now."""
+
+
+class Host(ABC):
+    """One node, seen by its protocol. Every reading is sampled at `now`, the node's own clock."""
+
+    offers: frozenset[Capability]
+    roles: tuple[str, ...]
+    """What the scenario or the node's config has this node be."""
+    incarnation: int
+    """Grows with each start of the node, so that counters that begin anew can be told from old ones."""
+
+    @abstractmethod
+    def position(self, now: float) -> Position:
+        """Where the node is (`Capability.POSITION`)."""
+
+    @abstractmethod
+    def velocity(self, now: float) -> Velocity:
+        """How it moves (`Capability.VELOCITY`)."""
+
+    @abstractmethod
+    def load(self, now: float) -> float:
+        """How busy its processor is, 0 to 1 (`Capability.LOAD`)."""
+
+    @abstractmethod
+    def energy(self, now: float) -> float:
+        """What is left of its battery, 0 to 1 (`Capability.ENERGY`)."""
+
+    @abstractmethod
+    def directory(self, role: str) -> tuple[NodeId, ...]:
+        """The nodes of a role (`Capability.DIRECTORY`)."""
+
+    @property
+    @abstractmethod
+    def store(self) -> DurableStore:
+        """What outlives a crash (`Capability.DURABLE_STORE`)."""
+
+    @property
+    @abstractmethod
+    def global_view(self) -> GlobalView:
+        """What no real node can know (`Capability.GLOBAL_VIEW`)."""
+
+    @property
+    @abstractmethod
+    def processors(self) -> tuple[Processor, ...]:
+        """The processors whose functions this node can run."""

@@ -1,0 +1,114 @@
+"""Events in: the pure state machines that run in every world.
+
+A handler never blocks, reads no clock but `now`, draws only from `self.rng`, and acts only through `self.port`.
+Handlers default to nothing, so a protocol overrides what it cares about.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from random import Random
+from typing import ClassVar
+
+import msgspec
+
+from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.protocol.host import Capability, Host
+from driftcast.protocol.port import Interface, Link, Place, Port, TimerKey, Token
+from driftcast.wire import Message, Parcel
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The knobs of a state machine. Each field is annotated with its bounds and its meaning, and has a default."""
+
+
+class StateMachine:
+    """What protocols and routers have in common."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str] = ""
+    settings_type: ClassVar[type[Settings]] = Settings
+    messages: ClassVar[tuple[type[Message], ...]] = ()
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    """Named settings: `--protocol name/variant`."""
+
+    node: NodeId
+    port: Port
+    host: Host
+    rng: Random
+
+    def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random) -> None:
+        self.node = node
+        self.port = port
+        self.host = host
+        self.rng = rng
+
+    def on_start(self, now: float) -> None:
+        """The node is up. After a crash this is a new object: only the durable store is as before."""
+
+    def on_stop(self, now: float) -> None:
+        """A clean stop; no timer may stay armed. A crash just drops the object."""
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        """A message from a neighbor, already decoded and of one of `messages`, and the interface it came over."""
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        """A timer set through the port has run out; its key is free again."""
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        """A link has come."""
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        """The cost of a link is another."""
+
+    def on_link_down(self, now: float, link: Link) -> None:
+        """A link has gone, as far as discovery can tell."""
+
+    def on_sent(self, now: float, token: Token, failure: str) -> None:
+        """The outcome of a send with a token; exactly one for each. `failure` is empty when it went well, else why not:
+        "queue_full" says nothing of the neighbor, "unreachable" does. A message that failed may have arrived all the
+        same."""
+
+
+class Protocol(StateMachine):
+    """Publish/subscribe over links: one folder below `driftcast.dissemination` each."""
+
+    def on_publish(self, now: float, event: Event) -> None:
+        """A local application publishes."""
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        """A local application subscribes; called again at each start for subscriptions that still stand."""
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        """A local application's subscription has ended."""
+
+
+class Upward(ABC):
+    """What a router tells the protocol above it. Commands, as those of a port."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
+        """A packet for this node has arrived."""
+
+    @abstractmethod
+    def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
+        """A packet of this node's could not be brought to its target, as far as the router can tell."""
+
+
+class Router(StateMachine, ABC):
+    """Unicast over many hops beneath a protocol: one folder below `driftcast.routing` each.
+
+    What it carries is the encoded message of the layer above: routers never look inside.
+    """
+
+    up: Upward
+
+    def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: Upward) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self.up = up
+
+    @abstractmethod
+    def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
+        """The layer above wants something brought to a node or a place."""

@@ -1,0 +1,61 @@
+"""What only some protocols do. A class declares it by inheriting the interface; the docs' table is made from that."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from driftcast.model import Advertisement, Event, NodeId, Processor, ProcessorId, Request
+from driftcast.protocol.port import Place, Token
+from driftcast.wire import Message
+
+
+class Advertises(ABC):
+    """Makes use of advertisements by local applications."""
+
+    @abstractmethod
+    def on_advertise(self, now: float, advertisement: Advertisement) -> None:
+        """A local application states that it will publish, or keeps, events of a filter."""
+
+    @abstractmethod
+    def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
+        """It no longer does."""
+
+
+class AnswersRequests(ABC):
+    """Retrieves stored events: `port.answer` brings each to the application that asked."""
+
+    @abstractmethod
+    def on_request(self, now: float, request: Request) -> None:
+        """A local application asks for stored events."""
+
+
+class RunsProcessors(ABC):
+    """Places processors on paths. Their code runs in the world, never in a handler."""
+
+    @abstractmethod
+    def on_processor(self, now: float, processor: Processor) -> None:
+        """This node can run a processor from now on."""
+
+    @abstractmethod
+    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
+        """It no longer can."""
+
+    @abstractmethod
+    def on_processed(
+        self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
+    ) -> None:
+        """The outcome of `port.process`; exactly one for each. `error` is empty when it went well."""
+
+
+class UsesRouter(ABC):
+    """Sends through a router beneath (`port.route`); a scenario then has to name one."""
+
+    @abstractmethod
+    def on_packet(self, now: float, origin: NodeId, message: Message, hops: int) -> None:
+        """A routed message has arrived."""
+
+    @abstractmethod
+    def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
+        """The router gave up on a message of this node's."""
+
+
+INTERFACES: tuple[type[ABC], ...] = (Advertises, AnswersRequests, RunsProcessors, UsesRouter)

@@ -1,0 +1,105 @@
+"""Effects out: what a state machine may do to its world.
+
+Every call is a command: it returns nothing, calls nothing back before the handler has returned, and keeps its order.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from driftcast.model import Event, EventId, NodeId, Position, ProcessorId, RequestId, SubscriptionId
+from driftcast.wire import Message
+
+Token: TypeAlias = int
+"""Chosen by the sender of a message to recognize its outcome."""
+
+TimerKey: TypeAlias = str | tuple[str, Hashable]
+"""A word, or a word and what it is about. The word keeps keys apart that ids alone would not."""
+
+Interface: TypeAlias = str
+"""The name of one of a node's ways to reach others: "radio", "ethernet"."""
+
+
+class Place(NamedTuple):
+    """A target given by where it is: any node within `radius_m` of a position, or the one nearest to it.
+
+    With `node` it is that very node, last heard of at the position.
+    """
+
+    position: Position
+    radius_m: float = 0.0
+    node: NodeId | None = None
+
+
+class Link(msgspec.Struct, frozen=True):
+    """Adjacency to one neighbor over one interface. `cost_s` is the expected time to move a packet of 500 bytes."""
+
+    neighbor: NodeId
+    interface: Interface
+    cost_s: float
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something worth a row of the trace that is neither sent nor received.
+
+    `kind` is "store", "evict", "drop" or a word of the protocol's own. A drop always has a reason.
+    """
+
+    kind: str
+    event: EventId | None = None
+    peer: NodeId | None = None
+    reason: str = ""
+    value: float | None = None
+    """A measurement: a load, a length, a utility."""
+
+
+class Port(ABC):
+    """The way out of a state machine; each world has its own."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
+        """To one neighbor, over the cheapest link to it or `via` an interface.
+
+        With a token the outcome is told by exactly one `on_sent`. A neighbor that discovery does not know yet may be
+        sent to. Between two nodes and over one interface the simulator keeps the order; other worlds need not.
+        """
+
+    @abstractmethod
+    def broadcast(self, message: Message, on: Interface | None = None) -> None:
+        """One transmission to all in reach, on one interface or on every one."""
+
+    @abstractmethod
+    def route(self, target: NodeId | Place, message: Message) -> None:
+        """Through the router beneath, over as many hops as it takes; only in a stack that has one."""
+
+    @abstractmethod
+    def set_timer(self, key: TimerKey, delay_s: float) -> None:
+        """Call `on_timer(key)` after a delay. An armed key is replaced; an infinite delay only disarms it."""
+
+    @abstractmethod
+    def cancel_timer(self, key: TimerKey) -> None:
+        """Disarm a key; one that is not armed is no mistake."""
+
+    @abstractmethod
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        """To a local application. `hops`: how many transmissions the event took to get here, 0 for an own event."""
+
+    @abstractmethod
+    def answer(self, request: RequestId, event: Event, hops: int) -> None:
+        """One stored event to the local application that asked for it."""
+
+    @abstractmethod
+    def close(self, request: RequestId, complete: bool) -> None:
+        """No more answers will come; `complete` if every stored event there is has been answered with."""
+
+    @abstractmethod
+    def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
+        """Run user code on events, apart from the handler; `on_processed` brings the outcome, exactly once."""
+
+    @abstractmethod
+    def note(self, fact: Fact) -> None:
+        """A named fact for the trace."""

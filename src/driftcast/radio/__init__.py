@@ -1,0 +1,1 @@
+"""Who hears whom, when, and at what cost. Knows nothing of protocols."""

@@ -1,0 +1,116 @@
+"""The disk radio: whoever is within range hears, after a delay; nothing collides.
+
+Scope: no contention and no interference. With a `rate_bps` each node sends one frame at a time and the others wait in
+its queue. Losses are drawn for each receiver; a unicast is repeated up to `retries` times and its outcome known to the
+sender at the moment of the last attempt. Who is in reach is judged when the frame arrives.
+"""
+
+from collections import deque
+from random import Random
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology
+
+COST_BYTES = 500
+_NOBODY = Reach(())
+
+
+class DiskRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="model", tag="disk"):
+    """Settings of the disk radio."""
+
+    range_m: Annotated[float, Meta(gt=0, description="two nodes are linked up to this distance")] = 250.0
+    delay_s: Annotated[float, Meta(ge=0, description="from the end of a transmission to its reception")] = 0.001
+    rate_bps: Annotated[float, Meta(gt=0, description="bits per second; without it frames take no time")] | None = None
+    queue: Annotated[int, Meta(ge=1, description="frames that may wait for the one being sent")] = 50
+    loss: Annotated[float, Meta(ge=0, lt=1, description="probability that a receiver misses a frame")] = 0.0
+    retries: Annotated[int, Meta(ge=0, le=100, description="how often a lost unicast is repeated")] = 3
+
+
+class DiskMedium(Medium):
+    """One interface of all nodes. One queue entry per transmission, however many hear it."""
+
+    def __init__(
+        self, settings: DiskRadio, interface: str, nodes: int, scheduler: Scheduler, air: Air, rng: Random
+    ) -> None:
+        self.interface = interface
+        self.topology = Topology(nodes)
+        self._scheduler = scheduler
+        self._air = air
+        self._rng = rng
+        self._loss = settings.loss
+        self._retries = settings.retries
+        self._rate_bps = settings.rate_bps
+        self._queue = settings.queue
+        self._delay_us = round(settings.delay_s * 1e6)
+        self._free_us = [0] * nodes
+        """When each node's transmitter has worked off what it has taken."""
+        self._starts_us: list[deque[int]] = [deque() for _ in range(nodes)]
+        """When the frames still waiting at each node will start."""
+
+    def cost_s(self) -> float:
+        airtime_s = 0.0 if self._rate_bps is None else COST_BYTES * 8 / self._rate_bps
+        return (airtime_s + self._delay_us / 1e6) / (1 - self._loss)
+
+    def transmit(self, frame: Frame) -> None:
+        if frame.target is not None and self._loss > 0.0:
+            self._draw_attempts(frame)
+        now_us = self._scheduler.now_us
+        if self._rate_bps is None:
+            self._scheduler.at(now_us + self._delay_us, self._arrive, frame)
+            return
+        sender = frame.sender
+        starts_us = self._starts_us[sender]
+        while starts_us and starts_us[0] <= now_us:
+            starts_us.popleft()
+        if len(starts_us) >= self._queue:
+            self._air.lost(frame, sender, "queue_full")
+            if frame.token is not None:
+                # Told from the queue, never from inside the handler that is still sending.
+                self._scheduler.at(now_us, self._refuse, frame)
+            return
+        start_us = max(now_us, self._free_us[sender])
+        airtime_us = round(len(frame.encoded) * 8e6 / self._rate_bps) * frame.attempts
+        self._free_us[sender] = start_us + airtime_us
+        if start_us > now_us:
+            starts_us.append(start_us)
+        self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
+
+    def _draw_attempts(self, frame: Frame) -> None:
+        """How often a unicast goes on the air, and whether the last attempt is lost like the others."""
+        lost = self._rng.random() < self._loss
+        while lost and frame.attempts <= self._retries:
+            frame.attempts += 1
+            lost = self._rng.random() < self._loss
+        frame.lost = lost
+
+    def _arrive(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        if frame.target is None:
+            reach = self.topology.reach(frame.sender)
+            if self._loss > 0.0:
+                reach = self._survivors(frame, reach)
+            self._air.received(frame, reach)
+            return
+        ok = not frame.lost and self.topology.linked(frame.sender, frame.target)
+        if not ok:
+            self._air.lost(frame, frame.target, "loss" if frame.lost else "out_of_reach")
+        self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
+        if frame.token is not None:
+            self._air.outcome(frame, "" if ok else "unreachable")
+
+    def _survivors(self, frame: Frame, reach: Reach) -> Reach:
+        draw, loss = self._rng.random, self._loss
+        heard = []
+        for node in reach.nodes:
+            if draw() < loss:
+                self._air.lost(frame, node, "loss")
+            else:
+                heard.append(node)
+        return Reach(tuple(heard))
+
+    def _refuse(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        self._air.outcome(frame, "queue_full")

@@ -1,0 +1,197 @@
+"""The numbers of 802.11: named presets, the settings of the contended radio, and how long frames take on the air."""
+
+from math import ceil
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+# [IEEE 802.11-1999 §7.2.1] Control frames have one size, checksum included.
+ACK_BYTES = 14
+RTS_BYTES = 20
+CTS_BYTES = 14
+# [ibid. §9.2.10] EIFS makes room for an ACK at the lowest rate of the DSSS PHY.
+LOWEST_RATE_BPS = 1e6
+# Frequency and preamble aside, a receiver needs this much more power than an interferer has [ns-2: CPThresh_ 10].
+CAPTURE_DB = 10.0
+UNLIMITED = 2**31 - 1
+"""As a retry limit: never give up."""
+
+Meters = Annotated[float, Meta(gt=0, le=1e6)]
+Rate = Annotated[float, Meta(ge=1e3, le=1e12)]
+Micros = Annotated[int, Meta(ge=1, le=1_000_000)]
+Tries = Annotated[int, Meta(ge=1, le=UNLIMITED)]
+Window = Annotated[int, Meta(ge=0, le=65535)]
+
+
+class Dot11(msgspec.Struct, frozen=True, kw_only=True):
+    """One radio with every number known. The defaults are 802.11b with the long preamble."""
+
+    data_rate_bps: float = 11e6
+    """Of unicast data."""
+    basic_rate_bps: float = 1e6
+    """Of broadcasts, RTS, CTS and ACK: the lowest rate, which every receiver understands."""
+    plcp_us: int = 192
+    """Preamble and header before each frame: 144 + 48 bits at 1 Mb/s."""
+    slot_us: int = 20
+    sifs_us: int = 10
+    cw_min: int = 31
+    cw_max: int = 1023
+    retry_limit: int = 7
+    """Transmissions of a frame, or of its RTS, until it is given up [802.11: dot11ShortRetryLimit]."""
+    long_retry_limit: int = 4
+    """Transmissions of a frame that goes behind an RTS [802.11: dot11LongRetryLimit]."""
+    rts_threshold_bytes: int = 2347
+    """A unicast whose frame has more bytes than this asks first. 2347 is the standard's default: none does."""
+    overhead_bytes: int = 64
+    """What is added to a message on the air: MAC header and checksum 28, LLC/SNAP 8, IP 20, UDP 8."""
+    queue: int = 50
+    """Frames that may wait behind the one being sent; ns-2's interface queue."""
+    eifs: bool = True
+    """After a frame that was heard and not understood a node waits EIFS, not DIFS."""
+    busy_slot_counts: bool = False
+    """Bianchi's slot rule: the slot in which somebody else starts counts down, too. In the standard it does not."""
+    sense_us: int = 20
+    """A transmission is noticed after so long: 15 µs to assess the channel and 5 µs to turn around to sending."""
+    timeout_us: int | None = None
+    """The wait for a CTS or an ACK; without it SIFS, the answer and a slot. Bianchi's model has none: 0."""
+    capture_db: float = 0.0
+    """A frame this much stronger than another at a receiver survives it; 0: none does."""
+    path_exponent: float = 4.0
+    """Power falls with this power of the distance: 4 is the two-ray ground's beyond some 100 m."""
+
+    @property
+    def difs_us(self) -> int:
+        """How long the medium must be idle before anybody may send."""
+        return self.sifs_us + 2 * self.slot_us
+
+    @property
+    def eifs_us(self) -> int:
+        """The same after a frame that could not be read: somebody else's ACK must fit in."""
+        return self.sifs_us + self.difs_us + self.airtime_us(ACK_BYTES, LOWEST_RATE_BPS)
+
+    @property
+    def data_sifs_ack_us(self) -> int:
+        """From the end of a frame to the end of its ACK."""
+        return self.sifs_us + self.control_us(ACK_BYTES)
+
+    def airtime_us(self, size_bytes: int, rate_bps: float) -> int:
+        """How long a frame of that size, MAC header included, takes; whole microseconds, as the PLCP header has it."""
+        return self.plcp_us + ceil(size_bytes * 8e6 / rate_bps)
+
+    def control_us(self, size_bytes: int) -> int:
+        """How long a control frame takes."""
+        return self.airtime_us(size_bytes, self.basic_rate_bps)
+
+    def broadcast_us(self, message_bytes: int) -> int:
+        """How long a broadcast message takes."""
+        return self.airtime_us(message_bytes + self.overhead_bytes, self.basic_rate_bps)
+
+    def unicast_us(self, message_bytes: int) -> int:
+        """How long a message to one node takes, without what is said before and after."""
+        return self.airtime_us(message_bytes + self.overhead_bytes, self.data_rate_bps)
+
+    def asks_first(self, message_bytes: int) -> bool:
+        """Whether a message to one node goes behind an RTS."""
+        return message_bytes + self.overhead_bytes > self.rts_threshold_bytes
+
+    def answer_timeout_us(self, answer_bytes: int) -> int:
+        """How long a sender waits for an answer."""
+        if self.timeout_us is not None:
+            return self.timeout_us
+        return self.sifs_us + self.control_us(answer_bytes) + self.slot_us
+
+
+PRESETS: dict[str, Dot11] = {
+    "802.11b": Dot11(),
+    # [ns-2.35: tcl/lib/ns-default.tcl, mac/mac-802_11] 2 Mb/s for everything, RTS before every unicast, capture at
+    # 10 dB; packets have an IP header of 20 bytes but neither LLC nor UDP headers; a carrier is noticed at once.
+    "ns2": Dot11(
+        data_rate_bps=2e6,
+        basic_rate_bps=2e6,
+        rts_threshold_bytes=0,
+        overhead_bytes=48,
+        sense_us=1,
+        capture_db=CAPTURE_DB,
+    ),
+}
+# [ns-2: 550 m to 250 m] Carriers are sensed beyond the range in which frames can be read.
+CS_RANGES = 2.2
+# A sender at the edge of the range is 10 dB above an interferer so many ranges away, if power falls with the 4th power.
+INTERFERENCE_RANGES = 10 ** (CAPTURE_DB / 40)
+
+
+class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="model", tag="csma"):
+    """Settings of the contended radio. What is not given is as the preset has it."""
+
+    preset: Annotated[Literal["802.11b", "ns2"], Meta(description="where the numbers come from")] = "802.11b"
+    range_m: Annotated[Meters, Meta(description="frames can be read up to this distance")] = 250.0
+    cs_range_m: Annotated[Meters, Meta(description="carriers are sensed up to here; 2.2 ranges if not given")] | None = (
+        None
+    )
+    interference_range_m: (
+        Annotated[Meters, Meta(description="frames from up to here spoil others; 1.78 ranges if not given")] | None
+    ) = None
+    capture_db: (
+        Annotated[float, Meta(ge=0, le=100, description="a frame so much stronger survives; 0 for never")] | None
+    ) = None
+    path_exponent: (
+        Annotated[float, Meta(ge=1, le=8, description="power falls with this power of the distance")] | None
+    ) = None
+    data_rate_bps: Annotated[Rate, Meta(description="of unicast data")] | None = None
+    basic_rate_bps: Annotated[Rate, Meta(description="of broadcasts and control frames")] | None = None
+    plcp_us: Annotated[int, Meta(ge=0, le=10_000, description="preamble and header of a frame")] | None = None
+    slot_us: Micros | None = None
+    sifs_us: Micros | None = None
+    cw_min: Annotated[Window, Meta(description="the first backoff is 0 to this many slots")] | None = None
+    cw_max: Annotated[Window, Meta(description="doubling after failures ends here")] | None = None
+    retry_limit: Annotated[Tries, Meta(description="how often a unicast, or its RTS, is sent at most")] | None = None
+    long_retry_limit: Annotated[Tries, Meta(description="the same for data behind an RTS")] | None = None
+    rts_threshold_bytes: (
+        Annotated[int, Meta(ge=0, le=65535, description="larger unicast frames ask with an RTS first")] | None
+    ) = None
+    overhead_bytes: (
+        Annotated[int, Meta(ge=0, le=1000, description="headers that a message gets on the air")] | None
+    ) = None
+    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that wait behind the one being sent")] | None = (
+        None
+    )
+    eifs: Annotated[bool, Meta(description="wait longer after a frame that could not be read")] | None = None
+    busy_slot_counts: Annotated[bool, Meta(description="Bianchi's slot rule")] | None = None
+    sense_us: Annotated[Micros, Meta(description="how long a transmission goes unnoticed")] | None = None
+    timeout_us: Annotated[int, Meta(ge=0, le=1_000_000, description="wait for a CTS or an ACK")] | None = None
+
+    def __post_init__(self) -> None:
+        if self.cs_m < self.range_m:
+            raise ValueError(f"cs_range_m must be at least range_m ({self.range_m:g}): what is read is also sensed")
+        if self.interference_m < self.range_m:
+            raise ValueError(f"interference_range_m must be at least range_m ({self.range_m:g})")
+        dot11 = self.dot11()
+        if dot11.cw_max < dot11.cw_min:
+            raise ValueError(f"cw_max must be at least cw_min ({dot11.cw_min})")
+        if dot11.sense_us > dot11.slot_us:
+            raise ValueError(f"sense_us must be at most slot_us ({dot11.slot_us}): a slot is for noticing others")
+
+    @property
+    def cs_m(self) -> float:
+        """How far carriers are sensed."""
+        return CS_RANGES * self.range_m if self.cs_range_m is None else self.cs_range_m
+
+    @property
+    def interference_m(self) -> float:
+        """How far away a transmission spoils what a receiver hears.
+
+        With capture, strength decides, and everybody who can be sensed is looked at.
+        """
+        if self.interference_range_m is not None:
+            return self.interference_range_m
+        if self.dot11().capture_db > 0:
+            return self.cs_m
+        return INTERFERENCE_RANGES * self.range_m
+
+    def dot11(self) -> Dot11:
+        """The preset with what was given instead."""
+        given = {
+            name: value for name in Dot11.__struct_fields__ if (value := getattr(self, name)) is not None
+        }
+        return msgspec.structs.replace(PRESETS[self.preset], **given)

@@ -1,0 +1,124 @@
+"""What is on the air, and what was until a moment ago: who can read what, and how quiet it is around a node.
+
+Nothing is kept per node. A node that wants to know what it senses asks, and the few transmissions that are or just were
+on the air answer; so a transmission costs the same however many nodes sense it without having anything to send.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from driftcast.model import NodeId
+from driftcast.radio.dot11 import Dot11
+from driftcast.radio.station import Transmission
+
+Place = Callable[[NodeId], tuple[float, float]]
+"""Where a node is now, in meters."""
+
+# How far back the quiet of a node is looked up. A backoff rests unfinished behind so many transmissions only where the
+# medium is saturated, and there it ends within about as many transmissions as it has slots.
+REMEMBERED = 1024
+
+
+class Ether:
+    """All transmissions of one interface."""
+
+    __slots__ = ("_capture", "_difs_us", "_eifs_us", "_ended", "_place", "_sense_us", "_slot_us", "on_air")
+
+    def __init__(self, dot11: Dot11, place: Place | None) -> None:
+        self.on_air: list[Transmission] = []
+        self._ended: deque[Transmission] = deque(maxlen=REMEMBERED)
+        """In the order of their ends."""
+        self._difs_us = dot11.difs_us
+        self._eifs_us = dot11.eifs_us if dot11.eifs else dot11.difs_us
+        self._slot_us = dot11.slot_us
+        self._sense_us = dot11.sense_us
+        self._place = place
+        # Squared, as squared distances are what is compared.
+        self._capture = 10 ** (dot11.capture_db / (5 * dot11.path_exponent)) if dot11.capture_db > 0 else 0.0
+        assert place is not None or self._capture == 0.0, "capture needs to know where nodes are"
+
+    def begin(self, new: Transmission) -> None:
+        """Put a transmission on the air; it and what it overlaps spoil each other wherever both are strong."""
+        for other in self.on_air:
+            # One that ends in the very microsecond in which this begins is over.
+            if other.end_us > new.start_us:
+                if not new.reach.ids.isdisjoint(other.blast):
+                    new.garbled |= self._spoiled(new, other)
+                if not other.reach.ids.isdisjoint(new.blast):
+                    other.garbled |= self._spoiled(other, new)
+        self.on_air.append(new)
+
+    def end(self, old: Transmission) -> None:
+        """Take a transmission off the air."""
+        self.on_air.remove(old)
+        self._ended.append(old)
+
+    def _spoiled(self, heard: Transmission, other: Transmission) -> frozenset[NodeId]:
+        """Who cannot read one transmission because of another. Whoever sends hears nothing."""
+        hit = heard.reach.ids & other.blast
+        if self._capture == 0.0 or self._place is None:
+            return hit
+        place, ratio = self._place, self._capture
+        ours, theirs = place(heard.sender), place(other.sender)
+        return frozenset(
+            node
+            for node in hit
+            if node == other.sender or _squared_m(place(node), theirs) < ratio * _squared_m(place(node), ours)
+        )
+
+    def holding(self, node: NodeId) -> Transmission | None:
+        """The transmission that keeps a node waiting longest, one that is about to answer included."""
+        last: Transmission | None = None
+        for transmission in self.on_air:
+            if node in transmission.sensed and (last is None or transmission.end_us > last.end_us):
+                last = transmission
+        return last
+
+    def notices(self, node: NodeId, now_us: int) -> bool:
+        """Whether a node senses anything now. What began less than `sense_us` ago it cannot have noticed."""
+        before_us = now_us - self._sense_us
+        for transmission in self.on_air:
+            if node in transmission.sensed and (transmission.start_us <= before_us or transmission.sender == node):
+                return True
+        return False
+
+    def free_us(self, node: NodeId, now_us: int) -> int:
+        """Since when a node that senses nothing may count down or send: an interframe space after the last it sensed."""
+        horizon_us = now_us - self._eifs_us
+        for transmission in reversed(self._ended):
+            if transmission.end_us < horizon_us:
+                break
+            if node in transmission.sensed:
+                return transmission.end_us + self.space_us(node, transmission)
+        return 0
+
+    def space_us(self, node: NodeId, before: Transmission) -> int:
+        """The interframe space after a transmission."""
+        return self._eifs_us if node in before.garbled else self._difs_us
+
+    def slots_left(self, node: NodeId, slots: int, since_us: int, now_us: int) -> int:
+        """What is left of a backoff that began at some time: slots in which the node sensed nothing are gone.
+
+        Counted to the start of the present quiet, from which on the caller counts itself, or of the present noise.
+        """
+        # Everybody's later ends come first, so each gap that is found is one.
+        edge_us = now_us
+        for transmission in self.on_air:
+            if transmission.start_us < edge_us and node in transmission.sensed:
+                edge_us = transmission.start_us
+        quiet = edge_us == now_us
+        for transmission in reversed(self._ended):
+            if slots <= 0 or transmission.end_us < since_us:
+                break
+            if node in transmission.sensed:
+                gap_us = edge_us - transmission.end_us - self.space_us(node, transmission)
+                if gap_us > 0 and not quiet:
+                    slots -= gap_us // self._slot_us
+                quiet = False
+                if transmission.start_us < edge_us:
+                    edge_us = transmission.start_us
+        return max(slots, 0)
+
+
+def _squared_m(a: tuple[float, float], b: tuple[float, float]) -> float:
+    return (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2

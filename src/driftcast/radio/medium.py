@@ -1,0 +1,159 @@
+"""What every radio model has in common: frames in, receptions and outcomes out.
+
+A medium knows who is linked with whom and carries frames between nodes. It knows no protocol: a message is to it an
+object of some size.
+"""
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from driftcast.model import NodeId
+from driftcast.wire import Layer, Message
+
+
+class Scheduler(ABC):
+    """The clock and queue that a medium lives in."""
+
+    __slots__ = ()
+
+    now_us: int
+
+    @abstractmethod
+    def at(self, time_us: int, action: Callable[[object], None], argument: object) -> None:
+        """Call `action(argument)` at a time."""
+
+
+class Frame:
+    """One transmission on its way.
+
+    `target` is None for a broadcast. `attempts` counts how often it goes on the air, and `lost` says that the last of
+    them was in vain too; the medium sets both.
+    """
+
+    __slots__ = ("attempts", "encoded", "layer", "lost", "message", "sender", "sent_us", "target", "token")
+
+    def __init__(
+        self,
+        sender: NodeId,
+        target: NodeId | None,
+        layer: Layer,
+        message: Message,
+        encoded: bytes,
+        token: int | None,
+        sent_us: int,
+    ) -> None:
+        self.sender = sender
+        self.target = target
+        self.layer = layer
+        self.message = message
+        self.encoded = encoded
+        self.token = token
+        self.sent_us = sent_us
+        self.attempts = 1
+        self.lost = False
+
+
+class Reach:
+    """Who hears a node right now. Made once per change of its links and shared by its transmissions until the next."""
+
+    __slots__ = ("ids", "nodes", "packed")
+
+    def __init__(self, nodes: tuple[NodeId, ...]) -> None:
+        self.nodes = nodes
+        self.ids = frozenset(nodes)
+        self.packed = struct.pack(f"<{len(nodes)}q", *nodes)
+
+
+class Air(ABC):
+    """What a medium tells the world about frames."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def received(self, frame: Frame, reach: Reach) -> None:
+        """A frame is heard by everybody in `reach` (perhaps nobody), now."""
+
+    @abstractmethod
+    def outcome(self, frame: Frame, failure: str) -> None:
+        """What became of a unicast with a token: told once, after `received`; empty if it arrived."""
+
+    @abstractmethod
+    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+        """A node that should have heard a frame did not, or a frame never left its sender."""
+
+
+class Topology:
+    """Who is linked with whom: in range, both nodes up, and the link not cut."""
+
+    __slots__ = ("_alone", "_contacts", "_cut", "_reach", "_up")
+
+    def __init__(self, nodes: int) -> None:
+        self._contacts: list[dict[NodeId, None]] = [{} for _ in range(nodes)]
+        self._up = [True] * nodes
+        self._cut: set[tuple[NodeId, NodeId]] = set()
+        self._reach: list[Reach | None] = [None] * nodes
+        self._alone = [Reach((node,)) for node in range(nodes)]
+
+    def alone(self, node: NodeId) -> Reach:
+        """The node and nobody else: who hears a unicast."""
+        return self._alone[node]
+
+    def reach(self, node: NodeId) -> Reach:
+        """Everybody who hears the node, in the order in which their contacts began."""
+        reach = self._reach[node]
+        if reach is None:
+            up, cut = self._up, self._cut
+            heard: list[NodeId] = []
+            if up[node]:
+                heard = [other for other in self._contacts[node] if up[other]]
+                if cut:
+                    heard = [other for other in heard if (min(node, other), max(node, other)) not in cut]
+            reach = self._reach[node] = Reach(tuple(heard))
+        return reach
+
+    def linked(self, a: NodeId, b: NodeId) -> bool:
+        """Whether two nodes hear each other."""
+        up = self._up
+        return b in self._contacts[a] and up[a] and up[b] and (min(a, b), max(a, b)) not in self._cut
+
+    def set_contact(self, a: NodeId, b: NodeId, up: bool) -> None:
+        """Two nodes come into range or leave it."""
+        if up:
+            self._contacts[a][b] = None
+            self._contacts[b][a] = None
+        else:
+            self._contacts[a].pop(b, None)
+            self._contacts[b].pop(a, None)
+        self._reach[a] = self._reach[b] = None
+
+    def set_node(self, node: NodeId, up: bool) -> None:
+        """A node goes down or comes back."""
+        self._up[node] = up
+        self._reach[node] = None
+        for other in self._contacts[node]:
+            self._reach[other] = None
+
+    def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
+        """Something stands between two nodes, or no longer does."""
+        pair = (min(a, b), max(a, b))
+        if cut:
+            self._cut.add(pair)
+        else:
+            self._cut.discard(pair)
+        self._reach[a] = self._reach[b] = None
+
+
+class Medium(ABC):
+    """Carries frames over one interface."""
+
+    interface: str
+    topology: Topology
+
+    @abstractmethod
+    def transmit(self, frame: Frame) -> None:
+        """Take a frame from its sender. A full queue drops it, with a reason."""
+
+    @abstractmethod
+    def cost_s(self) -> float:
+        """The expected time to move a packet of 500 bytes over a link."""

@@ -1,0 +1,110 @@
+"""What the contended radio keeps for each node, and for each transmission on the air."""
+
+import enum
+from collections import deque
+
+from driftcast.model import NodeId
+from driftcast.radio.medium import Frame, Reach
+
+NEVER = 1 << 62
+"""Later than any simulation lasts."""
+
+
+class Kind(enum.IntEnum):
+    """What is on the air."""
+
+    BROADCAST = 0
+    DATA = 1
+    ACK = 2
+    RTS = 3
+    CTS = 4
+
+
+class Station:
+    """One node's sender.
+
+    It contends for the medium while it is in the medium's list of contenders; then either it counts down and would send
+    at `access_us`, or it is frozen, `access_us` is NEVER, and it goes on when its surroundings are quiet at `busy_us`.
+    """
+
+    __slots__ = (
+        "access_us",
+        "asked",
+        "busy_us",
+        "epoch",
+        "failure",
+        "group",
+        "heard",
+        "long_tries",
+        "nav_us",
+        "node",
+        "queue",
+        "rested_us",
+        "slots",
+        "tries",
+        "window",
+    )
+
+    def __init__(self, node: NodeId, window: int) -> None:
+        self.node = node
+        self.queue: deque[Frame] = deque()
+        """What it has to send; the first is being sent."""
+        self.epoch = 0
+        """Counts crashes: what began before one concerns nobody after it."""
+        self.nav_us = 0
+        """Until when others have reserved the medium."""
+        self.reset(window)
+        self.slots = 0
+        """The backoff that is left: of the frame being sent or, with an empty queue, since `rested_us`."""
+        self.rested_us = 0
+        self.access_us = NEVER
+        self.busy_us = -1
+        self.group: list[Station] | None = None
+        """Those whose next access one queue entry stands for."""
+
+    def reset(self, window: int) -> None:
+        """A new frame begins with a clean slate."""
+        self.window = window
+        self.tries = 0
+        self.long_tries = 0
+        self.heard = 0
+        """At which attempt the target got the frame; 0 if it has not."""
+        self.asked = False
+        self.failure = ""
+
+
+class Transmission:
+    """Something on the air: who hears it, who senses it, whose receptions it spoils, and what spoils it."""
+
+    __slots__ = ("blast", "end_us", "epoch", "frame", "frozen", "garbled", "kind", "owner", "reach", "sender", "sensed", "start_us")
+
+    def __init__(
+        self,
+        kind: Kind,
+        sender: NodeId,
+        owner: Station,
+        frame: Frame,
+        start_us: int,
+        end_us: int,
+        reach: Reach,
+        sensed: frozenset[NodeId],
+        blast: frozenset[NodeId],
+    ) -> None:
+        self.kind = kind
+        self.sender = sender
+        self.owner = owner
+        """Whose frame this is about, also where the other side answers."""
+        self.epoch = owner.epoch
+        self.frame = frame
+        self.start_us = start_us
+        self.end_us = end_us
+        self.reach = reach
+        self.sensed = sensed
+        self.blast = blast
+        self.frozen: list[Station] = []
+        """Who waits for its end."""
+        self.garbled: frozenset[NodeId] = _NOBODY
+        """Who is in reach and cannot read it."""
+
+
+_NOBODY: frozenset[NodeId] = frozenset()

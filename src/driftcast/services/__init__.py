@@ -1,0 +1,1 @@
+"""What works over any protocol."""

@@ -1,0 +1,103 @@
+"""Global oracles: rules that no protocol may break, held against what every node does.
+
+A run that breaks one stops: numbers from a protocol that delivers wrongly are worth nothing.
+"""
+
+from driftcast.errors import WorkError
+from driftcast.matching.eligibility import serves
+from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
+
+LEASE_SLACK_S = 5.0
+"""Leases travel as remaining durations, so each hop may lengthen one by its transit time."""
+
+
+class ViolationError(WorkError):
+    """A protocol broke a rule."""
+
+
+class Checkers:
+    """What must hold for every delivery and every stored copy."""
+
+    def __init__(self, worst_drift: float = 0.0) -> None:
+        # What the slowest clock takes for a second is this much longer.
+        self._stretch = 1 / (1 - worst_drift)
+        self._events: dict[EventId, tuple[Event, float]] = {}
+        self._subscriptions: dict[SubscriptionId, Subscription] = {}
+        self._boots: dict[NodeId, int] = {}
+        self._given: dict[EventId, set[tuple[SubscriptionId, int]]] = {}
+        self._holders: dict[EventId, set[NodeId]] = {}
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def lease_over_s(self, published_s: float, lease_s: float) -> float:
+        """From when on nobody may hold an event any more."""
+        return published_s + lease_s * self._stretch + LEASE_SLACK_S
+
+    def on_event(self, now_s: float, event: Event) -> None:
+        """Published by an application or derived by a registered processor."""
+        if event.id in self._events:
+            raise ViolationError(f"event {event.id} was made twice")
+        self._events[event.id] = (event, now_s)
+        self._given[event.id] = set()
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        """From now on this subscription may be served."""
+        self._subscriptions[subscription.id] = subscription
+
+    def on_unsubscribe(self, subscription: SubscriptionId) -> None:
+        """From now on it may not."""
+        self._subscriptions.pop(subscription, None)
+
+    def on_crash(self, node: NodeId) -> None:
+        """Its copies are gone, and an application that crashed with it may get again what it got before."""
+        self._boots[node] = self._boots.get(node, 0) + 1
+        for holders in self._holders.values():
+            holders.discard(node)
+
+    def on_deliver(self, now_s: float, node: NodeId, id: SubscriptionId, event: Event) -> None:
+        """The event is real, the subscription stands, the two fit, and it is the first time."""
+        known = self._events.get(event.id)
+        if known is None:
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, which is unknown or long over")
+        if known[0] is not event and known[0] != event:
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} with altered content")
+        subscription = self._subscriptions.get(id)
+        if subscription is None or id.subscriber != node:
+            raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
+        if not serves(event, subscription):
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
+        once = (id, self._boots.get(node, 0))
+        given = self._given[event.id]
+        if once in given:
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id} a second time")
+        given.add(once)
+
+    def on_store(self, now_s: float, node: NodeId, id: EventId) -> None:
+        """A node keeps a copy."""
+        self._check_lease(now_s, node, id)
+        holders = self._holders.get(id)
+        if holders is None:
+            holders = self._holders[id] = set()
+        holders.add(node)
+
+    def on_evict(self, now_s: float, node: NodeId, id: EventId) -> None:
+        """A node lets a copy go."""
+        self._check_lease(now_s, node, id)
+        holders = self._holders.get(id)
+        if holders is None or node not in holders:
+            raise ViolationError(f"at {now_s} s node {node} evicted event {id}, which it did not store")
+        holders.discard(node)
+
+    def on_lease_over(self, now_s: float, id: EventId) -> None:
+        """The lease and the slack are over: nobody may hold the event, and it can be forgotten here."""
+        holders = self._holders.pop(id, None)
+        if holders:
+            raise ViolationError(f"at {now_s} s node {min(holders)} still stored event {id}, past its lease")
+        del self._events[id]
+        del self._given[id]
+
+    def _check_lease(self, now_s: float, node: NodeId, id: EventId) -> None:
+        known = self._events.get(id)
+        if known is None or now_s > self.lease_over_s(known[1], known[0].lease_s):
+            raise ViolationError(f"at {now_s} s node {node} still stored event {id}, past its lease")

@@ -1,0 +1,257 @@
+"""All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from driftcast.mobility.trajectory import Trajectories
+from driftcast.model import NodeId, Position, ProcessorId
+from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
+from driftcast.radio.disk import DiskMedium
+from driftcast.radio.medium import Air, Frame, Medium, Reach
+from driftcast.radio.plan import ContactPlan
+from driftcast.services.processors import Installed
+from driftcast.simulation.faults import FaultPlan, LinkCut, Outage
+from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.node import SimHost, SimNode
+from driftcast.simulation.recorder import Recorder
+from driftcast.simulation.scenario import OracleDiscovery, Scenario
+from driftcast.simulation.streams import stream
+from driftcast.wire import Codec, DecodeError, Layer, Message, carried
+
+RADIO = "radio"
+_DISSEMINATION = Layer.DISSEMINATION
+
+
+class _View(GlobalView):
+    """The whole network, for oracles."""
+
+    def __init__(self, medium: Medium, trajectories: Trajectories | None, kernel: Kernel) -> None:
+        self._medium = medium
+        self._trajectories = trajectories
+        self._kernel = kernel
+
+    def neighbors(self, node: NodeId) -> Iterable[NodeId]:
+        return self._medium.topology.reach(node).nodes
+
+    def position(self, node: NodeId) -> Position:
+        if self._trajectories is None:
+            raise TypeError("a replayed contact plan has no positions")
+        return Position(*self._trajectories.position(node, self._kernel.now_s))
+
+
+class Network(Air):
+    """Hands frames from the medium to the nodes and links from the contact plan to those who should know."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        kernel: Kernel,
+        recorder: Recorder,
+        plan: ContactPlan,
+        trajectories: Trajectories | None,
+        faults: FaultPlan,
+        installed: Sequence[dict[ProcessorId, Installed]],
+        roles: dict[str, list[NodeId]],
+        next_sequence: Callable[[NodeId], int],
+        recode: bool = False,
+    ) -> None:
+        stack = scenario.stack_plan()
+        self._kernel = kernel
+        self._recorder = recorder
+        self._codecs = [stack.codecs.get(layer) for layer in Layer]
+        self._oracle = isinstance(scenario.discovery, OracleDiscovery)
+        self._faults = faults
+        self._recode = recode
+        self._rng: Random = stream(seed, "frame faults")
+        # Receptions of the protocol's own messages may go straight to its handler unless something must come between.
+        plain = stack.router is None and not faults.disturbs_frames and not faults.clocks and not recode
+        self._direct = plain
+        nodes = scenario.nodes
+        self.medium: Medium = DiskMedium(scenario.radio, RADIO, nodes, kernel, self, stream(seed, "radio"))
+        self._interfaces: tuple[Interface, ...] = (RADIO,)
+        self._cost_s = self.medium.cost_s()
+        view = _View(self.medium, trajectories, kernel)
+        offers = scenario.offers()
+
+        def host(node: NodeId, store: DurableStore, incarnation: int) -> Host:
+            processors = tuple(item.processor for item in installed[node].values())
+            return SimHost(node, offers, kernel, trajectories, store, view, processors, roles, incarnation)
+
+        self.nodes = [
+            SimNode(
+                node,
+                stack,
+                kernel,
+                recorder,
+                seed,
+                self._transmit,
+                host,
+                lambda neighbor, interface: self._cost_s,
+                self._interfaces,
+                faults.clocks.get(node),
+                installed[node],
+                next_sequence,
+            )
+            for node in range(nodes)
+        ]
+        self._handlers: list[Callable[[float, NodeId, Message, Interface], None]] = []
+        changes = plan.changes(scenario.duration_s)
+        self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
+        self._change_up = changes.up.tolist()
+        self._change_a = changes.a.tolist()
+        self._change_b = changes.b.tolist()
+        self._next_change = 0
+
+    def start(self) -> None:
+        """Start every node; links and faults come as their times do."""
+        for node in self.nodes:
+            node.start()
+        self._handlers = [node.protocol.on_message for node in self.nodes]
+        for outage in self._faults.outages:
+            self._kernel.at(microseconds(outage.at_s), self._crash, outage)
+        for cut in self._faults.cuts:
+            self._kernel.at(microseconds(cut.at_s), self._cut, (cut, True))
+            self._kernel.at(microseconds(cut.at_s + cut.for_s), self._cut, (cut, False))
+        if self._change_us:
+            self._kernel.at(self._change_us[0], self._change_links, None)
+
+    def stop(self) -> None:
+        """Stop every node that is up, cleanly."""
+        for node in self.nodes:
+            if node.up:
+                node.stop()
+
+    def _codec(self, layer: Layer) -> Codec:
+        codec = self._codecs[layer]
+        assert codec is not None
+        return codec
+
+    # From ports to the medium.
+
+    def _transmit(
+        self,
+        sender: NodeId,
+        target: NodeId | None,
+        layer: Layer,
+        message: Message,
+        interface: Interface | None,
+        token: Token | None,
+    ) -> None:
+        encoded = self._codec(layer).encode(message)
+        self.medium.transmit(Frame(sender, target, layer, message, encoded, token, self._kernel.now_us))
+
+    # From the medium to the nodes.
+
+    def received(self, frame: Frame, reach: Reach) -> None:
+        if self._faults.disturbs_frames:
+            reach = self._disturbed(frame, reach)
+        self._recorder.on_frame(frame, reach, RADIO)
+        if self._direct and frame.layer is _DISSEMINATION:
+            now, sender, message, handlers = self._kernel.now_s, frame.sender, frame.message, self._handlers
+            for node in reach.nodes:
+                handlers[node](now, sender, message, RADIO)
+        else:
+            for node in reach.nodes:
+                self._receive(frame, node)
+
+    def outcome(self, frame: Frame, failure: str) -> None:
+        node = self.nodes[frame.sender]
+        # A node that has crashed since then is another object, which sent nothing.
+        if node.up and frame.token is not None and frame.sent_us >= node.started_us:
+            node.stack.on_sent(node.now(), frame.layer, frame.token, failure)
+
+    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+        event = carried(frame.message)[1]
+        peer = frame.target if node == frame.sender else frame.sender
+        self._recorder.on_drop(node, frame.layer, peer, reason, event)
+
+    def _receive(self, frame: Frame, id: NodeId) -> None:
+        """One reception that cannot go straight to the protocol's handler."""
+        node, message = self.nodes[id], frame.message
+        if self._recode:
+            message = self._codec(frame.layer).decode(frame.encoded)
+        node.stack.on_message(node.now(), frame.layer, frame.sender, message, RADIO)
+
+    def _disturbed(self, frame: Frame, reach: Reach) -> Reach:
+        """Who hears a frame after faults had their way: some do not, some twice in a row."""
+        faults, draw = self._faults, self._rng.random
+        heard: list[NodeId] = []
+        for node in reach.nodes:
+            if faults.loss > 0 and draw() < faults.loss:
+                self.lost(frame, node, "fault_loss")
+            elif faults.corruption > 0 and draw() < faults.corruption:
+                self._meet_corrupt(frame)
+                self.lost(frame, node, "fault_corruption")
+            else:
+                heard.append(node)
+                if faults.duplication > 0 and draw() < faults.duplication:
+                    heard.append(node)
+        return Reach(tuple(heard))
+
+    def _meet_corrupt(self, frame: Frame) -> None:
+        """Let the decoder meet flipped bits. A link layer's checksum drops the frame whatever the decoder says."""
+        bits = bytearray(frame.encoded)
+        for _ in range(1 + self._rng.randrange(8)):
+            bits[self._rng.randrange(len(bits))] ^= 1 << self._rng.randrange(8)
+        with contextlib.suppress(DecodeError):
+            self._codec(frame.layer).decode(bytes(bits))
+
+    # Links and faults.
+
+    def _change_links(self, _: object) -> None:
+        """Every change that is due now; one queue entry stands for all that are to come."""
+        now_us, place, count = self._kernel.now_us, self._next_change, len(self._change_us)
+        while place < count and self._change_us[place] <= now_us:
+            a, b, up = self._change_a[place], self._change_b[place], self._change_up[place]
+            self.medium.topology.set_contact(a, b, up)
+            self._tell(a, b)
+            place += 1
+        self._next_change = place
+        if place < count:
+            self._kernel.at(self._change_us[place], self._change_links, None)
+
+    def _tell(self, a: NodeId, b: NodeId) -> None:
+        """With an oracle, both ends know at once."""
+        if self._oracle:
+            up = self.medium.topology.linked(a, b)
+            for one, other in ((a, b), (b, a)):
+                if self.nodes[one].up:
+                    self.nodes[one].tell_link(Link(other, RADIO, self._cost_s), up)
+
+    def crash(self, id: NodeId) -> None:
+        """A node loses everything but its durable store."""
+        neighbors = self.medium.topology.reach(id).nodes
+        self.medium.topology.set_node(id, up=False)
+        self.nodes[id].crash()
+        for other in neighbors:
+            self._tell(id, other)
+
+    def restart(self, id: NodeId) -> None:
+        """A node that was down starts anew."""
+        self.nodes[id].start()
+        self._handlers[id] = self.nodes[id].protocol.on_message
+        self.medium.topology.set_node(id, up=True)
+        for other in self.medium.topology.reach(id).nodes:
+            self._tell(id, other)
+
+    def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
+        """Two nodes cannot hear each other, however near they are, or can again."""
+        self.medium.topology.set_cut(a, b, cut)
+        self._tell(a, b)
+
+    def _crash(self, outage: object) -> None:
+        assert isinstance(outage, Outage)
+        self.crash(outage.node)
+        self._kernel.at(microseconds(outage.until_s), self._restart, outage.node)
+
+    def _restart(self, id: object) -> None:
+        assert isinstance(id, int)
+        self.restart(id)
+
+    def _cut(self, what: object) -> None:
+        assert isinstance(what, tuple)
+        cut, on = what
+        assert isinstance(cut, LinkCut)
+        self.set_cut(*cut.between, cut=on)

@@ -1,0 +1,365 @@
+"""One simulated node: its ports, its timers, its durable store, its clock."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from driftcast.mobility.trajectory import Trajectories
+from driftcast.model import (
+    Event,
+    EventId,
+    NodeId,
+    Position,
+    Processor,
+    ProcessorId,
+    RequestId,
+    Subscription,
+    SubscriptionId,
+    Velocity,
+)
+from driftcast.protocol import (
+    Capability,
+    DurableStore,
+    Fact,
+    GlobalView,
+    Host,
+    Interface,
+    Link,
+    Place,
+    Port,
+    Protocol,
+    Stack,
+    StackPlan,
+    TimerKey,
+    Token,
+)
+from driftcast.services.processors import Installed, ProcessorError, derived_event
+from driftcast.simulation.faults import Clock
+from driftcast.simulation.kernel import Kernel, Timer
+from driftcast.simulation.recorder import Recorder
+from driftcast.simulation.streams import stream
+from driftcast.trace import Kind
+from driftcast.wire import Layer, Message
+
+Transmit = Callable[[NodeId, NodeId | None, Layer, Message, Interface | None, Token | None], None]
+
+
+class MemoryStore(DurableStore):
+    """A durable store that outlives the node's crashes because the simulator keeps it."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._values[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self._values.pop(key, None)
+
+    def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
+        return sorted(item for item in self._values.items() if item[0].startswith(prefix))
+
+
+class SimHost(Host):
+    """What the simulator lets a layer of a node know."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        offers: frozenset[Capability],
+        kernel: Kernel,
+        trajectories: Trajectories | None,
+        store: DurableStore,
+        view: GlobalView,
+        processors: tuple[Processor, ...],
+        roles: dict[str, list[NodeId]],
+        incarnation: int,
+    ) -> None:
+        self.offers = offers
+        self.roles = tuple(role for role, nodes in roles.items() if node in nodes)
+        self.incarnation = incarnation
+        self._directory = roles
+        self._node = node
+        self._kernel = kernel
+        self._trajectories = trajectories
+        self._store = store
+        self._view = view
+        self._processors = processors
+
+    def position(self, now: float) -> Position:
+        assert self._trajectories is not None
+        return Position(*self._trajectories.position(self._node, self._kernel.now_s))
+
+    def velocity(self, now: float) -> Velocity:
+        assert self._trajectories is not None
+        return Velocity(*self._trajectories.velocity(self._node, self._kernel.now_s))
+
+    def load(self, now: float) -> float:
+        raise TypeError("the simulator does not offer load; a protocol that reads it must declare it in `needs`")
+
+    def energy(self, now: float) -> float:
+        raise TypeError("the simulator does not offer energy; a protocol that reads it must declare it in `needs`")
+
+    def directory(self, role: str) -> tuple[NodeId, ...]:
+        return tuple(self._directory.get(role, ()))
+
+    @property
+    def store(self) -> DurableStore:
+        return self._store
+
+    @property
+    def global_view(self) -> GlobalView:
+        return self._view
+
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        return self._processors
+
+
+class SimPort(Port):
+    """The way out of one layer of one node."""
+
+    __slots__ = ("_layer", "_node", "_transmit")
+
+    def __init__(self, node: "SimNode", layer: Layer, transmit: Transmit) -> None:
+        self._node = node
+        self._layer = layer
+        self._transmit = transmit
+
+    def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
+        self._transmit(self._node.id, target, self._layer, message, via, token)
+
+    def broadcast(self, message: Message, on: Interface | None = None) -> None:
+        self._transmit(self._node.id, None, self._layer, message, on, None)
+
+    def route(self, target: NodeId | Place, message: Message) -> None:
+        self._node.stack.route(target, message)
+
+    def set_timer(self, key: TimerKey, delay_s: float) -> None:
+        self._node.set_timer(self._layer, key, delay_s)
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self._node.cancel_timer(self._layer, key)
+
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        self._node.recorder.on_deliver(self._node.id, subscription, event, hops)
+
+    def answer(self, request: RequestId, event: Event, hops: int) -> None:
+        self._node.recorder.on_fact(self._node.id, self._layer, Fact("answer", event.id))
+
+    def close(self, request: RequestId, complete: bool) -> None:
+        self._node.recorder.on_fact(self._node.id, self._layer, Fact("close", value=float(complete)))
+
+    def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
+        self._node.process(processor, state, tuple(events), token)
+
+    def note(self, fact: Fact) -> None:
+        self._node.recorder.on_fact(self._node.id, self._layer, fact)
+
+
+class SimStack(Stack):
+    """Tells the recorder of the links that beacons find and lose."""
+
+    recorder: Recorder
+
+    def link_found(self, link: Link) -> None:
+        self.recorder.on_link(self.protocol.node, link, up=True)
+        super().link_found(link)
+
+    def link_lost(self, link: Link) -> None:
+        self.recorder.on_link(self.protocol.node, link, up=False)
+        super().link_lost(link)
+
+
+class SimNode:
+    """A node across its crashes: each start makes a new stack; stores, subscriptions and counters outlive it."""
+
+    def __init__(
+        self,
+        id: NodeId,
+        plan: StackPlan,
+        kernel: Kernel,
+        recorder: Recorder,
+        seed: int,
+        transmit: Transmit,
+        host: Callable[[NodeId, DurableStore, int], Host],
+        cost_s: Callable[[NodeId, Interface], float],
+        interfaces: tuple[Interface, ...],
+        clock: Clock | None,
+        installed: dict[ProcessorId, Installed],
+        next_sequence: Callable[[NodeId], int],
+    ) -> None:
+        self.id = id
+        self.recorder = recorder
+        self.clock = clock
+        self.up = False
+        self.started_us = 0
+        self.stack: SimStack
+        self.protocol: Protocol
+        self.links: dict[tuple[NodeId, Interface], Link] = {}
+        """What this node has been told of its links; only with oracle discovery."""
+        self.subscriptions: dict[SubscriptionId, Subscription] = {}
+        self._plan = plan
+        self._kernel = kernel
+        self._seed = seed
+        self._transmit = transmit
+        self._host = host
+        self._cost_s = cost_s
+        self._interfaces = interfaces
+        self._installed = installed
+        self._next_sequence = next_sequence
+        self._stores: dict[Layer, MemoryStore] = {}
+        self._timers: list[dict[TimerKey, Timer]] = [{} for _ in Layer]
+        self._boot = 0
+
+    def now(self) -> float:
+        """This node's own clock."""
+        true_s = self._kernel.now_s
+        return true_s if self.clock is None else self.clock.offset_s + (1 + self.clock.drift) * true_s
+
+    def start(self) -> None:
+        """Boot: a new stack that knows nothing but its store, its standing subscriptions and its processors."""
+        boot = self._boot
+        self._boot += 1
+
+        def layer_stream(layer: Layer) -> str:
+            return layer.name.lower() if boot == 0 else f"{layer.name.lower()} boot {boot}"
+
+        self.started_us = self._kernel.now_us
+        self.stack = SimStack(
+            self._plan,
+            self.id,
+            lambda layer: SimPort(self, layer, self._transmit),
+            lambda layer: self._host(self.id, self._stores.setdefault(layer, MemoryStore()), boot),
+            lambda layer: stream(self._seed, layer_stream(layer), self.id),
+            self._interfaces,
+            self._cost_s,
+        )
+        self.stack.recorder = self.recorder
+        self.protocol = self.stack.protocol
+        self.up = True
+        self.recorder.on_node(self.id, Kind.START)
+        now = self.now()
+        self.stack.on_start(now)
+        for installed in self._installed.values():
+            self.stack.on_processor(now, installed.processor)
+        for subscription in self.subscriptions.values():
+            self.stack.on_subscribe(now, subscription)
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.stack.on_stop(self.now())
+        self.recorder.on_node(self.id, Kind.STOP)
+        self.up = False
+
+    def crash(self) -> None:
+        """Everything in memory is gone, timers included."""
+        self.up = False
+        for timers in self._timers:
+            for timer in timers.values():
+                self._kernel.cancel(timer)
+            timers.clear()
+        self.links.clear()
+        self.recorder.on_node(self.id, Kind.CRASH)
+
+    def armed(self) -> list[tuple[Layer, TimerKey]]:
+        """The timers that would still fire."""
+        return [(layer, key) for layer in Layer for key in self._timers[layer]]
+
+    # What applications do.
+
+    def publish(self, event: Event, size_bytes: int) -> None:
+        """An application publishes; on a node that is down nobody does."""
+        if self.up:
+            self.recorder.on_event(self.id, event, size_bytes)
+            self.stack.on_publish(self.now(), event)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """An application subscribes, now or, if the node is down, when it is up again."""
+        self.subscriptions[subscription.id] = subscription
+        self.recorder.on_subscribe(self.id, subscription)
+        if self.up:
+            self.stack.on_subscribe(self.now(), subscription)
+
+    def unsubscribe(self, id: SubscriptionId) -> None:
+        """A subscription ends."""
+        del self.subscriptions[id]
+        self.recorder.on_unsubscribe(self.id, id)
+        if self.up:
+            self.stack.on_unsubscribe(self.now(), id)
+
+    # Links, as an oracle tells them.
+
+    def tell_link(self, link: Link, up: bool) -> None:
+        """A link has come or gone."""
+        key = (link.neighbor, link.interface)
+        if up == (key in self.links):
+            return
+        self.recorder.on_link(self.id, link, up)
+        if up:
+            self.links[key] = link
+            self.stack.on_link_up(self.now(), link)
+        else:
+            self.stack.on_link_down(self.now(), self.links.pop(key))
+
+    # Timers.
+
+    def set_timer(self, layer: Layer, key: TimerKey, delay_s: float) -> None:
+        """Arm, or arm anew."""
+        timers = self._timers[layer]
+        armed = timers.get(key)
+        if armed is not None:
+            self._kernel.cancel(armed)
+        if delay_s == math.inf:
+            timers.pop(key, None)
+            return
+        if self.clock is not None:
+            delay_s /= 1 + self.clock.drift
+        timers[key] = self._kernel.timer(delay_s, self._on_timer, (layer, key))
+
+    def cancel_timer(self, layer: Layer, key: TimerKey) -> None:
+        """Disarm."""
+        timer = self._timers[layer].pop(key, None)
+        if timer is not None:
+            self._kernel.cancel(timer)
+
+    def _on_timer(self, armed: object) -> None:
+        assert isinstance(armed, tuple)
+        layer, key = armed
+        del self._timers[layer][key]
+        self.stack.on_timer(self.now(), layer, key)
+
+    # Processors.
+
+    def process(self, id: ProcessorId, state: bytes, events: tuple[Event, ...], token: Token) -> None:
+        """Run user code and hand back its outcome after the time that it is said to take."""
+        installed = self._installed.get(id)
+        cost_s = 0.0 if installed is None else installed.processor.cost_s
+        boot = self._boot
+
+        def finish(_: object) -> None:
+            if not self.up or self._boot != boot:
+                return
+            results, error, new_state = self._results(id, installed, state, events)
+            self.stack.on_processed(self.now(), token, new_state, results, cost_s, error)
+
+        self._kernel.timer(cost_s, finish, None)
+
+    def _results(
+        self, id: ProcessorId, installed: Installed | None, state: bytes, events: tuple[Event, ...]
+    ) -> tuple[list[Event], str, bytes]:
+        if installed is None:
+            return [], f"node {self.id} has no processor {id}", state
+        try:
+            new_state, outcomes = installed.run(state, events)
+            results = []
+            for attributes in outcomes:
+                identity = EventId(self.id, self._next_sequence(self.id))
+                result = derived_event(id, events, attributes, identity, self.now())
+                self.recorder.on_event(self.id, result, 0)
+                results.append(result)
+        except ProcessorError as error:
+            return [], str(error), state
+        return results, "", new_state

@@ -1,0 +1,207 @@
+"""Scenarios: one TOML file says where nodes move, how they hear each other, who wants what, and what goes wrong."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.mobility.model import Area, MobilityModel
+from driftcast.mobility.registry import lookup as mobility_named
+from driftcast.model import Processor
+from driftcast.protocol import BeaconSettings, Settings, StackPlan, UsesRouter
+from driftcast.protocol.host import Capability
+from driftcast.protocol.machine import Protocol
+from driftcast.protocol.registry import protocol_named, router_named
+from driftcast.radio.disk import DiskRadio
+from driftcast.settings import read_toml, typed, unknown_key
+from driftcast.simulation.draws import Selection, check_selection
+from driftcast.simulation.faults import Fault, check_fault
+from driftcast.simulation.workload import PublishEntry, SubscribeEntry, check_entry
+from driftcast.trace import Level
+
+Radio: TypeAlias = DiskRadio
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class OracleDiscovery(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode", tag="oracle"
+):
+    """The simulator tells nodes of their links the moment they change."""
+
+
+class NoDiscovery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode", tag="none"):
+    """Nodes are told of no links; for protocols that find their neighbors by themselves."""
+
+
+class BeaconMode(BeaconSettings, frozen=True, tag_field="mode", tag="beacon"):
+    """Nodes find their links by beacons, as live nodes do."""
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events count: those published in this window."""
+
+    from_s: Time = 0.0
+    to_s: Time | None = None
+
+
+class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[processors]]` of a scenario: a function that some nodes can run."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=64)]
+    function: str
+    """`file.py:name`, the file relative to the scenario's folder."""
+    nodes: Selection
+    filter: str = "true"
+    inputs: Annotated[int, Meta(ge=1, le=64)] = 1
+    cost_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+
+    def processor(self) -> Processor:
+        """What the protocol is told."""
+        return Processor(self.id, self.filter, self.inputs, self.cost_s)
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about a run but its seed. `mobility`, `protocol` and `router` keep the tables as they were written."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)] = "scenario"
+    description: str = ""
+    duration_s: Annotated[float, Meta(gt=0, le=1e7)]
+    nodes: Annotated[int, Meta(ge=1, le=1_000_000)]
+    area_m: tuple[Annotated[float, Meta(gt=0, le=1e7)], Annotated[float, Meta(gt=0, le=1e7)]] = (1000.0, 1000.0)
+    mobility: dict[str, object] | None = None
+    contacts: str | None = None
+    """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
+    radio: Radio = DiskRadio()
+    discovery: OracleDiscovery | BeaconMode | NoDiscovery = OracleDiscovery()
+    protocol: dict[str, object] = {}
+    router: dict[str, object] | None = None
+    roles: dict[str, Selection] = {}
+    subscribe: list[SubscribeEntry] = []
+    publish: list[PublishEntry] = []
+    processors: list[ProcessorEntry] = []
+    faults: list[Fault] = []
+    measure: Measure = Measure()
+    trace: Level = Level.METRICS
+    base: str = "."
+    """The folder from which relative file names are taken; set by `load`."""
+
+    @property
+    def area(self) -> Area:
+        """The rectangle in which nodes move."""
+        return Area(*self.area_m)
+
+    def mobility_model(self) -> MobilityModel | None:
+        """The movement model with its settings, or None if a contact plan is replayed."""
+        if self.mobility is None:
+            return None
+        table = dict(self.mobility)
+        kind = mobility_named(str(table.pop("model")))
+        return typed(table, kind, self.name, "mobility").resolved(Path(self.base))
+
+    def stack_plan(self) -> StackPlan:
+        """The machines of every node."""
+        protocol, settings = machine_settings(self.protocol, self.name)
+        beacons = None
+        if isinstance(self.discovery, BeaconMode):
+            fields = {name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__}
+            beacons = BeaconSettings(**fields)
+        if self.router is None:
+            return StackPlan(protocol, settings, beacons=beacons)
+        table = dict(self.router)
+        router = router_named(str(table.pop("name", "")))
+        return StackPlan(protocol, settings, router, typed(table, router.settings_type, self.name, "router"), beacons)
+
+    def offers(self) -> frozenset[Capability]:
+        """What the simulator can give to protocols in this scenario."""
+        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
+        moving = {Capability.POSITION, Capability.VELOCITY} if self.mobility is not None else set()
+        return frozenset(always | moving)
+
+
+def machine_settings(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
+    """A protocol and its settings from a scenario's table: `name`, perhaps `variant`, and settings of its own."""
+    settings = dict(table)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise UserError(f"{where}: protocol.name: is needed; `driftcast protocols` lists them")
+    try:
+        kind = protocol_named(name)
+    except UserError as error:
+        raise UserError(f"{where}: protocol.name: {error}") from None
+    variant = settings.pop("variant", None)
+    if variant is not None:
+        if variant not in kind.variants:
+            raise UserError(f"{where}: protocol.variant: {unknown_key(str(variant), list(kind.variants))}")
+        settings = {**kind.variants[str(variant)], **settings}
+    return kind, typed(settings, kind.settings_type, where, "protocol")
+
+
+def load(path: Path) -> Scenario:
+    """A scenario from its file, checked; whatever is wrong is named with file and key."""
+    table = read_toml(path)
+    table.setdefault("name", path.stem)
+    if "base" in table:
+        raise UserError(f"{path}: {unknown_key('base', [])}")
+    return scenario_from({**table, "base": str(path.parent)}, str(path))
+
+
+def scenario_from(table: Mapping[str, object], where: str) -> Scenario:
+    """A scenario from tables, checked."""
+    scenario = typed(dict(table), Scenario, where)
+    check(scenario, where)
+    return scenario
+
+
+def check(scenario: Scenario, where: str) -> None:
+    """Everything that can be known to be wrong before a run."""
+    if (scenario.mobility is None) == (scenario.contacts is None):
+        raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
+    if scenario.mobility is not None:
+        _check_mobility(scenario.mobility, where)
+    for name, selection in scenario.roles.items():
+        check_selection(selection, scenario.nodes, {}, f"{where}: roles.{name}")
+    entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
+    entries += [(f"{where}: subscribe[{place}]", entry) for place, entry in enumerate(scenario.subscribe)]
+    entries += [(f"{where}: publish[{place}]", entry) for place, entry in enumerate(scenario.publish)]
+    for at, entry in entries:
+        check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_entry(entry, at)
+    for place, processor in enumerate(scenario.processors):
+        check_selection(processor.nodes, scenario.nodes, scenario.roles, f"{where}: processors[{place}].nodes")
+    for place, fault in enumerate(scenario.faults):
+        check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
+    to_s = scenario.measure.to_s
+    if to_s is not None and to_s < scenario.measure.from_s:
+        raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
+    if scenario.protocol:
+        _check_stack(scenario, where)
+
+
+def _check_mobility(table: Mapping[str, object], where: str) -> None:
+    settings = dict(table)
+    name = settings.pop("model", None)
+    if not isinstance(name, str):
+        raise UserError(f"{where}: mobility.model: is needed; `driftcast mobility` lists the models")
+    try:
+        kind = mobility_named(name)
+    except UserError as error:
+        raise UserError(f"{where}: mobility.model: {error}") from None
+    typed(settings, kind, where, "mobility")
+
+
+def _check_stack(scenario: Scenario, where: str) -> None:
+    machine_settings(scenario.protocol, where)
+    plan = scenario.stack_plan()
+    uses = issubclass(plan.protocol, UsesRouter)
+    if uses and plan.router is None:
+        raise UserError(f"{where}: router: {plan.protocol.name} sends through a router; name one")
+    if not uses and plan.router is not None:
+        raise UserError(f"{where}: router: {plan.protocol.name} uses no router; leave it out")
+    for machine in (plan.protocol, plan.router):
+        missing = machine.needs - scenario.offers() if machine is not None else frozenset()
+        if machine is not None and missing:
+            names = ", ".join(sorted(missing))
+            raise UserError(f"{where}: protocol: {machine.name} needs {names}, which this scenario cannot give")

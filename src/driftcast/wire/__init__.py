@@ -1,0 +1,28 @@
+"""Messages to bytes and back: versioned, exact in size, bounded, and safe against any bytes."""
+
+from driftcast.wire.codec import (
+    HEADER_BYTES,
+    MAX_FRAME_BYTES,
+    Codec,
+    DecodeError,
+    Flaw,
+    Layer,
+    layer_of,
+)
+from driftcast.wire.message import EventMessage, Message, Parcel, ParcelMessage, Traffic, carried
+
+__all__ = [
+    "HEADER_BYTES",
+    "MAX_FRAME_BYTES",
+    "Codec",
+    "DecodeError",
+    "EventMessage",
+    "Flaw",
+    "Layer",
+    "Message",
+    "Parcel",
+    "ParcelMessage",
+    "Traffic",
+    "carried",
+    "layer_of",
+]

@@ -1,0 +1,91 @@
+"""What the tests of the live world share."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from driftcast.live.config import NodeConfig, TraceConfig
+from driftcast.live.exchange import LinkSettings
+from driftcast.model import NodeId
+from driftcast.protocol import BeaconSettings, StackPlan
+from driftcast.protocol import Protocol as Machine
+from driftcast.protocol.registry import protocol_named
+from driftcast.trace import Level
+
+BEACONS = BeaconSettings(period_s=0.05, missed=3)
+FULL = TraceConfig(Level.FULL)
+LINK = LinkSettings(ack_timeout_s=0.05, retries=2)
+
+
+class MakeConfig(Protocol):
+    """Makes the configuration of a node that is quick to notice and quick to give up."""
+
+    def __call__(
+        self,
+        node: NodeId,
+        protocol: str | type[Machine] = "flooding",
+        *,
+        link: LinkSettings = LINK,
+        store: Path | None = None,
+        control: Path | int | None = None,
+        trace: TraceConfig = FULL,
+        beacons: BeaconSettings = BEACONS,
+        **settings: object,
+    ) -> NodeConfig: ...
+
+
+Run = Callable[[Coroutine[object, object, None]], None]
+
+
+@pytest.fixture
+def config() -> MakeConfig:
+    """A maker of configurations."""
+
+    def make(
+        node: NodeId,
+        protocol: str | type[Machine] = "flooding",
+        *,
+        link: LinkSettings = LINK,
+        store: Path | None = None,
+        control: Path | int | None = None,
+        trace: TraceConfig = FULL,
+        beacons: BeaconSettings = BEACONS,
+        **settings: object,
+    ) -> NodeConfig:
+        kind = protocol_named(protocol) if isinstance(protocol, str) else protocol
+        plan = StackPlan(kind, kind.settings_type(**settings), beacons=beacons)
+        return NodeConfig(f"node-{node}", node, plan, link=link, store=store, control=control, trace=trace)
+
+    return make
+
+
+@pytest.fixture
+def run() -> Run:
+    """Runs a story; afterwards no task may be left and nothing may have gone wrong unseen."""
+
+    def run_story(story: Coroutine[object, object, None]) -> None:
+        unseen: list[dict[str, object]] = []
+
+        async def watched() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+            await story
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, left
+
+        asyncio.run(watched())
+        assert not unseen, unseen
+
+    return run_story
+
+
+@pytest.fixture
+def stranger() -> Iterator[socket.socket]:
+    """A socket that is no node."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
+        opened.bind(("127.0.0.1", 0))
+        opened.settimeout(5)
+        yield opened

@@ -1,0 +1,43 @@
+"""A protocol that does nothing of its own accord: tests tell it what to send and read what it was told."""
+
+from random import Random
+from typing import ClassVar
+
+from driftcast.model import NodeId
+from driftcast.protocol import Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from driftcast.wire import Message
+
+
+class Word(Message, frozen=True, tag=1):
+    """Something to say."""
+
+    text: str
+
+
+class Talker(Protocol):
+    """Keeps itself where a test finds it, by node."""
+
+    name = "talker"
+    messages = (Word,)
+    all: ClassVar[dict[NodeId, "Talker"]] = {}
+
+    def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self.heard: list[str] = []
+        self.outcomes: list[tuple[Token, str]] = []
+        self.timers: list[TimerKey] = []
+        self.links: list[NodeId] = []
+        Talker.all[node] = self
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        assert isinstance(message, Word)
+        self.heard.append(message.text)
+
+    def on_sent(self, now: float, token: Token, failure: str) -> None:
+        self.outcomes.append((token, failure))
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        self.timers.append(key)
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        self.links.append(link.neighbor)

@@ -1,0 +1,147 @@
+"""Configurations: what is wrong is said in one line with file, key and what is allowed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.address import format_address, parse_address
+from driftcast.live.config import NodeConfig, load_config
+from driftcast.live.identity import key_of, node_of
+from driftcast.model import MAX_NODE_ID, Position
+from driftcast.trace import Level
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
+
+MINIMAL = """
+name = "car-1"
+[listen]
+port = 7400
+[protocol]
+name = "flooding"
+"""
+
+PROCESSOR = """
+[[processors]]
+id = "mean"
+function = "mean.py:mean"
+filter = "speed > 0"
+"""
+
+
+def loaded(folder: Path, text: str) -> NodeConfig:
+    path = folder / "node.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_example_loads(path: Path, tmp_path: Path) -> None:
+    # A copy: loading makes the key of a node that has none yet.
+    assert load_config(Path(shutil.copy(path, tmp_path))).name == path.stem
+
+
+def test_there_are_examples() -> None:
+    assert len(list(EXAMPLES.glob("*.toml"))) >= 2
+
+
+def test_a_short_file_has_sensible_defaults(tmp_path: Path) -> None:
+    config = loaded(tmp_path, MINIMAL)
+    assert (config.host, config.port, config.peers, config.group) == ("0.0.0.0", 7400, (), None)
+    assert (config.store, config.control, config.trace.level) == (None, None, Level.METRICS)
+    assert config.node == node_of(b"car-1") <= MAX_NODE_ID
+    assert config.plan.beacons is not None
+    assert config.plan.beacons.period_s == 1.0
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    text = '[trace]\ndirectory = "traces"\nlevel = "full"\n[store]\nfile = "s.db"\n[control]\nsocket = "c.sock"\n'
+    config = loaded(tmp_path, MINIMAL + text + "[position]\nx_m = 1\ny_m = 2.5\n")
+    assert config.trace.directory == tmp_path / "traces"
+    assert (config.store, config.control) == (tmp_path / "s.db", tmp_path / "c.sock")
+    assert config.position == Position(1.0, 2.5)
+
+
+def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
+    text = 'roles = ["broker"]\n' + MINIMAL + '[directory]\nbroker = ["car-1", 42]\n'
+    config = loaded(tmp_path, text)
+    assert config.roles == ("broker",)
+    assert config.directory == {"broker": (node_of(b"car-1"), 42)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "is not TOML"),
+        (MINIMAL + "colour = 1", "protocol: unknown key 'colour'"),
+        ("colour = 1\n" + MINIMAL, "unknown key 'colour'; .*allowed: .*listen"),
+        (MINIMAL + "[discovery]\nperiod = 1", "discovery: unknown key 'period'; did you mean 'period_s'"),
+        (MINIMAL + "[discovery]\nperiod_s = -1", "discovery.period_s: .*>= 0.01"),
+        (MINIMAL + "[discovery]\nmissed = '3'", "discovery.missed: .*int"),
+        (
+            MINIMAL + "[discovery]\npeers = ['nowhere']",
+            r"discovery.peers\[0\]: 'nowhere' is no address; write host:port",
+        ),
+        (MINIMAL + "[discovery]\ngroup = 'radio:7400'", "discovery.group: 'radio' is no IPv4"),
+        (MINIMAL + "[discovery]\ngroup = '239.1.1.1:0'", "discovery.group: the port must not be 0"),
+        (MINIMAL + "[link]\nretries = 100", "link.retries: .*<= 20"),
+        (MINIMAL + "[control]", "control: give either socket .* or port"),
+        (MINIMAL + "[trace]\ndirectory = 'x'\nlevel = 'all'", "trace.level: .*'all'"),
+        (MINIMAL + "[router]\nname = 'none'", "router.name: there is no router 'none'"),
+        (MINIMAL.replace("7400", "70000"), "listen.port: .*<= 65535"),
+        (MINIMAL.replace("[listen]", "[listen]\nhost = 'here'"), "listen.host: 'here' is no IP address"),
+        (
+            MINIMAL.replace("flooding", "floding"),
+            "protocol.name: there is no protocol 'floding': did you mean 'flooding'",
+        ),
+        (MINIMAL.replace('"flooding"', '"flooding"\njitter_s = -1'), "protocol.jitter_s: .*>= 0"),
+        (MINIMAL.replace('"flooding"', '"flooding"\nvariant = "x"'), "protocol.variant: unknown key 'x'"),
+        (MINIMAL.replace('name = "flooding"', ""), "protocol.name: this key is required"),
+        (MINIMAL.replace("car-1", "../car"), "name: "),
+        (MINIMAL.replace('name = "car-1"', ""), "missing required field `name`"),
+        (MINIMAL + PROCESSOR, r"processors\[0\].function: there is no file .*mean.py"),
+        (MINIMAL + PROCESSOR.replace("mean.py:mean", "mean"), r"processors\[0\].function: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=f"node.toml: .*{message}") as caught:
+        loaded(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_processors_need_a_protocol_that_runs_them_and_a_filter_that_parses(tmp_path: Path) -> None:
+    (tmp_path / "mean.py").write_text("def mean(event): return None\n")
+    with pytest.raises(UserError, match="processors: protocol 'flooding' runs none"):
+        loaded(tmp_path, MINIMAL + PROCESSOR)
+    with pytest.raises(UserError, match=r"processors\[0\].filter: filter: expected"):
+        loaded(tmp_path, MINIMAL + PROCESSOR.replace("speed > 0", "speed >"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none.toml: there is no such file"):
+        load_config(tmp_path / "none.toml")
+
+
+def test_a_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "node.key"
+    key = key_of(path)
+    assert key_of(path) == key
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["node.key"]
+    config = loaded(tmp_path, 'key_file = "keys/node.key"\n' + MINIMAL)
+    assert config.node == node_of(key) != node_of(b"car-1")
+    path.write_bytes(b"short")
+    with pytest.raises(WorkError, match="must hold 32 bytes"):
+        key_of(path)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:7400", "[::1]:7400", "host.example:1"])
+def test_an_address_survives_the_way_to_text_and_back(text: str) -> None:
+    assert format_address(parse_address(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", ":1", "host", "host:", "host:99999", "::1:7400", "a b:1", "h:1\n"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is no address"):
+        parse_address(text)

@@ -1,0 +1,259 @@
+"""The control channel: clients publish and subscribe, and none of them can harm the node."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live import control
+from driftcast.live.client import connect
+from driftcast.live.commands import parse_attributes, publish, status, subscribe
+from driftcast.live.loopback import until
+from driftcast.live.messages import MAX_LINE_BYTES
+from driftcast.live.node import MAX_EVENT_BYTES, LiveNode
+from driftcast.model import EventId
+from tests.live.conftest import MakeConfig, Run
+
+Story = Callable[[str], None]
+
+
+def with_node(config: MakeConfig, run: Run, place: Path | int, client: Story) -> None:
+    """Run a client, which blocks, in a thread beside a node."""
+
+    async def story() -> None:
+        async with LiveNode(config(1, control=place)) as node:
+            assert node.control_address is not None
+            await asyncio.to_thread(client, node.control_address)
+
+    run(story())
+
+
+def raw(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=5)
+
+
+def send_until_hung_up(line: socket.socket) -> None:
+    """Send a line without an end; a timeout, which fails the test, if the other side bears it all."""
+    try:
+        for _ in range(64):
+            line.sendall(b"x" * (MAX_LINE_BYTES // 8))
+        while line.recv(65_536):
+            pass
+    except ConnectionError:
+        pass
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "node.sock"
+
+
+def test_a_client_gets_what_it_subscribed_to(config: MakeConfig, run: Run, place: Path) -> None:
+    def client(address: str) -> None:
+        with connect(address) as one, connect(address) as other:
+            fast, all = one.subscribe("speed > 30"), one.subscribe()
+            id = other.publish({"speed": 31, "road": "A1", "icy": True}, payload=b"\x00\xff", lease_s=5)
+            other.publish({"speed": 1.5})
+            event = next(fast)
+            assert isinstance(event.id, EventId)
+            assert (event.id, event.attributes) == (id, {"speed": 31, "road": "A1", "icy": True})
+            assert (event.payload, event.lease_s) == (b"\x00\xff", 5.0)
+            assert [next(all).attributes["speed"] for _ in range(2)] == [31, 1.5]
+            assert fast.next_event(timeout_s=0.02) is None
+            fast.close()
+            assert list(fast) == []
+            assert one.status().subscriptions == 1
+
+    with_node(config, run, place, client)
+    with_node(config, run, 0, client)
+
+
+def test_the_commands_publish_subscribe_and_tell_the_status(config: MakeConfig, run: Run, place: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, control=place)) as node:
+            received = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), "n > 1", 2, 5))))
+            await until(lambda: node.status().subscriptions == 1)
+            await asyncio.to_thread(publish, str(place), {"n": 1})
+            await asyncio.to_thread(publish, str(place), {"n": 2})
+            await asyncio.to_thread(publish, str(place), {"n": 3}, b"x", 9.0)
+            assert [event.attributes["n"] for event in await received] == [2, 3]
+            answer = await asyncio.to_thread(status, str(place))
+            assert (answer.name, answer.protocol, answer.counts["published"]) == ("node-1", "flooding", 3)
+            assert await asyncio.to_thread(lambda: list(subscribe(str(place), "", timeout_s=0.02))) == []
+
+    run(story())
+
+
+def test_a_named_subscription_keeps_events_for_a_client_that_comes_back(
+    config: MakeConfig, run: Run, place: Path
+) -> None:
+    def client(address: str) -> None:
+        with connect(address) as one:
+            one.subscribe("n > 0", name="logger")
+            one.subscribe("n > 0")
+        with connect(address) as one:
+            while one.status().subscriptions != 1:
+                pass
+            ids = [one.publish({"n": n}) for n in (1, 2)]
+            again = one.subscribe("n > 0", name="logger")
+            assert [next(again).id for _ in range(2)] == ids
+
+    with_node(config, run, place, client)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda client: client.subscribe("speed >"), "filter: expected"),
+        (lambda client: client.subscribe("", lease_s=-1), "a lease is longer than 0 s"),
+        (lambda client: client.publish({"n": 2**63}), "does not fit in 64 bits"),
+        (lambda client: client.publish({"": 1}), "an attribute name has"),
+        (lambda client: client.publish({"n": [1]}), "not understood: Expected"),
+        (lambda client: client.publish({"n": 1}, payload=bytes(MAX_EVENT_BYTES)), "fit in a datagram"),
+        (lambda client: client.publish({"n": 1}, payload=bytes(2 << 20)), "fit through the control channel"),
+        (lambda client: client.publish({"n": 1}, access="role ="), "filter: expected"),
+        (lambda client: client.unsubscribe((1, 5)), "this client has no subscription"),
+    ],
+)
+def test_what_a_client_asks_wrongly_is_refused_in_one_line(
+    config: MakeConfig, run: Run, place: Path, ask: Callable[[object], object], message: str
+) -> None:
+    def client(address: str) -> None:
+        with connect(address) as one:
+            with pytest.raises(UserError, match=message):
+                ask(one)
+            assert one.status().name == "node-1"
+
+    with_node(config, run, place, client)
+
+
+def test_garbage_lines_are_answered_and_an_endless_line_ends_the_connection(config: MakeConfig, run: Run) -> None:
+    def client(address: str) -> None:
+        garbage = [b"", b"\xff\xfe", b"[]", b"{}", b'{"op": "publish"}', b'{"op": "fly"}', b"[" * 100_000, b"1" * 5000]
+        with raw(address) as line, line.makefile("rb") as answers:
+            for bad in garbage:
+                line.sendall(bad + b"\n")
+                answer = json.loads(answers.readline())
+                assert answer["answer"] == "refused"
+                assert answer["message"].startswith("not understood")
+            line.sendall(b'{"op": "status", "id": 7}\n')
+            assert json.loads(answers.readline())["id"] == 7
+        with raw(address) as line:
+            send_until_hung_up(line)
+        assert status(address).name == "node-1"
+
+    with_node(config, run, 0, client)
+
+
+def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
+    config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_UNREAD_BYTES", 10_000)
+
+    def client(address: str) -> None:
+        with connect(address) as idle, connect(address) as busy:
+            idle.subscribe("")
+            drops: dict[str, int] = {}
+            while "client_slow" not in drops:
+                for _ in range(20):
+                    busy.publish({"n": 1}, payload=bytes(40_000))
+                drops = busy.status().drops
+            received = 0
+            while idle.next_event(next(iter(idle._waiting)), timeout_s=0.05) is not None:
+                received += 1
+            assert received > 0
+
+    with_node(config, run, place, client)
+
+
+def test_too_many_clients_and_too_many_subscriptions_are_refused(
+    config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(control, "MAX_CLIENT_SUBSCRIPTIONS", 3)
+
+    def client(address: str) -> None:
+        with connect(address) as one, connect(address) as two:
+            assert one.status().name == two.status().name
+            with connect(address) as three, pytest.raises(WorkError, match=r"at most 2 clients|gone|hung up"):
+                three.status()
+            for _ in range(3):
+                one.subscribe("n = 1")
+            with pytest.raises(UserError, match="at most 3 subscriptions"):
+                one.subscribe("n = 1")
+
+    with_node(config, run, place, client)
+
+
+def test_a_node_that_stops_hangs_up_on_its_clients(config: MakeConfig, run: Run, place: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, control=place)) as node:
+            assert place.stat().st_mode & 0o077 == 0
+            waiting = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), ""))))
+            await until(lambda: node.status().subscriptions == 1)
+        with pytest.raises(WorkError, match=r"hung up|gone"):
+            await waiting
+        assert not place.exists()
+        with pytest.raises(WorkError, match=r"no node answers at .*is `driftcast node` running"):
+            connect(str(place))
+
+    run(story())
+
+
+def test_a_place_in_use_is_refused_and_a_dead_socket_is_replaced(config: MakeConfig, run: Run, place: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, control=place)):
+            with pytest.raises(WorkError, match="another node does"):
+                await LiveNode(config(2, control=place)).start()
+            assert (await asyncio.to_thread(status, str(place))).name == "node-1"
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(place))
+        async with LiveNode(config(2, control=place)):
+            assert (await asyncio.to_thread(status, str(place))).name == "node-2"
+        place.write_text("a letter")
+        with pytest.raises(WorkError, match="it is no socket"):
+            await LiveNode(config(2, control=place)).start()
+        with pytest.raises(WorkError, match="cannot listen for clients on"):
+            await LiveNode(config(2, control=place.parent / ("x" * 120))).start()
+        async with LiveNode(config(1, control=0)) as node:
+            assert node.control_address is not None
+            port = int(node.control_address.rpartition(":")[2])
+            with pytest.raises(
+                WorkError, match=f"cannot listen for clients on 127.0.0.1:{port}: Address already in use"
+            ):
+                await LiveNode(config(2, control=port)).start()
+
+    run(story())
+
+
+def test_a_client_notices_that_it_talks_to_no_node() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        connect(f"127.0.0.1:{server.getsockname()[1]}") as client,
+    ):
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.sendall(b"220 mail.example ESMTP\r\n")
+            with pytest.raises(WorkError, match="is no node of driftcast"):
+                client.status()
+
+
+def test_attributes_are_read_from_words() -> None:
+    read = parse_attributes(["speed=31", "load=0.5", "icy=true", "road=A1", "id='7'", "text=a=b", "empty="])
+    assert read == {
+        "speed": 31,
+        "load": 0.5,
+        "icy": True,
+        "road": "A1",
+        "id": "7",
+        "text": "a=b",
+        "empty": "",
+    }
+    assert isinstance(read["icy"], bool)
+    with pytest.raises(UserError, match="write name=value"):
+        parse_attributes(["speed"])

@@ -1,0 +1,195 @@
+"""A node as a process: it starts, tells where it is, stops on a signal, and says in one line why it cannot run."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import driftcast
+from driftcast.errors import WorkError
+from driftcast.live.address import format_address
+from driftcast.live.commands import publish, run_node, subscribe
+from driftcast.live.config import TraceConfig, load_config
+from driftcast.live.loopback import Inbox, until
+from driftcast.live.node import LiveNode
+from driftcast.trace import Level
+from tests.live.conftest import MakeConfig, Run
+
+CONFIG = """
+name = "car-1"
+[listen]
+host = "127.0.0.1"
+port = {port}
+[discovery]
+period_s = 0.05
+[protocol]
+name = "flooding"
+[store]
+file = "store.db"
+[control]
+socket = "car-1.sock"
+[trace]
+directory = "traces"
+level = "full"
+"""
+
+# Small devices carry neither Spark nor pandas nor matplotlib: importing them is an error in this process.
+SCRIPT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "pandas", "matplotlib", "scipy"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+from driftcast.live.commands import run_node
+sys.exit(run_node(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    config = tmp_path / "car-1.toml"
+    config.write_text(CONFIG.format(port=0))
+    environment = {**os.environ, "PYTHONPATH": str(Path(driftcast.__path__[0]).parent)}
+    arguments = [sys.executable, "-c", SCRIPT, str(config)]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("node car-1 (")
+            publish(str(tmp_path / "car-1.sock"), {"speed": 31})
+            process.send_signal(number)
+            output = process.communicate(timeout=10)[1]
+        finally:
+            process.kill()
+    assert (process.returncode, output) == (0, "")
+    assert not (tmp_path / "car-1.sock").exists()
+    (trace,) = (tmp_path / "traces").iterdir()
+    kinds = pq.read_table(trace / "trace").column("kind").to_pylist()
+    assert (kinds[0], kinds[-1], kinds.count("publish")) == ("start", "stop", 1)
+    assert pq.read_table(trace / "events").num_rows == 1
+
+
+def test_a_port_in_use_is_said_in_one_line_and_leaves_nothing_open(
+    tmp_path: Path, stranger: socket.socket, run: Run
+) -> None:
+    config = tmp_path / "car-1.toml"
+    port = stranger.getsockname()[1]
+    config.write_text(CONFIG.format(port=port))
+    with pytest.raises(WorkError, match=f"cannot listen on 127.0.0.1:{port}: the port is already in use") as caught:
+        run_node(config)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "car-1.sock").exists()
+
+    async def story() -> None:
+        # The store was let go of.
+        config.write_text(CONFIG.format(port=0))
+        async with LiveNode(load_config(config)):
+            pass
+
+    run(story())
+
+
+def test_an_address_that_is_not_ours_is_said_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "car-1.toml"
+    config.write_text(CONFIG.format(port=0).replace("127.0.0.1", "192.0.2.1"))
+    with pytest.raises(WorkError, match=r"cannot listen on 192.0.2.1:0: Cannot assign requested address"):
+        run_node(config)
+
+
+def test_a_trace_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "car-1.toml"
+    config.write_text(CONFIG.format(port=0))
+    (tmp_path / "traces").write_text("a file where a folder should be")
+    with pytest.raises(WorkError, match="cannot write traces to"):
+        run_node(config)
+
+
+def test_a_peer_that_has_no_address_is_said_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "car-1.toml"
+    config.write_text(CONFIG.format(port=0).replace("[protocol]", 'peers = ["no-such-host.invalid:1"]\n[protocol]'))
+    with pytest.raises(WorkError, match=r"cannot resolve no-such-host.invalid:1"):
+        run_node(config)
+
+
+def test_a_disk_that_fails_ends_the_trace_and_not_the_node(
+    config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        node = LiveNode(config(1, trace=TraceConfig(Level.FULL, tmp_path / "traces", flush_s=1.0)))
+        await node.start()
+        (trace,) = (tmp_path / "traces").iterdir()
+        (trace / "trace").write_text("no folder any more")
+        await until(lambda: "cannot write the trace" in caplog.text, within_s=5)
+        node.publish({"n": 1})
+        with pytest.raises(WorkError, match="cannot write the trace"):
+            await node.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("group", ["239.255.77.78", "127.255.255.255"], ids=["multicast", "broadcast"])
+def test_nodes_find_each_other_in_a_group(tmp_path: Path, run: Run, stranger: socket.socket, group: str) -> None:
+    async def story() -> None:
+        # A port that was free a moment ago; the group's sockets share it.
+        port = stranger.getsockname()[1]
+        stranger.close()
+        nodes = []
+        for number in range(3):
+            path = tmp_path / f"{number}.toml"
+            text = CONFIG.format(port=0).partition("[store]")[0].replace("car-1", f"car-{number}")
+            path.write_text(text.replace("[protocol]", f'group = "{group}:{port}"\n[protocol]'))
+            nodes.append(LiveNode(load_config(path)))
+        try:
+            for node in nodes:
+                await node.start()
+            await until(lambda: all(len(node.neighbors) == 2 for node in nodes))
+            inbox = Inbox()
+            nodes[2].subscribe("n = 1", inbox)
+            event = nodes[0].publish({"n": 1})
+            await until(lambda: inbox.events == [event])
+            assert inbox.hops == [1]
+            assert nodes[0].drops["link_own"] > 0
+        finally:
+            for node in nodes:
+                await node.stop()
+
+    run(story())
+
+
+def test_two_nodes_talk_over_ipv6(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        made = tmp_path / "v6.toml"
+        made.write_text(CONFIG.format(port=0).replace("127.0.0.1", "::1").partition("[store]")[0])
+        async with LiveNode(load_config(made)) as one:
+            text = made.read_text().replace("car-1", "car-2")
+            peer = format_address(one.address)
+            made.write_text(text.replace("[protocol]", f'peers = ["{peer}"]\n[protocol]'))
+            async with LiveNode(load_config(made)) as other:
+                # The one learns of the other from its beacon: one side needs to know an address.
+                await until(lambda: bool(one.neighbors) and bool(other.neighbors))
+
+    run(story())
+
+
+def test_a_subscriber_through_one_node_hears_a_publisher_through_another(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with (
+            LiveNode(config(1, "epidemic", control=tmp_path / "1.sock")) as one,
+            LiveNode(config(2, "epidemic", control=tmp_path / "2.sock")) as two,
+        ):
+            one.add_peer(two.address)
+            address = str(tmp_path / "2.sock")
+            heard = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(address, "speed > 30", 1, 5))))
+            await until(lambda: two.status().subscriptions == 1)
+            id = await asyncio.to_thread(publish, str(tmp_path / "1.sock"), {"speed": 31})
+            assert [event.id for event in await heard] == [id]
+
+    run(story())

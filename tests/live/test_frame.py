@@ -1,0 +1,113 @@
+"""Frames of the link layer, and the memory that recognizes repetitions."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftcast.live.frame import (
+    FAR_BEHIND,
+    LINK_HEADER_BYTES,
+    MAX_SENDERS,
+    WINDOW,
+    LinkFlaw,
+    LinkFrame,
+    LinkKind,
+    Novelty,
+    Windows,
+    pack,
+    unpack,
+)
+from driftcast.model import MAX_NODE_ID
+
+frames = st.builds(
+    LinkFrame,
+    st.sampled_from([LinkKind.DATA, LinkKind.ACKNOWLEDGED_DATA]),
+    st.integers(0, MAX_NODE_ID),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**64 - 1),
+    st.binary(min_size=1, max_size=50),
+)
+
+
+def frame(sequence: int, session: int = 1, sender: int = 7) -> LinkFrame:
+    return LinkFrame(LinkKind.DATA, sender, session, sequence, b"x")
+
+
+@given(frames)
+def test_a_frame_survives_the_way_to_bytes_and_back(frame: LinkFrame) -> None:
+    assert unpack(pack(frame)) == frame
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_frame_or_have_a_named_flaw(datagram: bytes) -> None:
+    assert isinstance(unpack(datagram), LinkFrame | LinkFlaw)
+
+
+def test_each_flaw_has_its_name() -> None:
+    good = bytearray(pack(frame(1)))
+
+    def changed(place: int, value: int) -> bytes:
+        return bytes(good[:place]) + bytes([value]) + bytes(good[place + 1 :])
+
+    acknowledgement = pack(LinkFrame(LinkKind.ACKNOWLEDGEMENT, 7, 1, 1, b""))
+    assert unpack(bytes(good[: LINK_HEADER_BYTES - 1])) is LinkFlaw.TRUNCATED
+    assert unpack(changed(0, 0)) is LinkFlaw.NOT_OURS
+    assert unpack(changed(1, 9)) is LinkFlaw.VERSION
+    assert unpack(changed(2, 3)) is LinkFlaw.KIND
+    assert unpack(changed(3, 0x80)) is LinkFlaw.SENDER
+    assert unpack(bytes(good[:LINK_HEADER_BYTES])) is LinkFlaw.BODY
+    assert unpack(acknowledgement + b"x") is LinkFlaw.BODY
+    assert isinstance(unpack(acknowledgement), LinkFrame)
+
+
+def test_numbers_in_any_order_are_new_once() -> None:
+    windows, numbers = Windows(), [*range(WINDOW - 1)]
+    Random(7).shuffle(numbers)
+    for number in numbers:
+        assert windows.judge(frame(number)) is Novelty.NEW
+        windows.add(frame(number))
+    assert all(windows.judge(frame(number)) is Novelty.REPEATED for number in numbers)
+
+
+def test_a_number_behind_the_window_is_too_old() -> None:
+    windows = Windows()
+    windows.add(frame(5000))
+    assert windows.judge(frame(5000 - WINDOW + 1)) is Novelty.NEW
+    assert windows.judge(frame(5000 - WINDOW)) is Novelty.TOO_OLD
+
+
+def test_a_jump_ahead_forgets_what_fell_out_of_the_window() -> None:
+    windows = Windows()
+    windows.add(frame(1))
+    windows.add(frame(1 + WINDOW // 2))
+    assert windows.judge(frame(1)) is Novelty.REPEATED
+    windows.add(frame(10 * WINDOW))
+    assert windows.judge(frame(10 * WINDOW)) is Novelty.REPEATED
+    assert windows.judge(frame(10 * WINDOW - 1)) is Novelty.NEW
+
+
+def test_a_new_session_begins_anew() -> None:
+    windows = Windows()
+    windows.add(frame(100, session=1))
+    assert windows.judge(frame(100, session=2)) is Novelty.NEW
+    windows.add(frame(1, session=2))
+    assert windows.judge(frame(1, session=2)) is Novelty.REPEATED
+
+
+def test_a_forged_huge_number_does_not_silence_a_sender() -> None:
+    windows = Windows()
+    windows.add(frame(1))
+    windows.add(frame(2**64 - 1))
+    assert FAR_BEHIND < 2**63
+    assert windows.judge(frame(2)) is Novelty.NEW
+    windows.add(frame(2))
+    assert windows.judge(frame(2)) is Novelty.REPEATED
+
+
+def test_the_memory_is_bounded_in_senders() -> None:
+    windows = Windows()
+    for sender in range(2 * MAX_SENDERS + 1):
+        windows.add(frame(1, sender=sender))
+    assert windows.judge(frame(1, sender=0)) is Novelty.NEW
+    assert windows.judge(frame(1, sender=1)) is Novelty.REPEATED

@@ -1,0 +1,202 @@
+"""Processors run apart from the node: they may raise, hang, print or die."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from driftcast.errors import UserError
+from driftcast.live import processing
+from driftcast.live.config import NodeConfig
+from driftcast.live.loopback import until
+from driftcast.live.node import LiveNode
+from driftcast.live.processing import ProcessorConfig
+from driftcast.model import Event, NodeId, Processor, ProcessorId
+from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
+from tests.live.conftest import MakeConfig, Run
+from tests.live.talker import Talker
+
+FUNCTIONS = """
+import os, time
+
+def double(event):
+    print("user code may print")
+    return {"n": 2 * event.attributes["n"]}
+
+def total(events, state):
+    before = int(state or b"0")
+    now = before + sum(event.attributes["n"] for event in events)
+    return [{"total": now}, {"count": len(events)}], str(now).encode()
+
+def raises(event):
+    raise KeyError("no such road")
+
+def hangs(event):
+    if event.attributes["n"] == 0:
+        time.sleep(60)
+    return {"n": 1}
+
+def dies(event):
+    os._exit(3)
+
+def odd(event):
+    return {"n": [1, 2]}
+
+def nothing(event):
+    return None
+"""
+
+
+class Runner(Talker, RunsProcessors):
+    """Runs the processor that an event names, on that event, and keeps the outcomes."""
+
+    name = "runner"
+
+    def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self.installed: list[ProcessorId] = []
+        self.processed: dict[Token, tuple[list[Event], bytes, str]] = {}
+        self.state = b""
+
+    def on_publish(self, now: float, event: Event) -> None:
+        events = [event] * int(event.attributes.get("times", 1))
+        self.port.process(str(event.attributes["run"]), self.state, events, event.id.sequence)
+
+    def on_processor(self, now: float, processor: Processor) -> None:
+        self.installed.append(processor.id)
+
+    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
+        self.installed.remove(processor)
+
+    def on_processed(
+        self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
+    ) -> None:
+        assert token not in self.processed
+        assert cost_s >= 0
+        self.processed[token] = (list(events), state, error)
+        self.state = state
+
+
+def runner() -> Runner:
+    machine = Talker.all[1]
+    assert isinstance(machine, Runner)
+    return machine
+
+
+def with_functions(config: NodeConfig, folder: Path, *names: str, inputs: int = 1, limit_s: float = 5.0) -> NodeConfig:
+    file = folder / "functions.py"
+    file.write_text(FUNCTIONS)
+    processors = [ProcessorConfig(Processor(name, "", inputs), file, name, limit_s) for name in names]
+    return replace(config, processors=tuple(processors))
+
+
+async def outcome(node: LiveNode, name: str, **attributes: int) -> tuple[list[Event], bytes, str]:
+    token = node.publish({"run": name, **attributes}).sequence
+    await until(lambda: token in runner().processed, within_s=10)
+    return runner().processed[token]
+
+
+def test_results_become_events_that_name_their_inputs(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        made = with_functions(config(1, Runner), tmp_path, "double", "nothing")
+        async with LiveNode(made) as node:
+            assert runner().installed == ["double", "nothing"]
+            assert [processor.id for processor in runner().host.processors] == ["double", "nothing"]
+            events, _, error = await outcome(node, "double", n=21)
+            assert (error, [event.attributes for event in events]) == ("", [{"n": 42}])
+            assert events[0].id.source == 1
+            assert len(events[0].derived_from) == 1
+            assert await outcome(node, "nothing", n=1) == ([], b"", "")
+            assert len(node.trace.events().to_pylist()) == 3
+
+    run(story())
+
+
+def test_state_travels_with_the_calls(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(with_functions(config(1, Runner), tmp_path, "total", inputs=2)) as node:
+            await outcome(node, "total", n=5, times=2)
+            events, state, _ = await outcome(node, "total", n=7, times=2)
+            assert state == b"24"
+            assert [event.attributes for event in events] == [{"total": 24}, {"count": 2}]
+
+    run(story())
+
+
+def test_a_processor_that_misbehaves_is_reported_and_the_next_call_is_served(
+    config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "driftcast.live")
+
+    async def story() -> None:
+        names = ("raises", "dies", "odd")
+        async with LiveNode(with_functions(config(1, Runner), tmp_path, *names)) as node:
+            assert (await outcome(node, "raises", n=1))[2] == "processor_raised: raises raised KeyError: 'no such road'"
+            assert (await outcome(node, "odd", n=1))[2].startswith("processor_raised: Expected")
+            assert (await outcome(node, "dies", n=1))[2].startswith("processor_died")
+            assert (await outcome(node, "dies", n=1))[2].startswith("processor_died")
+            assert (await outcome(node, "unheard-of", n=1))[2] == "processor_unknown"
+            assert node.drops["processor_raised"] == 2
+            assert node.drops["processor_died"] == 2
+
+    run(story())
+
+
+def test_a_processor_that_hangs_is_killed_and_replaced(
+    config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "driftcast.live")
+
+    async def story() -> None:
+        async with LiveNode(with_functions(config(1, Runner), tmp_path, "hangs", limit_s=0.3)) as node:
+            assert (await outcome(node, "hangs", n=0))[2] == "processor_timeout"
+            events, _, error = await outcome(node, "hangs", n=1)
+            assert (error, events[0].attributes) == ("", {"n": 1})
+
+    run(story())
+
+
+def test_jobs_that_wait_are_bounded(
+    config: MakeConfig,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL, "driftcast.live")
+    monkeypatch.setattr(processing, "JOBS", 2)
+
+    async def story() -> None:
+        async with LiveNode(with_functions(config(1, Runner), tmp_path, "double")) as node:
+            for n in range(10):
+                node.publish({"run": "double", "n": n})
+            await until(lambda: len(runner().processed) == 10)
+            errors = [error for _, _, error in runner().processed.values()]
+            assert errors.count("") == 2
+            assert errors.count("processor_busy") == 8
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def other(): pass", "has no function 'double'"),
+        ("import nowhere", "raised ModuleNotFoundError"),
+        ("double = 7", "has no function 'double'"),
+        ("def double(", "raised SyntaxError"),
+    ],
+)
+def test_a_function_that_cannot_be_loaded_is_a_mistake_of_the_user(
+    config: MakeConfig, run: Run, tmp_path: Path, source: str, message: str
+) -> None:
+    async def story() -> None:
+        made = with_functions(config(1, Runner), tmp_path, "double")
+        (tmp_path / "functions.py").write_text(source)
+        with pytest.raises(UserError, match=f"processor 'double': .*{message}"):
+            await LiveNode(made).start()
+
+    run(story())

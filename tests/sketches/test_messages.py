@@ -1,0 +1,90 @@
+"""Every message of the sketches goes through the wire."""
+
+import pytest
+
+from driftcast.model import AdvertisementId, Event, EventId, Position, Subscription, SubscriptionId
+from driftcast.protocol import Place, Router, StateMachine
+from driftcast.wire import Codec, Layer, Message, Parcel, ParcelMessage, Traffic, carried
+
+from . import adaptive, asp, overlay, relocation, retrieval, routers, topic_holders, tree
+from .rounds import Round
+
+E = Event(EventId(1, 2), {"topic": "a", "value": 1.5}, lease_s=100.0)
+SUB = Subscription(SubscriptionId(3, 1), "a = 1", attributes={"topic": "a"}, position=Position(1.0, 2.0))
+AD = AdvertisementId(4, 1)
+ROUND = Round(1, 2)
+PARCEL = Parcel(b"x", Traffic.DATA, E.id)
+SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
+    tree.Tree: (
+        tree.Subscribe("a = 1"),
+        tree.Unsubscribe("a = 1"),
+        tree.Advertise(AD, "a = 1"),
+        tree.Unadvertise(AD),
+        tree.Publish(E, 1, 2.0),
+        retrieval.Asked(ROUND, "a = 1", {"role": "medic"}, (1, 2), 10.0),
+        retrieval.Answered(E, 2, 3.0, ask=ROUND, path=(1,)),
+        retrieval.AllAnswered(ROUND, (1,), 1),
+    ),
+    asp.Asp: (
+        asp.Announcement(E, 1, 9.0, stream=5, metric_s=0.1, validity_s=10.0, sequence=ROUND),
+        asp.ShortAnnouncement(5, 0.1, ROUND),
+        asp.PathMessage(5, 6, 0.1, asp.Kind.PATH_BROKEN),
+        asp.Publication(E, 1, 9.0, stream=5, counter=7),
+    ),
+    relocation.Relocating: (
+        relocation.Raw(E, 0, 9.0, client=1, epoch=2, number=3),
+        relocation.Attach("count", b"state"),
+        relocation.Nearest(1),
+        relocation.Prepare(1, 2, "count", (3, 4)),
+        relocation.Ready(1, 2, True),
+        relocation.Switch(1, 2, 3),
+        relocation.Marker(1, 2),
+        relocation.Moved(1, 2, b"state", ((3, 4),)),
+        relocation.Output(E, 1, 9.0, epoch=2),
+        relocation.End(2, 3),
+    ),
+    overlay.Overlay: (
+        overlay.RingQuery(1, ROUND, 3, 1),
+        overlay.RingAnswer(ROUND, 3, 0.5),
+        relocation.Nearest(1),
+        overlay.Topology((overlay.Item(1, ROUND, ((3, 4),)),)),
+        overlay.Home(SubscriptionId(1, 2)),
+        overlay.SourceRouted(E, 1, 9.0, path=(1, 2)),
+    ),
+    topic_holders.TopicHolders: (
+        topic_holders.Refresh("a", SUB, Position(1.0, 2.0)),
+        topic_holders.ToHolder(E, 1, 9.0, topic="a"),
+        topic_holders.ToSubscriber(E, 1, 9.0, subscription=SUB.id),
+        topic_holders.Lookup("a", Position(1.0, 2.0)),
+        topic_holders.Subscribers("a", ((SUB, Position(1.0, 2.0)),)),
+    ),
+    routers.AodvSketch: (
+        routers.RouteRequest(1, 2, ROUND, 4, 1, 5),
+        routers.RouteReply(1, 2, 3, 1),
+        routers.RouteError((1, 2)),
+        routers.Packet(PARCEL, origin=1, target=2, hops=1),
+    ),
+    routers.GpsrSketch: (
+        routers.Here(Position(1.0, 2.0)),
+        routers.GeoPacket(PARCEL, origin=1, place=Place(Position(1.0, 2.0), 5.0, 6), hops=1),
+    ),
+    adaptive.Adaptive: (adaptive.Utilities(1, 30.0, (("a = 1", 0.5, 1.0),)), adaptive.Carried(E, 1, 9.0)),
+}
+
+
+@pytest.mark.parametrize("machine", SAMPLES, ids=lambda machine: machine.name)
+def test_every_message_survives_the_wire(machine: type[StateMachine]) -> None:
+    samples = SAMPLES[machine]
+    assert {type(sample) for sample in samples} == set(machine.messages)
+    layer = Layer.ROUTING if issubclass(machine, Router) else Layer.DISSEMINATION
+    codec = Codec(layer, machine.name, machine.messages)
+    for sample in samples:
+        frame = codec.encode(sample)
+        assert codec.decode(frame) == sample
+        assert codec.size(sample) == len(frame)
+
+
+@pytest.mark.parametrize("router", [routers.AodvSketch, routers.GpsrSketch], ids=lambda router: router.name)
+def test_a_packet_counts_as_what_it_carries(router: type[Router]) -> None:
+    [packet] = [sample for sample in SAMPLES[router] if isinstance(sample, ParcelMessage)]
+    assert carried(packet) == (Traffic.DATA, E.id)

@@ -1,0 +1,59 @@
+"""Models are found by scanning the folder."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from driftcast.errors import UserError
+from driftcast.mobility.random_waypoint import RandomWaypoint
+from driftcast.mobility.registry import lookup, models, scan
+
+MODEL = """
+from driftcast.mobility.line import Line  # an imported model is not one of this package's
+from driftcast.mobility.model import MobilityModel
+
+class Spiral(MobilityModel, frozen=True, kw_only=True):
+    name = "spiral"
+    summary = "go round"
+    turns: int = 3
+"""
+
+
+def test_every_model_is_found() -> None:
+    assert {"given", "grid", "line", "ns2", "one", "random_static", "random_waypoint"} <= set(models())
+    assert list(models()) == sorted(models())
+    assert all(model.summary for model in models().values())
+
+
+def test_a_model_is_looked_up_by_name() -> None:
+    assert lookup("random_waypoint") is RandomWaypoint
+
+
+def test_an_unknown_name_gets_the_nearest_and_all_others() -> None:
+    with pytest.raises(UserError, match=r"'random_waipoint'\. Did you mean random_waypoint\? Available: .*given, grid"):
+        lookup("random_waipoint")
+
+
+def test_a_name_like_no_other_gets_the_list_alone() -> None:
+    with pytest.raises(UserError, match=r"'xyzzy'\. Available: .*given, grid"):
+        lookup("xyzzy")
+
+
+def test_a_new_model_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "moves_of_a_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "spiral.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        found = scan(importlib.import_module(package.name))
+        assert list(found) == ["spiral"]
+        (package / "twin.py").write_text(MODEL)
+        importlib.invalidate_caches()
+        with pytest.raises(TypeError, match="two movement models are named spiral"):
+            scan(sys.modules[package.name])
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
+            del sys.modules[name]
