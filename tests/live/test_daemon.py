@@ -52,6 +52,10 @@ sys.exit(run_node(sys.argv[1]))
 """
 
 
+def peer(node: LiveNode) -> str:
+    return format_address(node.address)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     config = tmp_path / "car-1.toml"
@@ -155,6 +159,14 @@ def test_nodes_find_each_other_in_a_group(tmp_path: Path, run: Run, stranger: so
             await until(lambda: inbox.events == [event])
             assert inbox.hops == [1]
             assert nodes[0].drops["link_own"] > 0
+            # A node outside the group that has one of them as its peer is in touch with that one, both ways.
+            path.write_text(
+                text.replace("car-2", "bystander").replace("[protocol]", f'peers = ["{peer(nodes[0])}"]\n[protocol]')
+            )
+            nodes.append(LiveNode(load_config(path)))
+            await nodes[3].start()
+            await until(lambda: nodes[3].neighbors == [nodes[0].node] and nodes[3].node in nodes[0].neighbors)
+            assert len(nodes[1].neighbors) == 2
         finally:
             for node in nodes:
                 await node.stop()
@@ -168,8 +180,7 @@ def test_two_nodes_talk_over_ipv6(config: MakeConfig, run: Run, tmp_path: Path) 
         made.write_text(CONFIG.format(port=0).replace("127.0.0.1", "::1").partition("[store]")[0])
         async with LiveNode(load_config(made)) as one:
             text = made.read_text().replace("car-1", "car-2")
-            peer = format_address(one.address)
-            made.write_text(text.replace("[protocol]", f'peers = ["{peer}"]\n[protocol]'))
+            made.write_text(text.replace("[protocol]", f'peers = ["{peer(one)}"]\n[protocol]'))
             async with LiveNode(load_config(made)) as other:
                 # The one learns of the other from its beacon: one side needs to know an address.
                 await until(lambda: bool(one.neighbors) and bool(other.neighbors))

@@ -165,7 +165,8 @@ def test_thousands_of_frames_pass_while_one_is_sent_again_and_none_is_taken_for_
         lost: list[int] = []
 
         def first_is_lost_twice(frame: LinkFrame) -> bool:
-            if data(frame) and len(lost) < 2 and frame.sequence == lost[0] if lost else data(frame):
+            first = data(frame) and (not lost or frame.sequence == lost[0])
+            if first and len(lost) < 2:
                 lost.append(frame.sequence)
                 return False
             return True

@@ -60,8 +60,8 @@ class ExchangeUser(ABC, Generic[P, M]):
         """What a body says, or None if it says nothing; only what is understood is acknowledged."""
 
     @abstractmethod
-    def heard(self, sender: NodeId, address: Address, meaning: M) -> None:
-        """A frame has arrived, for the first time."""
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M) -> None:
+        """A frame has arrived, for the first time; `to_group` if it was sent to the group."""
 
     @abstractmethod
     def transmitted(self, parcel: P, attempt: int) -> None:
@@ -192,7 +192,7 @@ class Exchange(Generic[P, M]):
     def _on_trouble(self, reason: str) -> None:
         self._user.dropped(reason, None)
 
-    def _on_datagram(self, datagram: bytes, address: Address) -> None:
+    def _on_datagram(self, datagram: bytes, address: Address, to_group: bool) -> None:
         frame = unpack(datagram)
         if isinstance(frame, LinkFlaw):
             self._user.dropped(str(frame), None)
@@ -202,7 +202,7 @@ class Exchange(Generic[P, M]):
         elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
             self._on_acknowledgement(frame)
         else:
-            self._on_data(frame, address)
+            self._on_data(frame, address, to_group)
 
     def _on_acknowledgement(self, frame: LinkFrame) -> None:
         lane = self._lanes.get(frame.sender)
@@ -213,7 +213,7 @@ class Exchange(Generic[P, M]):
         else:
             self._finish(pending, ok=True)
 
-    def _on_data(self, frame: LinkFrame, address: Address) -> None:
+    def _on_data(self, frame: LinkFrame, address: Address, to_group: bool) -> None:
         novelty = self._windows.judge(frame)
         if novelty is Novelty.TOO_OLD:
             self._user.dropped("link_too_old", frame.sender)
@@ -225,7 +225,7 @@ class Exchange(Generic[P, M]):
             if meaning is not None:
                 self._windows.add(frame)
                 self._acknowledge(frame, address)
-                self._user.heard(frame.sender, address, meaning)
+                self._user.heard(frame.sender, address, to_group, meaning)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:

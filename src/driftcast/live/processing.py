@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 import msgspec
 
-import driftcast
 from driftcast.errors import UserError
 from driftcast.live.record import LOG
 from driftcast.live.worker import MAX_VALUE_BYTES, Job, Outcome
@@ -30,6 +29,8 @@ JOBS = 64
 """Jobs that may wait for one processor; more are answered with `processor_busy`."""
 MAX_STATE_BYTES = 1 << 20
 """State travels with a processor that moves, so it has the limit of a payload."""
+SOURCE_FOLDER = Path(__file__).parents[2]
+"""Where driftcast itself is imported from, for the workers, wherever this process found it."""
 
 Done: TypeAlias = Callable[["Finished"], None]
 
@@ -129,8 +130,7 @@ class _Worker:
     async def _spawn(self) -> str:
         """A new process, ready for jobs; the error if it is not."""
         config = self._config
-        package = str(Path(driftcast.__path__[0]).parent)
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(SOURCE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
         arguments = [config.processor.id, str(config.file), config.function, str(config.processor.inputs)]
         try:
             self._process = await asyncio.create_subprocess_exec(

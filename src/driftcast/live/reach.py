@@ -37,10 +37,10 @@ class ReachTransport(Transport):
     def close(self) -> None:
         self._inner.close()
 
-    def _hear(self, datagram: bytes, address: Address) -> None:
+    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
         assert self._receive is not None
         if address in self.reach or self._sender(datagram) in self.reach:
-            self._receive(datagram, address)
+            self._receive(datagram, address, to_group)
         else:
             self.lost += 1
 

@@ -107,6 +107,8 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
         self._ports = {layer: BufferedPort() for layer in Layer}
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
         self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
+        self._apart: set[NodeId] = set()
+        """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
         self._running = False
         self.peers: dict[Address, None] = {}
         self.neighbors: dict[NodeId, Link] = {}
@@ -168,6 +170,7 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
             self.neighbors[link.neighbor] = link
         else:
             self.neighbors.pop(link.neighbor, None)
+            self._apart.discard(link.neighbor)
 
     # Effects.
 
@@ -239,14 +242,12 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
         return Refusal.TOO_LONG if len(body) > MAX_BODY_BYTES else body
 
     def _everybody(self) -> list[Address]:
-        """Where a broadcast goes: to the group if there is one, else to each neighbor; and to the given peers."""
+        """Where a broadcast goes: to the group if there is one, to the given peers, to each neighbor apart from it."""
         group = self._transport.group
-        if group is not None:
-            return [group, *self.peers]
-        everybody = dict(self.peers)
+        everybody = dict(self.peers) if group is None else {group: None, **self.peers}
         for neighbor in self.neighbors:
             address = self._addresses.get(neighbor)
-            if address is not None:
+            if address is not None and neighbor in self._apart:
                 everybody[address] = None
         return list(everybody)
 
@@ -280,11 +281,15 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
             self._record.bad_datagram(str(error.flaw), sender)
             return None
 
-    def heard(self, sender: NodeId, address: Address, meaning: Understood) -> None:
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood) -> None:
         self._addresses[sender] = address
         self._addresses.move_to_end(sender)
         if len(self._addresses) > MAX_SENDERS:
             self._addresses.popitem(last=False)
+        if meaning.layer is Layer.DISCOVERY and to_group:
+            self._apart.discard(sender)
+        elif meaning.layer is Layer.DISCOVERY and len(self._apart) < MAX_SENDERS:
+            self._apart.add(sender)
         self._record.receive(meaning.layer, meaning.message, sender, INTERFACE, meaning.size_bytes)
         self._stack.on_message(self._loop.time(), meaning.layer, sender, meaning.message, INTERFACE)
 

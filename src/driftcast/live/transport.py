@@ -24,7 +24,8 @@ BUFFER_BYTES = 65_536
 SOCKET_BUFFER_BYTES = 1 << 20
 """Asked of the operating system, which may give less: room for a burst of contacts while a handler runs."""
 
-Receive: TypeAlias = Callable[[bytes, Address], None]
+Receive: TypeAlias = Callable[[bytes, Address, bool], None]
+"""A datagram, whom it came from, and whether it was sent to the group rather than to this node."""
 Trouble: TypeAlias = Callable[[str], None]
 
 
@@ -93,7 +94,7 @@ class UdpTransport(Transport):
         host, port = self._sockets[0].getsockname()[:2]
         self._address = (host, port)
         for opened in self._sockets:
-            loop.add_reader(opened.fileno(), self._drain, opened)
+            loop.add_reader(opened.fileno(), self._drain, opened, opened is not self._sockets[0])
 
     def send(self, address: Address, datagram: bytes) -> bool:
         if self._waiting:
@@ -150,7 +151,7 @@ class UdpTransport(Transport):
             raise
         return opened
 
-    def _drain(self, opened: socket.socket) -> None:
+    def _drain(self, opened: socket.socket, to_group: bool) -> None:
         assert self._receive is not None
         buffer = self._buffer
         for _ in range(DRAIN):
@@ -161,7 +162,7 @@ class UdpTransport(Transport):
             except OSError:
                 self._tell("receive_failed")
                 return
-            self._receive(bytes(memoryview(buffer)[:length]), (address[0], address[1]))
+            self._receive(bytes(memoryview(buffer)[:length]), (address[0], address[1]), to_group)
             if opened.fileno() < 0:  # What was heard made the node stop.
                 return
 

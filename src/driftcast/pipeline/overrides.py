@@ -1,4 +1,4 @@
-"""Change single settings of a scenario by their dotted names, as `--set radio.range_m=100` and the axes of sweeps do."""
+"""Change single settings of a scenario by their dotted names, as `--set radio.range_m=100` and axes of sweeps do."""
 
 import copy
 import re
@@ -63,7 +63,9 @@ def _replace(table: dict[str, object], key: str, value: object, where: str) -> N
         elif isinstance(here, list):
             if not part.isdecimal() or int(part) >= len(here):
                 count = f"0 to {len(here) - 1}" if here else "none, the list is empty"
-                raise UserError(f"{where} {key}: {part!r} is not an entry of {'.'.join(parts[:depth])}; there are {count}")
+                raise UserError(
+                    f"{where} {key}: {part!r} is not an entry of {'.'.join(parts[:depth])}; there are {count}"
+                )
             if last:
                 here[int(part)] = value
                 return

@@ -1,4 +1,4 @@
-"""Means with 95 % Student-t intervals, in plain Python: the pipeline's Spark jobs and the claims use the same functions."""
+"""Means with 95 % Student-t intervals, in plain Python; the Spark jobs and the claims use the same functions."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,9 +40,7 @@ def interval(values: Iterable[float | None]) -> Interval:
     return Interval(n, mean, mean - half, mean + half)
 
 
-def paired_differences(
-    left: Mapping[int, float | None], right: Mapping[int, float | None]
-) -> list[float]:
+def paired_differences(left: Mapping[int, float | None], right: Mapping[int, float | None]) -> list[float]:
     """left - right for every seed at which both exist."""
     differences = []
     for seed, value in left.items():
@@ -89,9 +87,7 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
         return min(max(x, 0.0), 1.0)
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(1 - x, b, a)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
     # Evaluated forwards by Lentz's method; the tiny number stands in where a denominator would vanish.
     tiny = 1e-300
     c, d, fraction = 1.0, 0.0, 1.0

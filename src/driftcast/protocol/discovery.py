@@ -123,7 +123,8 @@ class BeaconDiscovery(StateMachine):
         self.port.set_timer("beacon", settings.period_s * (1 + spread))
 
     def _watch(self, now: float) -> None:
-        # One timer for the earliest deadline. Beacons only push deadlines back, so an armed timer is early, never late.
+        # One timer, armed for the earliest deadline there was. Beacons mostly push deadlines back, so it is early; a
+        # neighbor that shortens its period is at worst noticed missing one of its longer periods late.
         if not self._watching and self._deadlines:
             self._watching = True
             self.port.set_timer("silence", max(0.0, min(self._deadlines.values()) - now))

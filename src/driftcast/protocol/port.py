@@ -5,9 +5,10 @@ Every call is a command: it returns nothing, calls nothing back before the handl
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from driftcast.model import Event, EventId, NodeId, Position, ProcessorId, RequestId, SubscriptionId
 from driftcast.wire import Message
@@ -29,7 +30,7 @@ class Place(NamedTuple):
     """
 
     position: Position
-    radius_m: float = 0.0
+    radius_m: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     node: NodeId | None = None
 
 

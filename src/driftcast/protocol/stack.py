@@ -8,11 +8,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 
-from driftcast.model import Event, NodeId, Processor, Subscription, SubscriptionId
+from driftcast.model import (
+    Advertisement,
+    Event,
+    NodeId,
+    Processor,
+    ProcessorId,
+    Request,
+    Subscription,
+    SubscriptionId,
+)
 from driftcast.protocol.discovery import BeaconDiscovery, BeaconSettings, Neighborhood
 from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
-from driftcast.protocol.optional import RunsProcessors, UsesRouter
+from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
 from driftcast.wire import Codec, DecodeError, Layer, Message, Parcel, carried
 
@@ -54,11 +63,14 @@ class Stack(Upward, Neighborhood):
         rng: Callable[[Layer], Random],
         interfaces: tuple[Interface, ...],
         cost_s: Callable[[NodeId, Interface], float],
+        witness: Callable[[Link, bool], None] | None = None,
     ) -> None:
+        """`witness` is told of each link that discovery finds or loses, before the layers above are."""
         self.plan = plan
         self._node = node
         self._by_layer: list[StateMachine | None] = [None] * len(Layer)
         self._cost_s = cost_s
+        self._witness = witness
         self._waiting: deque[Callable[[float], None]] = deque()
         self._machines: list[StateMachine] = []
         self.discovery: BeaconDiscovery | None = None
@@ -158,6 +170,32 @@ class Stack(Upward, Neighborhood):
             self.protocol.on_processor(now, processor)
             self.settle(now)
 
+    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
+        """The node can no longer run it."""
+        if isinstance(self.protocol, RunsProcessors):
+            self.protocol.on_processor_gone(now, processor)
+            self.settle(now)
+
+    def on_advertise(self, now: float, advertisement: Advertisement) -> None:
+        """An application advertises; protocols that make no use of it are not told."""
+        if isinstance(self.protocol, Advertises):
+            self.protocol.on_advertise(now, advertisement)
+            self.settle(now)
+
+    def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
+        """An advertisement ends."""
+        if isinstance(self.protocol, Advertises):
+            self.protocol.on_unadvertise(now, advertisement)
+            self.settle(now)
+
+    def on_request(self, now: float, request: Request) -> None:
+        """An application asks for stored events; with a protocol that has none, nothing is found, at once."""
+        if isinstance(self.protocol, AnswersRequests):
+            self.protocol.on_request(now, request)
+            self.settle(now)
+        else:
+            self._port.close(request.id, complete=False)
+
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
@@ -199,9 +237,13 @@ class Stack(Upward, Neighborhood):
         self._waiting.append(lambda now: protocol.on_unreachable(now, target, message))
 
     def link_found(self, link: Link) -> None:
+        if self._witness is not None:
+            self._witness(link, True)
         self._waiting.append(lambda now: self.on_link_up(now, link))
 
     def link_lost(self, link: Link) -> None:
+        if self._witness is not None:
+            self._witness(link, False)
         self._waiting.append(lambda now: self.on_link_down(now, link))
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:

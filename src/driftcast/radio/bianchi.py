@@ -1,8 +1,8 @@
 """Bianchi's model of 802.11 under saturation, as pure functions: what `csma` is validated against.
 
-G. Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function", IEEE JSAC 18(3), 2000. n stations
-hear each other and always have a frame to send; retries are unlimited; everybody waits DIFS after a collision, too; a
-busy period counts as one slot for those who wait.
+G. Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function", IEEE JSAC 18(3), 2000. Its n
+stations hear each other and always have a frame to send; retries are unlimited; everybody waits DIFS after a collision,
+too; a busy period counts as one slot for those who wait.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class Durations(NamedTuple):
 def attempt_given(collision: float, window: int, stages: int) -> float:
     """How often a station sends if each attempt collides with probability p (equation 7).
 
-    tau = 2 / (1 + W + p W sum_{i<m} (2p)^i), with W = `window` and m = `stages`; in this form it has no pole at p = 1/2.
+    tau = 2 / (1 + W + p W sum_{i<m} (2p)^i), with W = `window` and m = `stages`: the form without a pole at p = 1/2.
     """
     p = collision
     return 2 / (1 + window + p * window * sum((2 * p) ** stage for stage in range(stages)))
@@ -59,12 +59,10 @@ def throughput(stations: int, at: Contention, slot_us: float, lasting: Durations
 
 
 def basic_access(dot11: Dot11, message_bytes: int, delay_us: float = 0.0) -> Durations:
-    """Frame, SIFS, ACK, DIFS; a collision is as long as the frame (equation 14). `delay_us` is the propagation delay."""
+    """Frame, SIFS, ACK, DIFS; a collision is as long as the frame (equation 14). `delay_us` is that of propagation."""
     frame_us = dot11.unicast_us(message_bytes)
     difs_us = dot11.difs_us
-    return Durations(
-        frame_us + delay_us + dot11.data_sifs_ack_us + delay_us + difs_us, frame_us + difs_us + delay_us
-    )
+    return Durations(frame_us + delay_us + dot11.data_sifs_ack_us + delay_us + difs_us, frame_us + difs_us + delay_us)
 
 
 def rts_access(dot11: Dot11, message_bytes: int, delay_us: float = 0.0) -> Durations:

@@ -126,9 +126,9 @@ class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     preset: Annotated[Literal["802.11b", "ns2"], Meta(description="where the numbers come from")] = "802.11b"
     range_m: Annotated[Meters, Meta(description="frames can be read up to this distance")] = 250.0
-    cs_range_m: Annotated[Meters, Meta(description="carriers are sensed up to here; 2.2 ranges if not given")] | None = (
-        None
-    )
+    cs_range_m: (
+        Annotated[Meters, Meta(description="carriers are sensed up to here; 2.2 ranges if not given")] | None
+    ) = None
     interference_range_m: (
         Annotated[Meters, Meta(description="frames from up to here spoil others; 1.78 ranges if not given")] | None
     ) = None
@@ -150,9 +150,9 @@ class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rts_threshold_bytes: (
         Annotated[int, Meta(ge=0, le=65535, description="larger unicast frames ask with an RTS first")] | None
     ) = None
-    overhead_bytes: (
-        Annotated[int, Meta(ge=0, le=1000, description="headers that a message gets on the air")] | None
-    ) = None
+    overhead_bytes: Annotated[int, Meta(ge=0, le=1000, description="headers that a message gets on the air")] | None = (
+        None
+    )
     queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that wait behind the one being sent")] | None = (
         None
     )
@@ -191,7 +191,5 @@ class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def dot11(self) -> Dot11:
         """The preset with what was given instead."""
-        given = {
-            name: value for name in Dot11.__struct_fields__ if (value := getattr(self, name)) is not None
-        }
+        given = {name: value for name in Dot11.__struct_fields__ if (value := getattr(self, name)) is not None}
         return msgspec.structs.replace(PRESETS[self.preset], **given)

@@ -83,7 +83,7 @@ class Ether:
         return False
 
     def free_us(self, node: NodeId, now_us: int) -> int:
-        """Since when a node that senses nothing may count down or send: an interframe space after the last it sensed."""
+        """Since when a node that senses nothing may send: an interframe space after the last that it sensed."""
         horizon_us = now_us - self._eifs_us
         for transmission in reversed(self._ended):
             if transmission.end_us < horizon_us:
@@ -96,28 +96,34 @@ class Ether:
         """The interframe space after a transmission."""
         return self._eifs_us if node in before.garbled else self._difs_us
 
-    def slots_left(self, node: NodeId, slots: int, since_us: int, now_us: int) -> int:
-        """What is left of a backoff that began at some time: slots in which the node sensed nothing are gone.
+    def rested(self, node: NodeId, slots: int, since_us: int, now_us: int) -> tuple[int, int]:
+        """What is left of a backoff that began at some time with nothing to send: quiet slots are gone.
 
-        Counted to the start of the present quiet, from which on the caller counts itself, or of the present noise.
+        Returns the slots left when the present quiet began and from when on they count; in noise, the slots left.
         """
-        # Everybody's later ends come first, so each gap that is found is one.
         edge_us = now_us
         for transmission in self.on_air:
             if transmission.start_us < edge_us and node in transmission.sensed:
                 edge_us = transmission.start_us
-        quiet = edge_us == now_us
+        quiet, from_us = edge_us == now_us, since_us
+        # From the latest end backwards, so that whatever lies between an end and the edge is quiet indeed.
         for transmission in reversed(self._ended):
-            if slots <= 0 or transmission.end_us < since_us:
-                break
-            if node in transmission.sensed:
-                gap_us = edge_us - transmission.end_us - self.space_us(node, transmission)
-                if gap_us > 0 and not quiet:
-                    slots -= gap_us // self._slot_us
-                quiet = False
-                if transmission.start_us < edge_us:
-                    edge_us = transmission.start_us
-        return max(slots, 0)
+            sensed, early = node in transmission.sensed, transmission.end_us <= since_us
+            if sensed or early:
+                free_us = transmission.end_us + self.space_us(node, transmission) if sensed else since_us
+                if free_us < since_us:
+                    free_us = since_us
+                if quiet:
+                    quiet, from_us = False, free_us
+                elif edge_us > free_us:
+                    slots -= (edge_us - free_us) // self._slot_us
+                edge_us = min(edge_us, transmission.start_us)
+            if slots <= 0:
+                return 0, from_us
+            if early:
+                return slots, from_us
+        # The backoff began before anything that is remembered.
+        return (0 if len(self._ended) == REMEMBERED else slots), from_us
 
 
 def _squared_m(a: tuple[float, float], b: tuple[float, float]) -> float:

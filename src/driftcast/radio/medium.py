@@ -31,7 +31,7 @@ class Frame:
     them was in vain too; the medium sets both.
     """
 
-    __slots__ = ("attempts", "encoded", "layer", "lost", "message", "sender", "sent_us", "target", "token")
+    __slots__ = ("attempts", "encoded", "interface", "layer", "lost", "message", "sender", "sent_us", "target", "token")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Frame:
         encoded: bytes,
         token: int | None,
         sent_us: int,
+        interface: str = "radio",
     ) -> None:
         self.sender = sender
         self.target = target
@@ -50,6 +51,7 @@ class Frame:
         self.encoded = encoded
         self.token = token
         self.sent_us = sent_us
+        self.interface = interface
         self.attempts = 1
         self.lost = False
 

@@ -8,6 +8,7 @@ from driftcast.radio.medium import Frame, Reach
 
 NEVER = 1 << 62
 """Later than any simulation lasts."""
+LONG_AGO_US = -(1 << 62)
 
 
 class Kind(enum.IntEnum):
@@ -51,7 +52,7 @@ class Station:
         """What it has to send; the first is being sent."""
         self.epoch = 0
         """Counts crashes: what began before one concerns nobody after it."""
-        self.nav_us = 0
+        self.nav_us = LONG_AGO_US
         """Until when others have reserved the medium."""
         self.reset(window)
         self.slots = 0
@@ -76,7 +77,20 @@ class Station:
 class Transmission:
     """Something on the air: who hears it, who senses it, whose receptions it spoils, and what spoils it."""
 
-    __slots__ = ("blast", "end_us", "epoch", "frame", "frozen", "garbled", "kind", "owner", "reach", "sender", "sensed", "start_us")
+    __slots__ = (
+        "blast",
+        "end_us",
+        "epoch",
+        "frame",
+        "frozen",
+        "garbled",
+        "kind",
+        "owner",
+        "reach",
+        "sender",
+        "sensed",
+        "start_us",
+    )
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The metrics of a run, counted while it runs. The pipeline computes the same from a trace; docs/metrics.md has each."""
+"""The metrics of a run, counted while it runs. The pipeline computes the same from a trace: see docs/metrics.md."""
 
 import math
 from array import array

@@ -70,8 +70,14 @@ class Network(Air):
         self._direct = plain
         nodes = scenario.nodes
         self.medium: Medium = DiskMedium(scenario.radio, RADIO, nodes, kernel, self, stream(seed, "radio"))
-        self._interfaces: tuple[Interface, ...] = (RADIO,)
-        self._cost_s = self.medium.cost_s()
+        self._media: dict[Interface, Medium] = {RADIO: self.medium}
+        self._wires = scenario.wires
+        for wire in scenario.wires:
+            self._media[wire.interface] = DiskMedium(
+                wire.radio(), wire.interface, nodes, kernel, self, stream(seed, f"wire {wire.interface}")
+            )
+        self._cost_s = {interface: medium.cost_s() for interface, medium in self._media.items()}
+        self._by_cost = sorted(self._media.values(), key=lambda medium: self._cost_s[medium.interface])
         view = _View(self.medium, trajectories, kernel)
         offers = scenario.offers()
 
@@ -88,8 +94,8 @@ class Network(Air):
                 seed,
                 self._transmit,
                 host,
-                lambda neighbor, interface: self._cost_s,
-                self._interfaces,
+                lambda neighbor, interface: self._cost_s[interface],
+                (RADIO, *(wire.interface for wire in scenario.wires if node in wire.nodes())),
                 faults.clocks.get(node),
                 installed[node],
                 next_sequence,
@@ -114,6 +120,10 @@ class Network(Air):
         for cut in self._faults.cuts:
             self._kernel.at(microseconds(cut.at_s), self._cut, (cut, True))
             self._kernel.at(microseconds(cut.at_s + cut.for_s), self._cut, (cut, False))
+        for wire in self._wires:
+            for a, b in wire.between:
+                self._media[wire.interface].topology.set_contact(a, b, up=True)
+                self._tell(a, b, wire.interface)
         if self._change_us:
             self._kernel.at(self._change_us[0], self._change_links, None)
 
@@ -140,18 +150,33 @@ class Network(Air):
         token: Token | None,
     ) -> None:
         encoded = self._codec(layer).encode(message)
-        self.medium.transmit(Frame(sender, target, layer, message, encoded, token, self._kernel.now_us))
+        now_us = self._kernel.now_us
+        if len(self._media) == 1:
+            self.medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us))
+            return
+        for medium in self._chosen(sender, target, interface):
+            medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us, medium.interface))
+
+    def _chosen(self, sender: NodeId, target: NodeId | None, interface: Interface | None) -> Sequence[Medium]:
+        """A named interface; else every one for a broadcast, and for a unicast the cheapest that leads there."""
+        if interface is not None:
+            return (self._media[interface],)
+        if target is None:
+            return tuple(self._media.values())
+        linked = (medium for medium in self._by_cost if medium.topology.linked(sender, target))
+        return (next(linked, self.medium),)
 
     # From the medium to the nodes.
 
     def received(self, frame: Frame, reach: Reach) -> None:
         if self._faults.disturbs_frames:
             reach = self._disturbed(frame, reach)
-        self._recorder.on_frame(frame, reach, RADIO)
+        self._recorder.on_frame(frame, reach, frame.interface)
         if self._direct and frame.layer is _DISSEMINATION:
-            now, sender, message, handlers = self._kernel.now_s, frame.sender, frame.message, self._handlers
+            now, sender, message, via = self._kernel.now_s, frame.sender, frame.message, frame.interface
+            handlers = self._handlers
             for node in reach.nodes:
-                handlers[node](now, sender, message, RADIO)
+                handlers[node](now, sender, message, via)
         else:
             for node in reach.nodes:
                 self._receive(frame, node)
@@ -172,7 +197,7 @@ class Network(Air):
         node, message = self.nodes[id], frame.message
         if self._recode:
             message = self._codec(frame.layer).decode(frame.encoded)
-        node.stack.on_message(node.now(), frame.layer, frame.sender, message, RADIO)
+        node.stack.on_message(node.now(), frame.layer, frame.sender, message, frame.interface)
 
     def _disturbed(self, frame: Frame, reach: Reach) -> Reach:
         """Who hears a frame after faults had their way: some do not, some twice in a row."""
@@ -206,40 +231,45 @@ class Network(Air):
         while place < count and self._change_us[place] <= now_us:
             a, b, up = self._change_a[place], self._change_b[place], self._change_up[place]
             self.medium.topology.set_contact(a, b, up)
-            self._tell(a, b)
+            self._tell(a, b, RADIO)
             place += 1
         self._next_change = place
         if place < count:
             self._kernel.at(self._change_us[place], self._change_links, None)
 
-    def _tell(self, a: NodeId, b: NodeId) -> None:
+    def _tell(self, a: NodeId, b: NodeId, interface: Interface) -> None:
         """With an oracle, both ends know at once."""
         if self._oracle:
-            up = self.medium.topology.linked(a, b)
+            up = self._media[interface].topology.linked(a, b)
             for one, other in ((a, b), (b, a)):
                 if self.nodes[one].up:
-                    self.nodes[one].tell_link(Link(other, RADIO, self._cost_s), up)
+                    self.nodes[one].tell_link(Link(other, interface, self._cost_s[interface]), up)
 
     def crash(self, id: NodeId) -> None:
         """A node loses everything but its durable store."""
-        neighbors = self.medium.topology.reach(id).nodes
-        self.medium.topology.set_node(id, up=False)
+        links = [
+            (other, medium.interface) for medium in self._media.values() for other in medium.topology.reach(id).nodes
+        ]
+        for medium in self._media.values():
+            medium.topology.set_node(id, up=False)
         self.nodes[id].crash()
-        for other in neighbors:
-            self._tell(id, other)
+        for other, interface in links:
+            self._tell(id, other, interface)
 
     def restart(self, id: NodeId) -> None:
         """A node that was down starts anew."""
         self.nodes[id].start()
         self._handlers[id] = self.nodes[id].protocol.on_message
-        self.medium.topology.set_node(id, up=True)
-        for other in self.medium.topology.reach(id).nodes:
-            self._tell(id, other)
+        for medium in self._media.values():
+            medium.topology.set_node(id, up=True)
+            for other in medium.topology.reach(id).nodes:
+                self._tell(id, other, medium.interface)
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
         """Two nodes cannot hear each other, however near they are, or can again."""
-        self.medium.topology.set_cut(a, b, cut)
-        self._tell(a, b)
+        for medium in self._media.values():
+            medium.topology.set_cut(a, b, cut)
+            self._tell(a, b, medium.interface)
 
     def _crash(self, outage: object) -> None:
         assert isinstance(outage, Outage)

@@ -236,6 +236,7 @@ class SimNode:
             lambda layer: stream(self._seed, layer_stream(layer), self.id),
             self._interfaces,
             self._cost_s,
+            lambda link, up: self.recorder.on_link(self.id, link, up),
         )
         self.stack.recorder = self.recorder
         self.protocol = self.stack.protocol

@@ -40,6 +40,24 @@ class BeaconMode(BeaconSettings, frozen=True, tag_field="mode", tag="beacon"):
     """Nodes find their links by beacons, as live nodes do."""
 
 
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[wires]]` of a scenario: a second interface over which some nodes are always linked."""
+
+    interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
+    between: Annotated[list[tuple[int, int]], Meta(min_length=1)]
+    delay_s: Annotated[float, Meta(ge=0)] = 0.0001
+    rate_bps: Annotated[float, Meta(gt=0)] | None = None
+    queue: Annotated[int, Meta(ge=1)] = 50
+
+    def nodes(self) -> set[int]:
+        """Whoever it joins."""
+        return {node for pair in self.between for node in pair}
+
+    def radio(self) -> DiskRadio:
+        """A wire carries frames as a radio does that nobody can leave."""
+        return DiskRadio(delay_s=self.delay_s, rate_bps=self.rate_bps, queue=self.queue)
+
+
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events count: those published in this window."""
 
@@ -75,6 +93,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     contacts: str | None = None
     """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
     radio: Radio = DiskRadio()
+    wires: list[Wire] = []
     discovery: OracleDiscovery | BeaconMode | NoDiscovery = OracleDiscovery()
     protocol: dict[str, object] = {}
     router: dict[str, object] | None = None
@@ -161,6 +180,16 @@ def check(scenario: Scenario, where: str) -> None:
         raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
     if scenario.mobility is not None:
         _check_mobility(scenario.mobility, where)
+    for place, wire in enumerate(scenario.wires):
+        for pair in wire.between:
+            check_selection(list(pair), scenario.nodes, {}, f"{where}: wires[{place}].between")
+            if pair[0] == pair[1]:
+                raise UserError(
+                    f"{where}: wires[{place}].between: a wire joins two different nodes, not {pair[0]} twice"
+                )
+    interfaces = [wire.interface for wire in scenario.wires]
+    if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
+        raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")
     for name, selection in scenario.roles.items():
         check_selection(selection, scenario.nodes, {}, f"{where}: roles.{name}")
     entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []

@@ -34,6 +34,11 @@ class EpidemicSettings(Settings, frozen=True):
     ask_again_s: Annotated[
         float, Meta(gt=0, description="an event asked for that does not come is asked for again, of another neighbor")
     ] = 10.0
+    # A neighbor may have let go of what it told of. Of one that loses every other message, five asks fail 1 time in 30.
+    asks: Annotated[
+        int,
+        Meta(ge=1, description="after that many asks in a row an event is given up until somebody tells of it anew"),
+    ] = 5
     tell_again_s: Annotated[
         float, Meta(gt=0, description="how often neighbors are told again of what they are not known to hold")
     ] = 60.0
@@ -59,8 +64,8 @@ class Epidemic(Protocol):
         """Of what is held here, what each neighbor is not known to hold; None as long as nothing is known of it."""
         self._offered: dict[EventId, dict[NodeId, None]] = {}
         """Of what is not held here, which neighbors have told that they hold it."""
-        self._asked: dict[EventId, tuple[NodeId, float]] = {}
-        """Of whom an event was asked, and when to ask again."""
+        self._asked: dict[EventId, tuple[NodeId, float, int]] = {}
+        """Of whom an event was asked, when to ask again, and how often it was asked for."""
         self._asking = False
         self._telling = False
         self._leasing_until = 0.0
@@ -95,7 +100,7 @@ class Epidemic(Protocol):
                 del self._offered[id][gone]
                 if not self._offered[id] and id not in self._asked:
                     del self._offered[id]
-            self._ask_again(now, [id for id, (asked, _) in self._asked.items() if asked == gone])
+            self._ask_again(now, [id for id, (asked, _, _) in self._asked.items() if asked == gone])
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if isinstance(message, Summary):
@@ -110,7 +115,7 @@ class Epidemic(Protocol):
             self._expire(now)
         elif key == "ask again":
             self._asking = False
-            self._ask_again(now, [id for id, (_, due) in self._asked.items() if due <= now])
+            self._ask_again(now, [id for id, (_, due, _) in self._asked.items() if due <= now])
         else:
             self._tell_again()
 
@@ -193,10 +198,10 @@ class Epidemic(Protocol):
             if lacking is None or lacking:
                 self._tell(neighbor, [id for id in self._buffer if lacking is None or id in lacking])
 
-    def _ask(self, now: float, neighbor: NodeId, ids: list[EventId]) -> None:
+    def _ask(self, now: float, neighbor: NodeId, ids: list[EventId], times: int = 1) -> None:
         due = now + self._settings.ask_again_s
         for id in ids:
-            self._asked[id] = (neighbor, due)
+            self._asked[id] = (neighbor, due, times)
         self.port.send(neighbor, Ask(tuple(ids)))
         if not self._asking:
             self._asking = True
@@ -204,18 +209,18 @@ class Epidemic(Protocol):
 
     def _ask_again(self, now: float, ids: list[EventId]) -> None:
         """Of another neighbor that is known to hold the event, or of the same; of nobody if nobody is."""
-        groups: dict[NodeId, list[EventId]] = {}
+        groups: dict[tuple[NodeId, int], list[EventId]] = {}
         for id in ids:
-            before, _ = self._asked.pop(id)
+            before, _, times = self._asked.pop(id)
             holders = list(self._offered.get(id, ()))
             others = [neighbor for neighbor in holders if neighbor != before]
-            if holders:
-                groups.setdefault((others or holders)[0], []).append(id)
+            if holders and times < self._settings.asks:
+                groups.setdefault(((others or holders)[0], times + 1), []).append(id)
             else:
                 self._offered.pop(id, None)
-        for neighbor, group in groups.items():
+        for (neighbor, times), group in groups.items():
             for first in range(0, len(group), MAX_IDS):
-                self._ask(now, neighbor, group[first : first + MAX_IDS])
+                self._ask(now, neighbor, group[first : first + MAX_IDS], times)
         if self._asked and not self._asking:
             self._asking = True
             self.port.set_timer("ask again", self._settings.ask_again_s)

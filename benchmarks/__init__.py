@@ -1,0 +1,1 @@
+"""How fast driftcast is, against straightforward programs run in the same call. `make bench` prints and writes all."""

@@ -1,0 +1,1 @@
+"""Experiments that come with driftcast: one folder each, with its definition, scenarios and claims."""

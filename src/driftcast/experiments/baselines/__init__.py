@@ -1,0 +1,1 @@
+"""The baselines: flooding, gossip and epidemic, in a connected and in a partitioned network."""

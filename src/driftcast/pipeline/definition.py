@@ -1,0 +1,110 @@
+"""What an experiment file may say. docs/experiments.md explains every key with examples."""
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.trace import Level
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]
+Label: TypeAlias = str | int | float | bool
+Selector: TypeAlias = dict[str, Label | list[Label]]
+"""Which points: for some axes, one label or several; an axis that is not named may have any."""
+Relation: TypeAlias = Literal[">", ">=", "<", "<=", "="]
+
+
+class Axis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that varies. The points of an experiment are the product of its axes."""
+
+    name: Name
+    key: str | None = None
+    """The setting that it changes (by default its name): a dotted key, `scenario` for whole files, or `set` for
+    values that are tables of several settings."""
+    values: Annotated[list[object], Meta(min_length=1)]
+    labels: list[str] | None = None
+    """How the values are called in selections, tables and figures; by default as they are written."""
+    title: str = ""
+    """What stands at the axis of a figure, with the unit."""
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One picture.
+
+    `line`: a metric over an axis with numbers. `bars`: a metric for each label of an axis. `tradeoff`: one metric over
+    another, a mark for each point. `over_time`: the share of eligible pairs served within a time, from traces.
+    """
+
+    name: Name
+    kind: Literal["line", "bars", "tradeoff", "over_time"]
+    x: str = ""
+    y: str = ""
+    series: str | None = None
+    panels: str | None = None
+    where: Selector = {}
+    title: str = ""
+    caption: str = ""
+    paper: str = ""
+    """The figure of the paper that this one stands beside."""
+    log_x: bool = False
+    log_y: bool = False
+
+
+class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A statement to be checked. Its tolerance stands here, so it is fixed before any run.
+
+    `compare`: the paired difference left - right. `bound`: the mean of a selection. `trend`: the steps from one label
+    of an axis to the next.
+    """
+
+    statement: Annotated[str, Meta(min_length=1)]
+    kind: Literal["compare", "bound", "trend"]
+    metric: str
+    figure: str = ""
+    left: Selector = {}
+    right: Selector = {}
+    of: Selector = {}
+    along: str = ""
+    relation: Relation | None = None
+    """Of the difference, or of the mean, to `value`."""
+    value: float = 0.0
+    direction: Literal["rising", "falling"] | None = None
+    tolerance: Annotated[float, Meta(ge=0)] = 0.0
+    """For `=`: how far from `value` still counts as equal. For others: how far on the wrong side is forgiven."""
+    paper: float | str | None = None
+    calibration: bool = False
+    note: str = ""
+
+
+class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `--quick` changes: fewer runs, fewer labels of some axes, smaller settings."""
+
+    runs: Annotated[int, Meta(ge=1)] | None = None
+    axes: dict[str, list[Label]] = {}
+    set: dict[str, object] = {}
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An experiment as its file has it."""
+
+    name: Name
+    title: str = ""
+    description: str = ""
+    paper: str = ""
+    aliases: list[str] = []
+    scenario: str | dict[str, object]
+    """A file beside this one, or the scenario itself."""
+    runs: Annotated[int, Meta(ge=1, le=100_000)] = 20
+    """Seeds 1 to `runs`. Twenty narrow an interval to about half a standard deviation."""
+    seeds: Annotated[list[int], Meta(min_length=1)] | None = None
+    trace: Level = Level.METRICS
+    metrics: Annotated[list[str], Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: ["delivery_ratio", "delay_p50_s", "transmissions"]
+    )
+    """Those of the tables, the most telling first. Every metric is in runs.parquet."""
+    axes: Annotated[list[Axis], Meta(min_length=1)]
+    points: list[dict[str, Label]] | None = None
+    """Instead of the product: the combinations of labels to run."""
+    figures: list[Figure] = []
+    claims: list[ClaimEntry] = []
+    quick: Quick = Quick()

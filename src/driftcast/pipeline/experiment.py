@@ -1,0 +1,181 @@
+"""Experiments: found by name, read, checked, and unfolded into the points that a sweep runs."""
+
+import difflib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from driftcast.errors import UserError
+from driftcast.pipeline.definition import Axis, Definition, Quick, Selector
+from driftcast.pipeline.labels import labels_of, text_of, texts
+from driftcast.pipeline.overrides import apply
+from driftcast.pipeline.validation import check
+from driftcast.settings import read_toml, typed
+from driftcast.simulation.scenario import Scenario, load, scenario_from
+
+FILE = "experiment.toml"
+HOOK = "claims.py"
+FOLDER = Path(__file__).parents[1] / "experiments"
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination of settings; every seed runs once at every point."""
+
+    name: str
+    labels: dict[str, str]
+    values: dict[str, object]
+    scenario: Scenario
+
+    def chosen(self, selector: Selector) -> bool:
+        """Whether a selection takes this point."""
+        return all(self.labels.get(axis) in texts(wanted) for axis, wanted in selector.items())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked definition with its points and seeds."""
+
+    definition: Definition
+    points: list[Point]
+    seeds: list[int]
+    hook: Path | None = None
+    """Python for the claims that cannot be written as data."""
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+        return self.definition.name
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name."""
+        return next(axis for axis in self.definition.axes if axis.name == name)
+
+    def labels(self, axis: str) -> list[str]:
+        """The labels of an axis that some point has, in the order of the file."""
+        present = {point.labels[axis] for point in self.points}
+        return [label for label in labels_of(self.axis(axis)) if label in present]
+
+
+def experiment_names() -> list[str]:
+    """Every experiment that comes with driftcast."""
+    return sorted(path.parent.name for path in FOLDER.glob(f"*/{FILE}"))
+
+
+def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> Experiment:
+    """An experiment by name, alias, folder or file. `name/figure` keeps that figure and its claims alone."""
+    path, figure = _located(text)
+    definition = read_definition(path)
+    if figure:
+        definition = _only(definition, figure, path)
+    hook = path.parent / HOOK
+    return unfold(
+        definition, path.parent, quick, runs, hook if path.name == FILE and hook.is_file() else None, str(path)
+    )
+
+
+def read_definition(path: Path) -> Definition:
+    """What a file says, checked as far as it can be without its scenario."""
+    table = read_toml(path)
+    table.setdefault("name", path.parent.name if path.name == FILE else path.stem)
+    definition = typed(table, Definition, str(path))
+    check(definition, str(path))
+    return definition
+
+
+def unfold(
+    definition: Definition,
+    folder: Path,
+    quick: bool = False,
+    runs: int | None = None,
+    hook: Path | None = None,
+    where: str = "experiment",
+) -> Experiment:
+    """The points and seeds of a definition."""
+    if runs is not None and runs < 1:
+        raise UserError(f"--runs {runs}: at least one run is needed")
+    shorter = definition.quick if quick else Quick()
+    seeds = definition.seeds or list(range(1, definition.runs + 1))
+    wanted = runs or shorter.runs
+    if wanted is not None:
+        seeds = definition.seeds[:wanted] if definition.seeds else list(range(1, wanted + 1))
+    base = _base_scenario(definition.scenario, folder, where)
+    points = []
+    for labels in _combinations(definition, shorter):
+        points.append(_point(definition, base, labels, shorter.set, folder, where))
+    return Experiment(definition, points, seeds, hook)
+
+
+def _point(
+    definition: Definition,
+    scenario: Scenario,
+    labels: dict[str, str],
+    shorter: Mapping[str, object],
+    folder: Path,
+    where: str,
+) -> Point:
+    values: dict[str, object] = {}
+    overrides: dict[str, object] = {}
+    for axis in definition.axes:
+        value = values[axis.name] = axis.values[labels_of(axis).index(labels[axis.name])]
+        key = axis.key or axis.name
+        if key == "scenario":
+            scenario = _base_scenario(value, folder, f"{where}: axes.{axis.name}")
+        elif key == "set":
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: axes.{axis.name}: with key = 'set' every value is a table of settings")
+            overrides |= value
+        else:
+            overrides[key] = value
+    name = " / ".join(labels.values())
+    at = f"{where}: at {name}:"
+    return Point(name=name, labels=labels, values=values, scenario=apply(scenario, {**overrides, **shorter}, at))
+
+
+def _base_scenario(written: object, folder: Path, where: str) -> Scenario:
+    if isinstance(written, str):
+        return load((folder / written).resolve())
+    if not isinstance(written, dict):
+        raise UserError(f"{where}: a scenario is a file name or a table")
+    return scenario_from({**written, "base": str(folder.resolve())}, f"{where}: scenario")
+
+
+def _combinations(definition: Definition, quick: Quick) -> list[dict[str, str]]:
+    kept = {axis: texts(labels) for axis, labels in quick.axes.items()}
+    names = [axis.name for axis in definition.axes]
+    if definition.points is None:
+        product = itertools.product(*(labels_of(axis) for axis in definition.axes))
+        made = [dict(zip(names, labels, strict=True)) for labels in product]
+    else:
+        made = [{name: text_of(point[name]) for name in names} for point in definition.points]
+    return [labels for labels in made if all(labels[axis] in wanted for axis, wanted in kept.items())]
+
+
+def _located(text: str) -> tuple[Path, str]:
+    given = Path(text)
+    if given.is_dir():
+        return given / FILE, ""
+    if given.suffix == ".toml" or given.is_file():
+        return given, ""
+    name, _, figure = text.partition("/")
+    names = experiment_names()
+    if name in names:
+        return FOLDER / name / FILE, figure
+    for candidate in names:
+        if name in read_definition(FOLDER / candidate / FILE).aliases:
+            return FOLDER / candidate / FILE, figure
+    close = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    there = ", ".join(names) or "none"
+    raise UserError(f"there is no experiment {text!r}: {hint}there are {there}; or give a folder or a .toml file")
+
+
+def _only(definition: Definition, figure: str, path: Path) -> Definition:
+    figures = [entry for entry in definition.figures if entry.name == figure]
+    if not figures:
+        there = ", ".join(entry.name for entry in definition.figures) or "none"
+        raise UserError(f"{path}: there is no figure {figure!r}; there are {there}")
+    claims = [entry for entry in definition.claims if entry.figure == figure]
+    return msgspec.structs.replace(definition, figures=figures, claims=claims)

@@ -1,0 +1,68 @@
+"""The rows of runs.parquet: one per run, with its settings, its metrics and, if it failed, its error."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from driftcast.simulation.meter import METRIC_MEANINGS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Record: TypeAlias = dict[str, object]
+
+REAL_METRICS = frozenset(
+    {"delivery_ratio", "delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean"},
+)
+"""Means and shares; all others are counts."""
+
+METRICS = tuple(METRIC_MEANINGS)
+
+IDENTITY_COLUMNS = (
+    ("experiment", "string"),
+    ("point", "string"),
+    ("parameters", "string"),
+    ("seed", "int64"),
+    ("protocol", "string"),
+    ("run", "string"),
+    ("key", "string"),
+    ("fingerprint", "string"),
+    ("cpu_s", "double"),
+)
+"""`parameters` is a JSON object, axis to value; `run` is the run's name in its trace; `key` stands for all that decides
+its outcome, code included."""
+
+
+def record_columns() -> list[tuple[str, str]]:
+    """The columns in their order, with Arrow's names of their types."""
+    metrics = [(name, "double" if name in REAL_METRICS else "int64") for name in METRICS]
+    return [*IDENTITY_COLUMNS, *metrics, ("error", "string")]
+
+
+def record_schema() -> "pa.Schema":
+    """The Arrow schema of runs.parquet."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in record_columns()])
+
+
+def record_ddl() -> str:
+    """The same schema as Spark writes it."""
+    spark = {"string": "string", "int64": "bigint", "double": "double"}
+    return ", ".join(f"`{name}` {spark[kind]}" for name, kind in record_columns())
+
+
+def record_table(records: list[Record]) -> "pa.Table":
+    """Records as an Arrow table; a column that a record lacks is null."""
+    import pyarrow as pa
+
+    schema = record_schema()
+    return pa.table(
+        {field.name: pa.array([record.get(field.name) for record in records], field.type) for field in schema},
+        schema=schema,
+    )
+
+
+def metric_value(record: Mapping[str, object], metric: str) -> float | None:
+    """A metric of a run, or None where it does not exist or the run failed."""
+    value = record.get(metric)
+    return float(value) if isinstance(value, int | float) else None

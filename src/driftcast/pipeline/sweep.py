@@ -1,0 +1,212 @@
+"""The sweep: a DataFrame of runs to do -> one simulation per row, anywhere -> a DataFrame of their metrics.
+
+Rows are independent and their seeds come with them, so any partitioning gives the same result. What is done is written
+at once and skipped by the next start; a run that raises becomes a row with its error; a worker that dies is replaced by
+Spark, and a run that kills every worker given to it becomes an error too.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.ledger import Ledger
+from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
+from driftcast.pipeline.progress import progress
+from driftcast.pipeline.records import Record, record_ddl, record_schema, record_table
+from driftcast.simulation.run import Run
+from driftcast.simulation.run import run as simulate_run
+from driftcast.simulation.scenario import Scenario, scenario_from
+from driftcast.trace import Level
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+RUNS_FOLDER = "runs"
+TRACES_FOLDER = "traces"
+RUNS_FILE = "runs.parquet"
+# One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
+DEADLY_ATTEMPTS = 3
+MAX_ERROR_CHARACTERS = 500
+
+
+class Simulate(Protocol):
+    """What runs one row. A sweep over another world than the simulator brings its own."""
+
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+        """One run."""
+
+
+def sweep(
+    experiments: Sequence[Experiment],
+    out: Path,
+    spark: "SparkSession",
+    simulate: Simulate = simulate_run,
+    partitions: int | None = None,
+    quiet: bool = False,
+) -> list[Record]:
+    """Do every run that is not done yet and write `runs.parquet`; returns its rows, ordered by plan."""
+    planned = [run for experiment in experiments for run in planned_runs(experiment)]
+    ledger = Ledger(out / RUNS_FOLDER)
+    _prepare(ledger)
+    done = ledger.fold()
+    missing = [run for run in planned if run.key not in done]
+    title = ", ".join(experiment.name for experiment in experiments)
+    failed: dict[str, Record] = {}
+    with progress(title, len(missing), ledger.count, quiet):
+        for record in _collected(runs_frame(spark, missing, partitions), out, simulate) if missing else []:
+            (done if record["error"] is None else failed)[str(record["key"])] = record
+    records = [done.get(run.key) or failed[run.key] for run in planned]
+    write_runs(records, out)
+    ledger.fold()
+    return records
+
+
+def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
+    """The runs to do as a DataFrame whose partitions are the tasks."""
+    cores = spark.sparkContext.defaultParallelism
+    parts = tasks(runs, cores)
+    if partitions is not None:
+        parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
+    rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
+    schema = ", ".join(
+        f"{field} {'bigint' if field == 'seed' else 'string'}" for field in PlannedRun.__struct_fields__
+    )
+    # One element per slice, unpacked on the other side, so that a slice is a task.
+    rdd = spark.sparkContext.parallelize(rows, len(rows)).flatMap(_itself)
+    return spark.createDataFrame(rdd, schema, verifySchema=False)
+
+
+def simulated(runs: "DataFrame", out: Path, simulate: Simulate = simulate_run) -> "DataFrame":
+    """The plan that simulates: runs to do -> rows as runs.parquet has them."""
+    return runs.mapInArrow(_worker(str(out), simulate), record_ddl())
+
+
+def write_runs(records: list[Record], out: Path) -> None:
+    """Write `runs.parquet`, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    unfinished = out / f".{RUNS_FILE}.tmp"
+    pq.write_table(record_table(records), unfinished, compression="zstd")
+    unfinished.replace(out / RUNS_FILE)
+
+
+def read_runs(out: Path) -> list[Record]:
+    """The rows of a `runs.parquet`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = out / RUNS_FILE
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file; give a directory that sweep or reproduce wrote") from None
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: cannot be read: {one_line(error)}") from None
+    if not table.schema.equals(record_schema()):
+        raise UserError(f"{path}: does not have the columns of a sweep; run the sweep again")
+    rows: list[Record] = table.to_pylist()
+    return rows
+
+
+def one_line(error: BaseException) -> str:
+    """An error as a row of a table can hold it."""
+    text = " ".join(str(error).split())
+    told = text if isinstance(error, UserError | WorkError) else f"{type(error).__name__}: {text}".rstrip(": ")
+    return told[:MAX_ERROR_CHARACTERS]
+
+
+def _prepare(ledger: Ledger) -> None:
+    try:
+        ledger.open()
+    except OSError as error:
+        raise UserError(f"{ledger.folder.parent}: cannot be written to: {error.strerror or error}") from None
+
+
+def _collected(runs: "DataFrame", out: Path, simulate: Simulate) -> list[Record]:
+    from pyspark.errors import PySparkException
+
+    try:
+        rows: list[Record] = simulated(runs, out.resolve(), simulate).toArrow().to_pylist()
+    except PySparkException as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise WorkError(f"the sweep failed: {reason.strip()}; start it again to go on where it stopped") from None
+    return rows
+
+
+def _itself(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]]:
+    return rows
+
+
+def _worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What runs in a worker's process: a partition's rows in, a row out as soon as its run is over."""
+
+    def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.attemptNumber() if context is not None else 0
+        ledger = Ledger(Path(out) / RUNS_FOLDER)
+        # On a cluster whose machines share no disk each keeps its own ledger; the rows come home by Spark all the same.
+        ledger.folder.mkdir(parents=True, exist_ok=True)
+        for batch in batches:
+            for row in batch.to_pylist():
+                planned = msgspec.convert(row, PlannedRun)
+                yield from record_table([_done(planned, ledger, attempt, Path(out), simulate)]).to_batches()
+
+    return work
+
+
+def _done(planned: PlannedRun, ledger: Ledger, attempt: int, out: Path, simulate: Simulate) -> Record:
+    if ledger.has(planned.key):
+        return ledger.read(planned.key)
+    if ledger.start(planned.key, attempt) >= DEADLY_ATTEMPTS:
+        record = _record(planned, error=f"the worker died each of the {DEADLY_ATTEMPTS} times that this run was tried")
+    else:
+        record = _simulated(planned, out, simulate)
+    ledger.add(record)
+    return record
+
+
+def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
+    level = Level(planned.trace)
+    began = time.process_time()
+    try:
+        scenario = scenario_from(msgspec.json.decode(planned.scenario, type=dict[str, object]), planned.point)
+        unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
+        if level is Level.METRICS:
+            outcome = simulate(scenario, planned.seed, level, None)
+        else:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            outcome = simulate(scenario, planned.seed, level, unfinished)
+            outcome.trace.save(unfinished)
+            shutil.rmtree(out / TRACES_FOLDER / planned.key, ignore_errors=True)
+            unfinished.rename(out / TRACES_FOLDER / planned.key)
+    except Exception as error:
+        return _record(planned, error=one_line(error), cpu_s=time.process_time() - began)
+    found: Record = dict(outcome.metrics)
+    return _record(
+        planned,
+        protocol=outcome.protocol,
+        run=outcome.trace.run,
+        fingerprint=outcome.fingerprint,
+        cpu_s=time.process_time() - began,
+        **found,
+    )
+
+
+def _record(planned: PlannedRun, **known: object) -> Record:
+    return {
+        "experiment": planned.experiment,
+        "point": planned.point,
+        "parameters": planned.parameters,
+        "seed": planned.seed,
+        "key": planned.key,
+        **known,
+    }

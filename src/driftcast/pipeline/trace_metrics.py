@@ -1,0 +1,187 @@
+"""The metrics of runs, computed from their traces: whatever world wrote them, they are judged by the same rules.
+
+A full trace of a simulated run gives exactly the metrics that the run counted itself; docs/metrics.md has the rules.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driftcast.matching import Filter, FilterError, FilterIndex
+from driftcast.pipeline.records import METRICS, REAL_METRICS
+from driftcast.simulation.meter import quantile
+from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+ORDER = ("time_s", "file", "place")
+"""Rows of one node stand in a file in the order in which they happened; equal times are told apart by it."""
+
+_SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int32": "int", "bool": "boolean"}
+
+
+def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame", "DataFrame", "DataFrame"]:
+    """The tables `trace`, `events` and `subscriptions` of traces; `trace` with its rows' places."""
+    from pyspark.sql import functions as f
+
+    def table(name: str, columns: tuple[tuple[str, str], ...]) -> "DataFrame":
+        schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
+        return spark.read.schema(schema).parquet(*(str(folder / name) for folder in folders))
+
+    trace = table("trace", TRACE_COLUMNS).select(
+        "*", f.col("_metadata.file_path").alias("file"), f.col("_metadata.row_index").alias("place")
+    )
+    return trace, table("events", EVENT_COLUMNS), table("subscriptions", SUBSCRIPTION_COLUMNS)
+
+
+def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
+    """A row per run with every metric. A trace that keeps deliveries alone has no metrics of frames or buffers."""
+    from pyspark.sql import functions as f
+
+    runs = events.select("run").union(trace.select("run")).distinct()
+    counted = events.where("counted").groupBy("run").agg(f.count(f.lit(1)).alias("published"))
+    pairs = eligible_pairs(events, subscriptions)
+    eligible = pairs.groupBy("run").agg(f.count(f.lit(1)).alias("eligible"))
+    found = runs
+    for part in (counted, eligible, _delivered(served_pairs(trace, pairs)), _frames(trace, events), _buffers(trace)):
+        found = found.join(part, "run", "left")
+    counts = [metric for metric in METRICS if metric not in REAL_METRICS]
+    found = found.fillna(0, counts)
+    ratio = f.when(f.col("eligible") > 0, f.col("delivered") / f.col("eligible"))
+    return found.withColumn("delivery_ratio", ratio).select("run", *METRICS)
+
+
+def eligible_pairs(events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
+    """Who should get which counted event: run, event, node, published_s. Filters decide, as they do in a node."""
+    counted = events.where("counted")
+    schema = "run string, event string, node bigint, published_s double"
+    return counted.groupBy("run").cogroup(subscriptions.groupBy("run")).applyInArrow(_match, schema)
+
+
+def served_pairs(trace: "DataFrame", pairs: "DataFrame") -> "DataFrame":
+    """The eligible pairs that were served: run, event, node, delay_s and hops of the first delivery."""
+    from pyspark.sql import functions as f
+
+    first = (
+        trace.where(f.col("kind") == Kind.DELIVER.value)
+        .groupBy("run", "event", "node")
+        .agg(f.min(f.struct(*ORDER, "hops")).alias("first"))
+    )
+    # Times are whole microseconds, so the difference is too; only its last bits are noise.
+    delay_s = f.round(f.col("first.time_s") - f.col("published_s"), 6)
+    return pairs.join(first, ["run", "event", "node"]).select(
+        "run", "event", "node", delay_s.alias("delay_s"), f.col("first.hops").alias("hops")
+    )
+
+
+def _match(events: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
+    """All eligible pairs of one run."""
+    import pyarrow as pa
+
+    wanted = subscriptions.to_pylist()
+    index: FilterIndex[int] = FilterIndex()
+    attributes = [json.loads(subscription["attributes"]) for subscription in wanted]
+    for place, subscription in enumerate(wanted):
+        index.add(place, Filter(subscription["filter"]))
+    found: list[tuple[str, str, int, float]] = []
+    for event in events.to_pylist():
+        time_s, access = event["time_s"], _access(event["access"])
+        nodes = {
+            wanted[place]["node"]
+            for place in index.match(json.loads(event["attributes"]))
+            if _stands(wanted[place], time_s) and (access is None or access.matches(attributes[place]))
+        }
+        # Nobody is served with what it published itself.
+        found += [(event["run"], event["event"], node, time_s) for node in sorted(nodes - {event["source"]})]
+    columns = ("run", pa.string()), ("event", pa.string()), ("node", pa.int64()), ("published_s", pa.float64())
+    return pa.table(
+        {name: pa.array([row[place] for row in found], kind) for place, (name, kind) in enumerate(columns)}
+    )
+
+
+def _stands(subscription: dict[str, float | None], time_s: float) -> bool:
+    """From the moment of subscribing on, until just before that of unsubscribing."""
+    from_s, to_s = subscription["from_s"], subscription["to_s"]
+    assert from_s is not None
+    return from_s <= time_s and (to_s is None or time_s < to_s)
+
+
+def _access(condition: str | None) -> Filter | None:
+    if condition is None:
+        return None
+    try:
+        return Filter(condition)
+    except FilterError:
+        # An unreadable lock stays shut.
+        return Filter("false")
+
+
+def _delivered(served: "DataFrame") -> "DataFrame":
+    schema = (
+        "run string, delivered bigint, delay_mean_s double, delay_p50_s double, delay_p95_s double, hops_mean double"
+    )
+    return served.groupBy("run").applyInArrow(_delays, schema)
+
+
+def _delays(served: "pa.Table") -> "pa.Table":
+    """The delays of one run, by the meter's own arithmetic, so that not even the last bit differs."""
+    import pyarrow as pa
+
+    delays_s = sorted(served["delay_s"].to_pylist())
+    n = len(delays_s)
+    row = {
+        "run": served["run"][0].as_py(),
+        "delivered": n,
+        "delay_mean_s": math.fsum(delays_s) / n,
+        "delay_p50_s": quantile(delays_s, 0.5),
+        "delay_p95_s": quantile(delays_s, 0.95),
+        "hops_mean": sum(served["hops"].to_pylist()) / n,
+    }
+    return pa.Table.from_pylist([row])
+
+
+def _frames(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
+    """Everything counted in frames and bytes."""
+    from pyspark.sql import functions as f
+
+    kind, traffic, sized = f.col("kind"), f.col("class"), f.col("size_bytes")
+    sent, received = kind.isin(Kind.SEND.value, Kind.RETRY.value), kind == Kind.RECEIVE.value
+    frames = trace.where(sent | received).join(
+        f.broadcast(events.select("run", "event", "source", "counted")), ["run", "event"], "left"
+    )
+    work = traffic != "discovery"
+    carries = f.col("source").isNotNull()
+    meets = f.when(received & carries & (f.col("node") != f.col("source")), f.struct("event", "node"))
+    return frames.groupBy("run").agg(
+        f.count_if(sent & work).alias("transmissions"),
+        f.count_if(received & work).alias("receptions"),
+        f.count_if((kind == Kind.SEND.value) & f.col("counted")).alias("forwards"),
+        (f.count_if(received & carries) - f.count_distinct(meets)).alias("duplicates"),
+        *(
+            f.sum(f.when(sent & (traffic == name), sized).otherwise(0)).alias(f"{name}_bytes")
+            for name in ("data", "control", "discovery")
+        ),
+    )
+
+
+def _buffers(trace: "DataFrame") -> "DataFrame":
+    """The most copies at one node at one time; a crash empties it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    kind = f.col("kind")
+    change = f.when(kind == Kind.STORE.value, 1).when(kind == Kind.EVICT.value, -1).otherwise(0)
+    crashed = f.when(kind == Kind.CRASH.value, 1).otherwise(0)
+    # Notes without an event tell of something else than a copy.
+    relevant = (kind.isin(Kind.STORE.value, Kind.EVICT.value) & f.col("event").isNotNull()) | (kind == Kind.CRASH.value)
+    lives = Window.partitionBy("run", "node").orderBy(*ORDER)
+    within = Window.partitionBy("run", "node", "life").orderBy(*ORDER)
+    stored = (
+        trace.where(relevant)
+        .withColumn("life", f.sum(crashed).over(lives))
+        .withColumn("stored", f.sum(change).over(within))
+    )
+    return stored.groupBy("run").agg(f.greatest(f.max("stored"), f.lit(0)).alias("buffer_peak"))

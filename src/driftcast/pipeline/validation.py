@@ -1,0 +1,95 @@
+"""What can be wrong in an experiment beyond the types of its keys, told with file, key and what is allowed."""
+
+import difflib
+
+from driftcast.errors import UserError
+from driftcast.pipeline.definition import Definition, Selector
+from driftcast.pipeline.labels import labels_of, texts
+from driftcast.simulation.meter import METRIC_MEANINGS
+
+
+def check(definition: Definition, where: str) -> None:
+    """What can be wrong in a definition beyond the types of its keys."""
+    names = [axis.name for axis in definition.axes]
+    for place, axis in enumerate(definition.axes):
+        labels = labels_of(axis)
+        if len(labels) != len(axis.values):
+            raise UserError(f"{where}: axes[{place}].labels: {len(axis.values)} values need as many labels")
+        if len(set(labels)) != len(labels):
+            raise UserError(f"{where}: axes[{place}].labels: two values are called the same")
+        if axis.name in names[:place]:
+            raise UserError(f"{where}: axes[{place}].name: {axis.name!r} is there twice")
+    for place, point in enumerate(definition.points or []):
+        if sorted(point) != sorted(names):
+            raise UserError(f"{where}: points[{place}]: needs a label for each axis: {', '.join(names)}")
+        _check_selector(definition, dict(point), f"{where}: points[{place}]")
+    for axis_name, kept in definition.quick.axes.items():
+        _check_selector(definition, {axis_name: kept}, f"{where}: quick.axes")
+    for place, metric in enumerate(definition.metrics):
+        _check_metric(metric, f"{where}: metrics[{place}]")
+    _check_figures(definition, where)
+    _check_claims(definition, where)
+
+
+def _check_figures(definition: Definition, where: str) -> None:
+    seen: set[str] = set()
+    for place, figure in enumerate(definition.figures):
+        at = f"{where}: figures[{place}]"
+        if figure.name in seen:
+            raise UserError(f"{at}.name: {figure.name!r} is there twice")
+        seen.add(figure.name)
+        _check_selector(definition, figure.where, f"{at}.where")
+        for key in ("series", "panels"):
+            axis = getattr(figure, key)
+            if axis is not None:
+                _check_axis(definition, axis, f"{at}.{key}")
+        if figure.kind == "over_time":
+            if definition.trace == "metrics":
+                raise UserError(f"{at}.kind: over_time is drawn from traces; set trace = 'deliveries'")
+            continue
+        _check_metric(figure.y, f"{at}.y")
+        if figure.kind == "tradeoff":
+            _check_metric(figure.x, f"{at}.x")
+        else:
+            _check_axis(definition, figure.x, f"{at}.x")
+
+
+def _check_claims(definition: Definition, where: str) -> None:
+    figures = ["", *(figure.name for figure in definition.figures)]
+    for place, claim in enumerate(definition.claims):
+        at = f"{where}: claims[{place}]"
+        _check_metric(claim.metric, f"{at}.metric")
+        if claim.figure not in figures:
+            raise UserError(f"{at}.figure: {claim.figure!r} is none of {', '.join(figures[1:]) or 'none'}")
+        for key in ("left", "right", "of"):
+            _check_selector(definition, getattr(claim, key), f"{at}.{key}")
+        if claim.kind == "trend":
+            _check_axis(definition, claim.along, f"{at}.along")
+            if claim.direction is None:
+                raise UserError(f"{at}.direction: a trend is 'rising' or 'falling'")
+        elif claim.relation is None:
+            raise UserError(f"{at}.relation: is needed: one of >, >=, <, <=, =")
+        if claim.kind == "compare" and (not claim.left or not claim.right):
+            raise UserError(f"{at}: a comparison needs both left and right")
+
+
+def _check_axis(definition: Definition, axis: str, where: str) -> None:
+    names = [entry.name for entry in definition.axes]
+    if axis not in names:
+        raise UserError(f"{where}: {axis!r} is not an axis; there are {', '.join(names)}")
+
+
+def _check_selector(definition: Definition, selector: Selector, where: str) -> None:
+    for axis, wanted in selector.items():
+        _check_axis(definition, axis, where)
+        labels = labels_of(next(entry for entry in definition.axes if entry.name == axis))
+        for label in texts(wanted):
+            if label not in labels:
+                raise UserError(f"{where}.{axis}: {label!r} is none of {', '.join(labels)}")
+
+
+def _check_metric(metric: str, where: str) -> None:
+    if metric not in METRIC_MEANINGS:
+        close = difflib.get_close_matches(metric, METRIC_MEANINGS, 1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UserError(f"{where}: {metric!r} is not a metric; {hint}there are {', '.join(METRIC_MEANINGS)}")

@@ -1,0 +1,132 @@
+"""A small world for the contended radio: standing nodes, a kernel, and a witness of everything that happens."""
+
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+
+from driftcast.mobility.trajectory import Trajectories
+from driftcast.model import NodeId
+from driftcast.radio.contacts import contacts
+from driftcast.radio.csma import CsmaMedium
+from driftcast.radio.dot11 import UNLIMITED, CsmaRadio
+from driftcast.radio.medium import Air, Frame, Reach
+from driftcast.simulation.kernel import US_PER_S, Kernel
+from driftcast.wire import Layer, Message
+
+Point = tuple[float, float]
+
+
+class Blank(Message, frozen=True, tag=1):
+    """Says nothing; only its size matters."""
+
+
+class Cell(Air):
+    """Nodes at fixed places and one csma interface. `witness` sees each frame that was heard, with those who heard."""
+
+    def __init__(self, radio: CsmaRadio, places: list[Point], seed: int = 1) -> None:
+        self.kernel = Kernel()
+        self.places = places
+        self.medium = CsmaMedium(radio, "radio", len(places), self.kernel, self, Random(seed), lambda node: places[node])
+        there = Trajectories.standing(np.array([x for x, _ in places]), np.array([y for _, y in places]), 1.0)
+        links = contacts(there, radio.range_m, 1.0)
+        for a, b in zip(links.a.tolist(), links.b.tolist(), strict=True):
+            self.medium.topology.set_contact(a, b, up=True)
+        for range_m, vicinity in self.medium.wider:
+            vicinity.follow(contacts(there, range_m, 1.0), 1.0)
+        self.heard: list[tuple[int, Frame, tuple[NodeId, ...]]] = []
+        self.losses: list[tuple[int, NodeId, str]] = []
+        self.outcomes: list[tuple[int, int, str]] = []
+        self.on_received: Callable[[Frame, Reach], None] | None = None
+        self.on_outcome: Callable[[Frame, str], None] | None = None
+        self._tokens = 0
+
+    def send(self, sender: NodeId, target: NodeId | None, size_bytes: int) -> int:
+        """Hand the medium a frame; its token."""
+        self._tokens += 1
+        token = None if target is None else self._tokens
+        frame = Frame(sender, target, Layer.DISSEMINATION, Blank(), bytes(size_bytes), token, self.kernel.now_us)
+        self.medium.transmit(frame)
+        return self._tokens
+
+    def send_at(self, time_us: int, sender: NodeId, target: NodeId | None, size_bytes: int) -> None:
+        """The same later."""
+        self.kernel.at(time_us, lambda _: void(self.send(sender, target, size_bytes)), None)
+
+    def run(self, until_s: float) -> None:
+        """Let time pass."""
+        self.kernel.run(round(until_s * US_PER_S))
+
+    def received(self, frame: Frame, reach: Reach) -> None:
+        self.heard.append((self.kernel.now_us, frame, reach.nodes))
+        if self.on_received is not None:
+            self.on_received(frame, reach)
+
+    def outcome(self, frame: Frame, failure: str) -> None:
+        assert frame.token is not None
+        self.outcomes.append((self.kernel.now_us, frame.token, failure))
+        if self.on_outcome is not None:
+            self.on_outcome(frame, failure)
+
+    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+        self.losses.append((self.kernel.now_us, node, reason))
+
+
+def void(_: object) -> None:
+    """Forget a result."""
+
+
+def close_together(stations: int) -> list[Point]:
+    """So many places that everybody hears everybody: on a line of 10 m."""
+    return [(10.0 * place / max(stations - 1, 1), 0.0) for place in range(stations)]
+
+
+class Saturated(Cell):
+    """Stations that always have two frames for the next node, so that none is ever without."""
+
+    def __init__(
+        self, radio: CsmaRadio, senders: dict[NodeId, NodeId | None], places: list[Point], size_bytes: int, seed: int = 1
+    ) -> None:
+        super().__init__(radio, places, seed)
+        self.size_bytes = size_bytes
+        self.delivered = [0] * len(places)
+        """Frames of each sender that arrived."""
+        self.failed = [0] * len(places)
+        self.on_received = self._count
+        self.on_outcome = self._refill
+        for sender, target in senders.items():
+            for _ in range(2):
+                self.send(sender, target, size_bytes)
+
+    def _count(self, frame: Frame, reach: Reach) -> None:
+        self.heard.clear()
+        self.delivered[frame.sender] += len(reach.nodes)
+        if frame.target is None:
+            self.send(frame.sender, None, self.size_bytes)
+
+    def _refill(self, frame: Frame, failure: str) -> None:
+        self.outcomes.clear()
+        self.losses.clear()
+        self.failed[frame.sender] += failure != ""
+        self.send(frame.sender, frame.target, self.size_bytes)
+
+    def megabits_per_s(self, duration_s: float, warm_up_s: float = 0.2) -> float:
+        """What all senders together carry, after a while."""
+        self.run(warm_up_s)
+        before = sum(self.delivered)
+        self.run(warm_up_s + duration_s)
+        return (sum(self.delivered) - before) * self.size_bytes * 8 / duration_s / 1e6
+
+
+def saturated_cell(radio: CsmaRadio, stations: int, size_bytes: int, seed: int = 1) -> Saturated:
+    """Stations that all hear each other and send to one more node, as Bianchi has them."""
+    return Saturated(
+        radio, dict.fromkeys(range(stations), stations), close_together(stations + 1), size_bytes, seed
+    )
+
+
+def under_the_models_conditions(radio: CsmaRadio) -> CsmaRadio:
+    """Unlimited retries, no EIFS, failures known at once, and Bianchi's slot rule."""
+    fields = {name: getattr(radio, name) for name in CsmaRadio.__struct_fields__}
+    fields |= {"retry_limit": UNLIMITED, "long_retry_limit": UNLIMITED}
+    return CsmaRadio(**fields | {"eifs": False, "timeout_us": 0, "busy_slot_counts": True})
