@@ -161,7 +161,9 @@ def main() -> int:
     for name in arguments.cases or CASES:
         console.print(f"[dim]{name} ...[/dim]")
         rows += CASES[name](arguments.quick)
-    table = Table(title="driftcast benchmarks (CPU seconds of one process; ratios are of one call)", title_justify="left")
+    table = Table(
+        title="driftcast benchmarks (CPU seconds of one process; ratios are of one call)", title_justify="left"
+    )
     for column in ("case", "CPU s", "figure", "target", "met"):
         table.add_column(column, justify="right" if column == "CPU s" else "left")
     for row in rows:

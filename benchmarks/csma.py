@@ -9,7 +9,8 @@ import math
 import sys
 import time
 
-from driftcast.simulation.run import movement, run as simulate
+from driftcast.simulation.run import movement
+from driftcast.simulation.run import run as simulate
 from driftcast.simulation.scenario import Scenario, scenario_from
 
 SEED = 7

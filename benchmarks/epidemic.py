@@ -55,4 +55,3 @@ def measure(nodes: int, yardstick: bool = True, repeat: int = 1) -> dict[str, fl
         assert theirs == transferred, f"SimPy transferred {theirs} copies, driftcast {transferred}"
         figures |= {"simpy_cpu_s": simpy_s, "simpy_ratio": simpy_s / ours_s}
     return figures
-

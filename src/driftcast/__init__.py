@@ -1,12 +1,23 @@
 """driftcast: publish/subscribe, by content, for networks that move."""
 
 from pkgutil import extend_path
+from typing import TYPE_CHECKING
+
+from driftcast.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from driftcast.api import Filter, connect, simulate
 
 # Open, so that a folder `driftcast/dissemination/<name>/` elsewhere on the module search path is found too.
 __path__ = extend_path(__path__, __name__)
 
-from driftcast.api import Filter, connect, simulate
-
 __all__ = ["Filter", "__version__", "connect", "simulate"]
 
-__version__ = "0.1.0"
+
+def __getattr__(name: str) -> object:
+    """The public functions, imported when first used: a worker process of a small device needs none of them."""
+    if name not in __all__:
+        raise AttributeError(f"module 'driftcast' has no attribute {name!r}")
+    from driftcast import api
+
+    return getattr(api, name)

@@ -119,7 +119,8 @@ def _experiments(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.experiment import experiments
 
     rows: list[dict[str, object]] = [
-        {"name": name, "summary": experiment.title, "runs": experiment.runs} for name, experiment in experiments().items()
+        {"name": name, "summary": experiment.title, "runs": experiment.runs}
+        for name, experiment in experiments().items()
     ]
     if arguments.json:
         print_json({"experiments": rows})

@@ -35,7 +35,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     contacts.add_argument("source", type=Path, metavar="TRACE|SCENARIO")
     contacts.add_argument("--range", type=float, dest="range_m", metavar="M", help="meters within which nodes meet")
-    contacts.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="seconds (default: the file's)")
+    contacts.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="seconds (default: all)")
     contacts.add_argument("--seed", type=int, default=1, metavar="N", help="for a scenario's movement (default 1)")
     contacts.add_argument("--out", type=Path, required=True, metavar="DIR", help="writes contacts.parquet there")
     add_json(contacts)
@@ -43,8 +43,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from driftcast.simulation.overrides import chosen_scenario
     from driftcast.simulation.meter import METRIC_MEANINGS
+    from driftcast.simulation.overrides import chosen_scenario
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 

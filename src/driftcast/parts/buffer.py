@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from driftcast.model import Event, EventId
 
+_COMPACT_FROM = 64
+
 
 class Stored(NamedTuple):
     """A kept event, when its lease ends by this node's clock, and how many hops it had behind it."""
@@ -53,6 +55,10 @@ class LeasedBuffer:
         event = stored.event.id
         events[event] = stored
         heapq.heappush(self._ends, (stored.until, event))
+        if len(self._ends) > 2 * len(events) + _COMPACT_FROM:
+            # Most ends are of events that left early; those with a long lease would stay here for all of it.
+            self._ends = [(kept.until, id) for id, kept in events.items()]
+            heapq.heapify(self._ends)
         return evicted
 
     def discard(self, event: EventId) -> bool:

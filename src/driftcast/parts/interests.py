@@ -20,12 +20,12 @@ def covers(text: str, other: str) -> bool:
 
 
 class Interests:
-    """A set of filters, known by their texts."""
+    """A set of filters, known by their texts. The filter that everything matches is always among them."""
 
     __slots__ = ("_covering", "_index", "known")
 
     def __init__(self) -> None:
-        self.known: dict[str, None] = {}
+        self.known: dict[str, None] = {EVERYTHING: None}
         self._index: FilterIndex[str] = FilterIndex()
         self._covering: dict[str, list[str]] = {}
         """For each filter that is covered by known ones: those."""
@@ -42,6 +42,9 @@ class Interests:
         for text, parsed in zip(new, filters, strict=True):
             self._index.add(text, parsed)
             for other in self.known:
+                # That everything is covered by EVERYTHING goes without saying, and is not kept.
+                if other == EVERYTHING:
+                    continue
                 if covers(other, text):
                     self._covering.setdefault(text, []).append(other)
                 if covers(text, other):
@@ -51,7 +54,7 @@ class Interests:
 
     def keep(self, wanted: Iterable[str]) -> None:
         """Forget all filters but these."""
-        kept = set(wanted)
+        kept = {EVERYTHING, *wanted}
         gone = [text for text in self.known if text not in kept]
         for text in gone:
             del self.known[text]
@@ -66,12 +69,20 @@ class Interests:
                     del self._covering[text]
 
     def match(self, attributes: Attributes) -> list[str]:
-        """The filters that an event matches, in the order in which they became known."""
-        return self._index.match(attributes)
+        """The filters that an event matches, in the order in which they became known, and at the end EVERYTHING."""
+        matched = self._index.match(attributes)
+        matched.append(EVERYTHING)
+        return matched
 
-    def covering(self, text: str) -> list[str]:
-        """The other known filters that cover a known one."""
-        return self._covering.get(text, _NONE)
+    def covered_by(self, texts: Collection[str]) -> list[str]:
+        """The known filters that one of these covers, themselves not among them."""
+        if EVERYTHING in texts:
+            return [text for text in self.known if text not in texts]
+        return [
+            covered
+            for covered, others in self._covering.items()
+            if covered not in texts and any(other in texts for other in others)
+        ]
 
     def uncovered(self, worth: Mapping[str, float]) -> dict[str, float]:
         """A table of values by filter without the entries that say nothing.
@@ -79,13 +90,15 @@ class Interests:
         An entry goes if a covering one has at least its value, so the maximum over the filters that an event matches
         stays what it was. Of two that cover each other and are worth the same, the one known first stays.
         """
-        if len(self._covering) == 0:
-            return dict(worth)
+        floor = worth.get(EVERYTHING, -1.0)
+        table = {text: value for text, value in worth.items() if value > floor or text == EVERYTHING}
+        if not self._covering:
+            return table
         order = {text: place for place, text in enumerate(self.known)}
         kept = {}
-        for text, value in worth.items():
+        for text, value in table.items():
             for other in self._covering.get(text, _NONE):
-                rival = worth.get(other)
+                rival = table.get(other)
                 if rival is None or rival < value:
                     continue
                 if rival > value or order[other] < order[text] or text not in self._covering.get(other, _NONE):

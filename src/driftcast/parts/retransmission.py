@@ -8,6 +8,9 @@ from driftcast.protocol import Fact, Port
 UNLIMITED = 1 << 62
 """Attempts for a copy that only its lease ends."""
 
+CLOCK_STEP_S = 2e-6
+"""Clocks count in steps: a timer may run out this much before the time that it was set for."""
+
 
 class Copy:
     """A kept event: over how many hops and from whom it came, when its lease ends, what attempts it has left.
@@ -80,12 +83,13 @@ class RetryBuffer:
         trying: list[Copy] = []
         gone: list[tuple[EventId, str]] = []
         dues = self._dues
-        while dues and dues[0][0] <= now:
+        reached = now + CLOCK_STEP_S
+        while dues and dues[0][0] <= reached:
             due, id = heapq.heappop(dues)
             copy = self._copies.get(id)
             if copy is None or copy.due != due:
                 continue
-            if copy.until <= now:
+            if copy.until <= reached:
                 del self._copies[id]
                 gone.append((id, "lease_over"))
                 continue

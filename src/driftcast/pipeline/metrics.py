@@ -11,7 +11,6 @@ from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.statistics import student_t
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import Column, DataFrame
 
 POINT = ["experiment", "point"]
@@ -43,7 +42,7 @@ def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFra
 
     values = [f.col(metric).cast("double").alias(metric) for metric in metrics]
     wide = runs.select(*ids, *values)
-    return wide.unpivot(ids, list(metrics), "metric", "value")
+    return wide.unpivot(tuple(ids), tuple(metrics), "metric", "value")
 
 
 def _with_interval(groups: "object", column: str) -> "DataFrame":
@@ -70,11 +69,10 @@ def _with_interval(groups: "object", column: str) -> "DataFrame":
 
 def _student_t(count: "Column") -> "Column":
     """The factor for a mean of `count` values; null where there is none."""
-    import pandas as pd
-    from pyspark.sql.functions import pandas_udf
-    from pyspark.sql.types import DoubleType
+    from pyspark.sql import functions as f
 
-    def factors(counts: pd.Series) -> pd.Series:
-        return counts.map(lambda n: student_t(int(n) - 1) if n > 1 else None).astype("float64")
+    return f.udf(_factor, "double", useArrow=False)(count)
 
-    return pandas_udf(factors, returnType=DoubleType())(count)  # type: ignore[call-overload,no-any-return] # pyspark's stubs do not know functions typed by pandas-stubs
+
+def _factor(count: int) -> float | None:
+    return student_t(count - 1) if count > 1 else None

@@ -31,7 +31,14 @@ def progress(title: str, total: int, count: Callable[[], int], quiet: bool = Fal
 
 def _bar(title: str, total: int, count: Callable[[], int], over: threading.Event) -> None:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("[bold]{task.description}"),

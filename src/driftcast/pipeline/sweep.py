@@ -19,6 +19,7 @@ from driftcast.pipeline.ledger import Ledger
 from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
 from driftcast.pipeline.records import Record, record_ddl, record_schema, record_table
+from driftcast.pipeline.results import TRACES_FOLDER
 from driftcast.simulation.run import Run
 from driftcast.simulation.run import run as simulate_run
 from driftcast.simulation.scenario import Scenario, scenario_from
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RUNS_FOLDER = "runs"
-TRACES_FOLDER = "traces"
 RUNS_FILE = "runs.parquet"
 # One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
 DEADLY_ATTEMPTS = 3
@@ -75,9 +75,7 @@ def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: in
     if partitions is not None:
         parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
     rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
-    schema = ", ".join(
-        f"{field} {'bigint' if field == 'seed' else 'string'}" for field in PlannedRun.__struct_fields__
-    )
+    schema = ", ".join(f"{field} {'bigint' if field == 'seed' else 'string'}" for field in PlannedRun.__struct_fields__)
     # One element per slice, unpacked on the other side, so that a slice is a task.
     rdd = spark.sparkContext.parallelize(rows, len(rows)).flatMap(_itself)
     return spark.createDataFrame(rdd, schema, verifySchema=False)

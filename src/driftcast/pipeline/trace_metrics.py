@@ -97,9 +97,7 @@ def _match(events: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
         # Nobody is served with what it published itself.
         found += [(event["run"], event["event"], node, time_s) for node in sorted(nodes - {event["source"]})]
     columns = ("run", pa.string()), ("event", pa.string()), ("node", pa.int64()), ("published_s", pa.float64())
-    return pa.table(
-        {name: pa.array([row[place] for row in found], kind) for place, (name, kind) in enumerate(columns)}
-    )
+    return pa.table({name: pa.array([row[place] for row in found], kind) for place, (name, kind) in enumerate(columns)})
 
 
 def _stands(subscription: dict[str, float | None], time_s: float) -> bool:

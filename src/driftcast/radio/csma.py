@@ -69,14 +69,16 @@ class CsmaMedium(Medium):
         self._rng = rng
         self._ether = Ether(dot11, place)
         self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
-        self._contending: set[NodeId] = set()
+        self._counting: set[NodeId] = set()
+        """Who counts down. Those who wait for the end of a transmission are kept with it."""
         self._gathering: list[Station] | None = None
         """Who begins to count down in this very moment, while the end of a transmission is worked through."""
         self._slot_us = dot11.slot_us
         self._sifs_us = dot11.sifs_us
         self._difs_us = dot11.difs_us
+        self._eifs_us = dot11.eifs_us if dot11.eifs else dot11.difs_us
         self._sense_us = dot11.sense_us
-        self._busy_slot = 1 if dot11.busy_slot_counts else 0
+        self._busy_slot = dot11.busy_slot_counts
         self._airtimes_us: dict[int, int] = {}
         """Of broadcasts by their size: most have one of few."""
 
@@ -110,9 +112,10 @@ class CsmaMedium(Medium):
         station.queue.clear()
         station.epoch += 1
         station.reset(self._dot11.cw_min)
-        station.access_us, station.busy_us, station.slots = NEVER, -1, 0
-        station.nav_us = LONG_AGO_US
-        self._contending.discard(node)
+        station.access_us, station.slots, station.nav_us = NEVER, 0, LONG_AGO_US
+        self._counting.discard(node)
+        for transmission in self._ether.on_air:
+            transmission.frozen.discard(node)
 
     # Contention.
 
@@ -122,7 +125,7 @@ class CsmaMedium(Medium):
     def _wake(self, station: Station) -> None:
         """A node that had nothing to send has something: it may send at once, or must wait for its turn."""
         now_us, node, ether = self._scheduler.now_us, station.node, self._ether
-        if station.slots:
+        if station.slots and station.rested_us > ether.calm_us:
             # The backoff after its last frame may still be going on.
             slots, from_us = ether.rested(node, station.slots, station.rested_us, now_us)
             if slots and ether.holding(node) is not None:
@@ -130,11 +133,10 @@ class CsmaMedium(Medium):
                 return
             if slots and from_us + slots * self._slot_us > now_us:
                 station.slots = slots
-                self._contending.add(node)
                 self._count_down(station, from_us)
                 return
         reserved = station.nav_us + self._difs_us > now_us
-        if reserved or ether.notices(node, now_us) or ether.free_us(node, now_us) > now_us:
+        if ether.free_us(node, now_us) > now_us or reserved or ether.notices(node, now_us):
             self._contend(station, self._draw(station.window))
         else:
             self._access(station)
@@ -142,12 +144,9 @@ class CsmaMedium(Medium):
     def _contend(self, station: Station, slots: int) -> None:
         """Wait for the medium to be idle, and then so many slots more."""
         station.slots = slots
-        self._contending.add(station.node)
         holding = self._ether.holding(station.node)
         if holding is not None:
-            station.access_us = NEVER
-            station.busy_us = holding.end_us
-            holding.frozen.append(station)
+            holding.frozen.add(station.node)
             return
         now_us = self._scheduler.now_us
         self._count_down(station, max(now_us, self._ether.free_us(station.node, now_us)))
@@ -158,6 +157,7 @@ class CsmaMedium(Medium):
         if reserved_us > from_us:
             from_us = reserved_us
         station.access_us = from_us + station.slots * self._slot_us
+        self._counting.add(station.node)
         if self._gathering is None:
             station.group = [station]
             self._scheduler.at(station.access_us, self._reach_access, station.group)
@@ -166,53 +166,51 @@ class CsmaMedium(Medium):
             self._gathering.append(station)
 
     def _freeze(self, by: Transmission) -> None:
-        """Whoever contends and senses a transmission that begins stops counting until it ends."""
-        start_us, end_us, slot_us = by.start_us, by.end_us, self._slot_us
+        """Whoever counts down and senses a transmission that begins stops until it ends."""
+        start_us, slot_us, busy_slot = by.start_us, self._slot_us, self._busy_slot
         too_late_us = start_us + self._sense_us
-        stations, frozen = self._stations, by.frozen
-        for node in self._contending & by.sensed:
+        stations, frozen = self._stations, self._counting & by.sensed
+        for node in frozen:
             station = stations[node]
             access_us = station.access_us
-            if access_us == NEVER:
-                # Frozen already; what ends last is what it waits for.
-                if station.busy_us > end_us:
-                    continue
-            else:
-                if access_us < too_late_us:
-                    # It starts in the same slot, before it can notice.
-                    continue
-                left = -((start_us - access_us) // slot_us)
-                if left < station.slots:
-                    station.slots = left
-                if station.slots:
-                    station.slots -= self._busy_slot
-                station.access_us = NEVER
-            station.busy_us = end_us
-            frozen.append(station)
+            if access_us < too_late_us:
+                # It starts in the same slot, before it can notice.
+                continue
+            # Rounded up: a slot that was not finished is not over.
+            left = -((start_us - access_us) // slot_us)
+            if left < station.slots:
+                station.slots = left
+            if busy_slot and station.slots:
+                station.slots -= 1
+            station.access_us = NEVER
+        if frozen:
+            by.frozen |= {node for node in frozen if stations[node].access_us == NEVER}
+            self._counting -= by.frozen
 
     def _resume(self, after: Transmission, group: list[Station]) -> None:
-        """Whoever waited for a transmission and senses nothing else counts on, after an interframe space."""
-        now_us, slot_us, difs_us, garbled = after.end_us, self._slot_us, self._difs_us, after.garbled
-        free_us = now_us + difs_us
-        for station in after.frozen:
-            if station.busy_us == now_us:
-                from_us = now_us + self._ether.space_us(station.node, after) if garbled else free_us
-                if station.nav_us + difs_us > from_us:
-                    from_us = station.nav_us + difs_us
-                access_us = from_us + station.slots * slot_us
-                # Of two transmissions that end together the one that could not be read counts.
-                if station.access_us == NEVER or station.access_us < access_us:
-                    if station.access_us == NEVER or station.group is not group:
-                        station.group = group
-                        group.append(station)
-                    station.access_us = access_us
+        """Whoever waited for a transmission and senses nothing else counts on, after an interframe space.
 
-    def _schedule(self, group: list[Station]) -> None:
-        """One queue entry for the next access of many."""
+        They join those who begin to count down now anyway, and one queue entry stands for the first of them all.
+        """
+        now_us, slot_us, difs_us, garbled = after.end_us, self._slot_us, self._difs_us, after.garbled
         next_us = NEVER
         for station in group:
             if station.access_us < next_us:
                 next_us = station.access_us
+        frozen, stations = after.frozen, self._stations
+        if frozen:
+            self._ether.hand_over(after)
+            self._counting |= frozen
+        for node in frozen:
+            station = stations[node]
+            from_us = now_us + (self._eifs_us if node in garbled else difs_us)
+            if station.nav_us + difs_us > from_us:
+                from_us = station.nav_us + difs_us
+            station.access_us = access_us = from_us + station.slots * slot_us
+            station.group = group
+            group.append(station)
+            if access_us < next_us:
+                next_us = access_us
         if next_us < NEVER:
             self._scheduler.at(next_us, self._reach_access, group)
 
@@ -226,12 +224,12 @@ class CsmaMedium(Medium):
         rest = [station for station in group if station.access_us < NEVER and station.group is group]
         if rest:
             group[:] = rest
-            self._schedule(group)
+            self._scheduler.at(min(station.access_us for station in rest), self._reach_access, group)
 
     def _access(self, station: Station) -> None:
         """The medium is a node's."""
-        self._contending.discard(station.node)
-        station.access_us, station.busy_us, station.slots = NEVER, -1, 0
+        self._counting.discard(station.node)
+        station.access_us, station.slots = NEVER, 0
         frame = station.queue[0]
         size_bytes, now_us = len(frame.encoded), self._scheduler.now_us
         if frame.target is None:
@@ -262,7 +260,7 @@ class CsmaMedium(Medium):
         if kind <= Kind.DATA:
             frame.attempts += 1
         self._ether.begin(transmission)
-        if self._contending:
+        if self._counting:
             self._freeze(transmission)
         self._scheduler.at(transmission.end_us, self._end, transmission)
 
@@ -283,10 +281,8 @@ class CsmaMedium(Medium):
                 self._end_rts(transmission)
             else:
                 self._end_cts(transmission)
-        self._resume(transmission, group)
         self._gathering = None
-        if group:
-            self._schedule(group)
+        self._resume(transmission, group)
 
     def _end_broadcast(self, transmission: Transmission) -> None:
         frame, air = transmission.frame, self._air
@@ -427,6 +423,8 @@ class CsmaMedium(Medium):
 
 def _repetitions(frame: Frame, attempts: int) -> Frame:
     """The same frame again, for what was on the air after its target had it."""
-    again = Frame(frame.sender, frame.target, frame.layer, frame.message, frame.encoded, None, frame.sent_us, frame.interface)
+    again = Frame(
+        frame.sender, frame.target, frame.layer, frame.message, frame.encoded, None, frame.sent_us, frame.interface
+    )
     again.attempts = attempts
     return again

@@ -22,16 +22,30 @@ REMEMBERED = 1024
 class Ether:
     """All transmissions of one interface."""
 
-    __slots__ = ("_capture", "_difs_us", "_eifs_us", "_ended", "_place", "_sense_us", "_slot_us", "on_air")
+    __slots__ = (
+        "_calming_us",
+        "_capture",
+        "_difs_us",
+        "_eifs_us",
+        "_ended",
+        "_place",
+        "_sense_us",
+        "_slot_us",
+        "calm_us",
+        "on_air",
+    )
 
     def __init__(self, dot11: Dot11, place: Place | None) -> None:
         self.on_air: list[Transmission] = []
         self._ended: deque[Transmission] = deque(maxlen=REMEMBERED)
         """In the order of their ends."""
+        self.calm_us = 0
+        """Every backoff that began before, without a frame to send, has ended: long enough nobody sent anything."""
         self._difs_us = dot11.difs_us
         self._eifs_us = dot11.eifs_us if dot11.eifs else dot11.difs_us
         self._slot_us = dot11.slot_us
         self._sense_us = dot11.sense_us
+        self._calming_us = self._eifs_us + dot11.cw_min * dot11.slot_us
         self._place = place
         # Squared, as squared distances are what is compared.
         self._capture = 10 ** (dot11.capture_db / (5 * dot11.path_exponent)) if dot11.capture_db > 0 else 0.0
@@ -42,16 +56,31 @@ class Ether:
         for other in self.on_air:
             # One that ends in the very microsecond in which this begins is over.
             if other.end_us > new.start_us:
-                if not new.reach.ids.isdisjoint(other.blast):
-                    new.garbled |= self._spoiled(new, other)
-                if not other.reach.ids.isdisjoint(new.blast):
-                    other.garbled |= self._spoiled(other, new)
+                spoiled = self._spoiled(new, other)
+                if spoiled:
+                    new.garbled = new.garbled | spoiled if new.garbled else spoiled
+                spoiled = self._spoiled(other, new)
+                if spoiled:
+                    other.garbled = other.garbled | spoiled if other.garbled else spoiled
+        if not self.on_air and self._ended and new.start_us - self._ended[-1].end_us >= self._calming_us:
+            self.calm_us = self._ended[-1].end_us
         self.on_air.append(new)
 
     def end(self, old: Transmission) -> None:
         """Take a transmission off the air."""
         self.on_air.remove(old)
         self._ended.append(old)
+
+    def hand_over(self, old: Transmission) -> None:
+        """Whoever waited for a transmission that ended and senses another waits for that one."""
+        for other in self.on_air:
+            held = old.frozen & other.sensed
+            if held:
+                old.frozen -= held
+                other.frozen |= held
+                if other.end_us == old.end_us and old.garbled:
+                    # Of two that end together, the one that could have been read decides what follows.
+                    other.garbled |= (held & old.garbled) - other.reach.ids
 
     def _spoiled(self, heard: Transmission, other: Transmission) -> frozenset[NodeId]:
         """Who cannot read one transmission because of another. Whoever sends hears nothing."""

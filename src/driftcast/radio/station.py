@@ -24,14 +24,13 @@ class Kind(enum.IntEnum):
 class Station:
     """One node's sender.
 
-    It contends for the medium while it is in the medium's list of contenders; then either it counts down and would send
-    at `access_us`, or it is frozen, `access_us` is NEVER, and it goes on when its surroundings are quiet at `busy_us`.
+    While it contends for the medium it either counts down, and would send at `access_us`, or it is frozen: then
+    `access_us` is NEVER, and a transmission that it senses knows that it waits.
     """
 
     __slots__ = (
         "access_us",
         "asked",
-        "busy_us",
         "epoch",
         "failure",
         "group",
@@ -59,7 +58,6 @@ class Station:
         """The backoff that is left: of the frame being sent or, with an empty queue, since `rested_us`."""
         self.rested_us = 0
         self.access_us = NEVER
-        self.busy_us = -1
         self.group: list[Station] | None = None
         """Those whose next access one queue entry stands for."""
 
@@ -115,7 +113,7 @@ class Transmission:
         self.reach = reach
         self.sensed = sensed
         self.blast = blast
-        self.frozen: list[Station] = []
+        self.frozen: set[NodeId] = set()
         """Who waits for its end."""
         self.garbled: frozenset[NodeId] = _NOBODY
         """Who is in reach and cannot read it."""

@@ -51,6 +51,10 @@ class Meter:
         self.duplicates = 0
         self.buffer_peak = 0
 
+    def __len__(self) -> int:
+        """How many events may still be delivered."""
+        return len(self._audiences)
+
     def counts(self, published_s: float) -> bool:
         """Whether an event published then is counted."""
         return self._from_s <= published_s <= self._to_s

@@ -11,6 +11,7 @@ from driftcast.radio.disk import DiskMedium
 from driftcast.radio.medium import Air, Frame, Medium, Reach
 from driftcast.radio.plan import ContactPlan
 from driftcast.services.processors import Installed
+from driftcast.simulation.energy import Batteries
 from driftcast.simulation.faults import FaultPlan, LinkCut, Outage
 from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.node import SimHost, SimNode
@@ -80,10 +81,13 @@ class Network(Air):
         self._by_cost = sorted(self._media.values(), key=lambda medium: self._cost_s[medium.interface])
         view = _View(self.medium, trajectories, kernel)
         offers = scenario.offers()
+        batteries = None
+        if scenario.energy is not None:
+            batteries = recorder.batteries = Batteries(scenario.energy, nodes, stream(seed, "energy"))
 
         def host(node: NodeId, store: DurableStore, incarnation: int) -> Host:
             processors = tuple(item.processor for item in installed[node].values())
-            return SimHost(node, offers, kernel, trajectories, store, view, processors, roles, incarnation)
+            return SimHost(node, offers, kernel, trajectories, store, view, processors, roles, incarnation, batteries)
 
         self.nodes = [
             SimNode(

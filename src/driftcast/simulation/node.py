@@ -33,6 +33,7 @@ from driftcast.protocol import (
     Token,
 )
 from driftcast.services.processors import Installed, ProcessorError, derived_event
+from driftcast.simulation.energy import Batteries
 from driftcast.simulation.faults import Clock
 from driftcast.simulation.kernel import Kernel, Timer
 from driftcast.simulation.recorder import Recorder
@@ -76,11 +77,13 @@ class SimHost(Host):
         processors: tuple[Processor, ...],
         roles: dict[str, list[NodeId]],
         incarnation: int,
+        batteries: Batteries | None,
     ) -> None:
         self.offers = offers
         self.roles = tuple(role for role, nodes in roles.items() if node in nodes)
         self.incarnation = incarnation
         self._directory = roles
+        self._batteries = batteries
         self._node = node
         self._kernel = kernel
         self._trajectories = trajectories
@@ -100,7 +103,9 @@ class SimHost(Host):
         raise TypeError("the simulator does not offer load; a protocol that reads it must declare it in `needs`")
 
     def energy(self, now: float) -> float:
-        raise TypeError("the simulator does not offer energy; a protocol that reads it must declare it in `needs`")
+        if self._batteries is None:
+            raise TypeError("a scenario without [energy] has none to read; a protocol that does declares it in `needs`")
+        return self._batteries.level(self._node, self._kernel.now_s)
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
         return tuple(self._directory.get(role, ()))
@@ -159,20 +164,6 @@ class SimPort(Port):
         self._node.recorder.on_fact(self._node.id, self._layer, fact)
 
 
-class SimStack(Stack):
-    """Tells the recorder of the links that beacons find and lose."""
-
-    recorder: Recorder
-
-    def link_found(self, link: Link) -> None:
-        self.recorder.on_link(self.protocol.node, link, up=True)
-        super().link_found(link)
-
-    def link_lost(self, link: Link) -> None:
-        self.recorder.on_link(self.protocol.node, link, up=False)
-        super().link_lost(link)
-
-
 class SimNode:
     """A node across its crashes: each start makes a new stack; stores, subscriptions and counters outlive it."""
 
@@ -196,7 +187,7 @@ class SimNode:
         self.clock = clock
         self.up = False
         self.started_us = 0
-        self.stack: SimStack
+        self.stack: Stack
         self.protocol: Protocol
         self.links: dict[tuple[NodeId, Interface], Link] = {}
         """What this node has been told of its links; only with oracle discovery."""
@@ -228,7 +219,7 @@ class SimNode:
             return layer.name.lower() if boot == 0 else f"{layer.name.lower()} boot {boot}"
 
         self.started_us = self._kernel.now_us
-        self.stack = SimStack(
+        self.stack = Stack(
             self._plan,
             self.id,
             lambda layer: SimPort(self, layer, self._transmit),
@@ -238,7 +229,6 @@ class SimNode:
             self._cost_s,
             lambda link, up: self.recorder.on_link(self.id, link, up),
         )
-        self.stack.recorder = self.recorder
         self.protocol = self.stack.protocol
         self.up = True
         self.recorder.on_node(self.id, Kind.START)

@@ -7,6 +7,7 @@ from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.radio.medium import Frame, Reach
 from driftcast.simulation.checkers import LEASE_SLACK_S, Checkers
+from driftcast.simulation.energy import Batteries
 from driftcast.simulation.fingerprint import Fingerprint
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
 from driftcast.simulation.meter import Meter
@@ -28,6 +29,7 @@ class Recorder:
         self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
         """Somebody who wants the delivered events themselves: a test, an application."""
         self.fingerprint = Fingerprint()
+        self.batteries: Batteries | None = None
         self.trace = trace
         self._kernel = kernel
         self._end_us = microseconds(duration_s)
@@ -80,6 +82,8 @@ class Recorder:
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         """A transmission ended; `reach` heard it."""
         self.meter.on_frame(frame, reach)
+        if self.batteries is not None:
+            self.batteries.on_frame(frame, reach)
         target = -1 if frame.target is None else frame.target
         self.fingerprint.add(b"F", self._kernel.now_us, frame.sender, target, frame.encoded + reach.packed)
         if self.trace.full:

@@ -18,6 +18,7 @@ from driftcast.protocol.registry import protocol_named, router_named
 from driftcast.radio.disk import DiskRadio
 from driftcast.settings import read_toml, typed, unknown_key
 from driftcast.simulation.draws import Selection, check_selection
+from driftcast.simulation.energy import Energy
 from driftcast.simulation.faults import Fault, check_fault
 from driftcast.simulation.workload import PublishEntry, SubscribeEntry, check_entry
 from driftcast.trace import Level
@@ -102,6 +103,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     publish: list[PublishEntry] = []
     processors: list[ProcessorEntry] = []
     faults: list[Fault] = []
+    energy: Energy | None = None
     measure: Measure = Measure()
     trace: Level = Level.METRICS
     base: str = "."
@@ -137,7 +139,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What the simulator can give to protocols in this scenario."""
         always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
         moving = {Capability.POSITION, Capability.VELOCITY} if self.mobility is not None else set()
-        return frozenset(always | moving)
+        powered = {Capability.ENERGY} if self.energy is not None else set()
+        return frozenset(always | moving | powered)
 
 
 def machine_settings(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:

@@ -32,7 +32,8 @@ Edge = tuple[NodeId, NodeId]
 class Net:
     """Nodes that all run one protocol. Make one with `line`, `ring`, `grid`, `graph` or `contacts`.
 
-    `settings` are the protocol's own; `scenario` holds any other tables of a scenario: `radio`, `discovery`, `faults`.
+    `settings` are the protocol's own, or `variant`, the name of some; None leaves one as it is. `scenario` holds
+    any other tables of a scenario: `radio`, `discovery`, `faults`.
     """
 
     def __init__(
@@ -56,7 +57,8 @@ class Net:
             height_m = max(y_m for _, y_m in positions) + 1
             tables["area_m"] = (width_m, height_m)
             tables["mobility"] = {"model": "given", "positions": tuple(positions)}
-        tables |= {"name": "net", "nodes": nodes, "duration_s": HORIZON_S, "protocol": {"name": protocol, **settings}}
+        chosen = {key: value for key, value in settings.items() if value is not None}
+        tables |= {"name": "net", "nodes": nodes, "duration_s": HORIZON_S, "protocol": {"name": protocol, **chosen}}
         self._simulation = Simulation(scenario_from(tables, "net"), seed, Level.FULL, plan=plan)
         self._subscriptions = 0
         self._delivered: list[list[tuple[SubscriptionId, Event]]] = [[] for _ in range(nodes)]

@@ -41,6 +41,7 @@ class Trace:
         self._batches: list[pa.Table] = []
         self._parts = 0
         self._events: list[tuple[object, ...]] = []
+        self._event_parts = 0
         self._subscriptions: dict[SubscriptionId, list[object]] = {}
 
     def add(self, row: Row) -> None:
@@ -96,7 +97,7 @@ class Trace:
         return pa.concat_tables([arrow_schema(TRACE_COLUMNS).empty_table(), *self._batches])
 
     def events(self) -> "pa.Table":
-        """The events as an Arrow table."""
+        """The events that are not written yet, as an Arrow table."""
         return _table(EVENT_COLUMNS, self._events)
 
     def subscriptions(self) -> "pa.Table":
@@ -104,7 +105,7 @@ class Trace:
         return _table(SUBSCRIPTION_COLUMNS, [tuple(row) for row in self._subscriptions.values()])
 
     def save(self, directory: Path) -> None:
-        """Write everything that is not written yet; the folder is a whole trace afterwards."""
+        """Write everything that is not written yet; the folder is a whole trace afterwards. May be called again."""
         self._directory = directory
         self.flush()
         for batch in self._batches:
@@ -112,7 +113,10 @@ class Trace:
         self._batches.clear()
         if self._parts == 0:
             self._keep(arrow_schema(TRACE_COLUMNS).empty_table())
-        _write_part(directory / "events", 0, self.events())
+        if self._events or self._event_parts == 0:
+            _write_part(directory / "events", self._event_parts, self.events())
+            self._event_parts += 1
+            self._events.clear()
         _write_part(directory / "subscriptions", 0, self.subscriptions())
 
     def _keep(self, table: "pa.Table") -> None:

@@ -37,7 +37,7 @@ class EpidemicSettings(Settings, frozen=True):
     # A neighbor may have let go of what it told of. Of one that loses every other message, five asks fail 1 time in 30.
     asks: Annotated[
         int,
-        Meta(ge=1, description="after that many asks in a row an event is given up until somebody tells of it anew"),
+        Meta(ge=1, description="after that many asks an event is given up until somebody tells of it anew"),
     ] = 5
     tell_again_s: Annotated[
         float, Meta(gt=0, description="how often neighbors are told again of what they are not known to hold")

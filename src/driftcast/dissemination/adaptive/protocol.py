@@ -1,0 +1,324 @@
+"""Adaptive content-based routing for delay-tolerant networks [004].
+
+Nodes report, over a few hops, what they are worth as receivers of events by interest: everything as a subscriber, else what
+they are predicted to be as a carrier. An event goes to subscribers, then over the links that are worth most, then over
+random ones; good carriers store it and try again.
+"""
+
+from random import Random
+
+from driftcast.dissemination.adaptive.context.attribute import Surroundings
+from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Beyond, Carried, Utilities
+from driftcast.dissemination.adaptive.neighborhood import gathered
+from driftcast.dissemination.adaptive.prediction import Predictions
+from driftcast.dissemination.adaptive.rules import carries, change_degree, link_utility, update_interval_s
+from driftcast.dissemination.adaptive.settings import AdaptiveSettings
+from driftcast.matching import Filter
+from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.parts.fanout import chosen_links, quota
+from driftcast.parts.horizon import Horizon, Known, next_sequence
+from driftcast.parts.interests import EVERYTHING, Interests
+from driftcast.parts.links import Neighbors
+from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
+from driftcast.parts.seen import SeenCache
+from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
+from driftcast.wire import Message
+
+SWEEP_SAMPLES = 6
+"""Once in that many periods a node forgets the filters that nobody speaks of any more."""
+
+
+class Adaptive(Protocol):
+    """One unicast for each link that the forwarding rule chooses; one broadcast for each report of utilities."""
+
+    name = "adaptive"
+    summary = "events go to subscribers and to nodes predicted to meet some, which store and carry them"
+    settings_type = AdaptiveSettings
+    messages = (Utilities, Carried)
+    # [004 §4] With the two optimizations that the paper evaluates, the other way round than by default.
+    variants = {"without_neighborhood": {"neighborhood": 0}, "adaptive_updates": {"adaptive_updates": True}}
+
+    def __init__(self, node: NodeId, settings: AdaptiveSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
+        self._local = LocalSubscriptions(port)
+        self._own: dict[str, None] = {}
+        """The canonical filters of this node's subscriptions, without those that another of them covers."""
+        self._neighbors = Neighbors()
+        self._before: frozenset[NodeId] | None = None
+        self._change = 0.0
+        self._seen = SeenCache()
+        self._seen_ids = self._seen.ids
+        self._horizon: Horizon[Utilities] = Horizon(node)
+        self._interests = Interests()
+        self._predictions = Predictions(settings)
+        self._carrier = Carrier(port, settings.buffer, settings.retry_s)
+        self._tracks = settings.retransmit_to == "others"
+        self._counter = 0
+        self._samples = 0
+        self._reported = 0.0
+
+    def on_start(self, now: float) -> None:
+        # At a random moment of the first period, so that nodes started together do not speak together for ever.
+        delay_s = self._settings.sample_s * self.rng.random()
+        self.port.set_timer("sample", delay_s)
+        self.port.set_timer("update", delay_s)
+
+    def on_stop(self, now: float) -> None:
+        self.port.cancel_timer("sample")
+        self.port.cancel_timer("update")
+        self._carrier.stop()
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        self._local.add(subscription)
+        self._review_own()
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        self._local.remove(subscription)
+        self._review_own()
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        self._neighbors.add(link)
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self._neighbors.add(link)
+
+    def on_link_down(self, now: float, link: Link) -> None:
+        if self._neighbors.remove(link):
+            self._horizon.lose(link.neighbor)
+
+    def on_publish(self, now: float, event: Event) -> None:
+        if event.id not in self._seen_ids:
+            self._meet(now, event, 0, event.lease_s, None)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if isinstance(message, Carried):
+            id = message.event.id
+            # Most receptions are repetitions.
+            if id not in self._seen_ids:
+                self._meet(now, message.event, message.hops, message.remaining_s, sender)
+            elif self._tracks:
+                self._carrier.held_by(id, sender)
+        elif isinstance(message, Utilities):
+            self._on_utilities(now, sender, message)
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        if key == "sample":
+            self.port.set_timer("sample", self._settings.sample_s)
+            self._sample(now)
+        elif key == "update":
+            self._report(now)
+        else:
+            for copy in self._carrier.on_timer(now):
+                matched = self._interests.match(copy.event.attributes)
+                sent = self._forward(copy.event, matched, copy.hops, copy.until - now, copy.sender, copy.holders)
+                if copy.holders is not None:
+                    copy.holders.update(sent)
+
+    # Utilities.
+
+    def _review_own(self) -> None:
+        texts = dict.fromkeys(Filter(subscription.filter).text for subscription in self._local)
+        self._interests.learn(texts)
+        self._own = dict.fromkeys(self._interests.uncovered(dict.fromkeys(texts, 1.0)))
+
+    def _sample(self, now: float) -> None:
+        """[004 §3] The end of a period: observe the context and predict the next."""
+        self._horizon.expire(now)
+        here = frozenset(self._neighbors)
+        before, self._before = self._before, here
+        if before is None:
+            # What changed in a period can be seen at the end of the first whole one.
+            return
+        self._change = change_degree(before, here) or 0.0
+        around = Surroundings(now, self.host, here, before, self._near(), self._carrier.free)
+        self._predictions.sample(around)
+        self._samples += 1
+        if self._samples % SWEEP_SAMPLES == 0:
+            self._forget_interests()
+        if self._settings.adaptive_updates:
+            due = self._reported + self._interval_s()
+            self.port.set_timer("update", max(0.0, due - now))
+
+    def _near(self) -> dict[str, None]:
+        """The filters that neighbors subscribe to, and the known filters that those cover."""
+        near: dict[str, None] = {}
+        for neighbor in self._neighbors:
+            known = self._horizon.get(neighbor)
+            if known is not None and known.hops == 1:
+                near.update(dict.fromkeys(known.report.subscribed))
+        near.update(dict.fromkeys(self._interests.covered_by(near)))
+        return near
+
+    def _interval_s(self) -> float:
+        settings = self._settings
+        if settings.adaptive_updates:
+            return update_interval_s(self._change, settings.update_min_s, settings.update_max_s)
+        return settings.update_min_s
+
+    def _report(self, now: float) -> None:
+        """[004 §2.2.2] Say what this node is worth, to all within the horizon."""
+        settings = self._settings
+        interval_s = self._interval_s()
+        self.port.set_timer("update", interval_s)
+        self._reported = now
+        self._counter += 1
+        sequence = next_sequence(self.host.incarnation, self._counter)
+        valid_s = settings.missed_updates * interval_s
+        worth = self._worth()
+        beyond = self._beyond(worth) if settings.neighborhood > 0 else {}
+        subscribed = tuple(self._own)[:MAX_ENTRIES]
+        self.port.broadcast(Utilities(self.node, sequence, 1, valid_s, subscribed, worth, beyond))
+
+    def _worth(self) -> dict[str, float]:
+        """This node's utilities as a carrier, without entries that a covering one makes idle."""
+        own = dict.fromkeys(self._own, 1.0)
+        kept = self._interests.uncovered({**self._predictions.worth, **own})
+        worth = {interest: utility for interest, utility in kept.items() if interest not in own}
+        # What stands for all other interests comes first, and so is never cut off.
+        return worth if len(worth) <= MAX_ENTRIES else dict(list(worth.items())[:MAX_ENTRIES])
+
+    def _beyond(self, worth: dict[str, float]) -> dict[str, Beyond]:
+        settings, horizon = self._settings, self._horizon
+        links = [(neighbor, reached) for neighbor in self._neighbors if (reached := horizon.via(neighbor)) is not None]
+        node = self.node if settings.split_horizon else None
+        found = gathered(links, settings.phi, settings.neighborhood, node)
+        own = {**worth, **dict.fromkeys(self._own, 1.0)}
+        exceeding = found.exceeding(own, own.get(EVERYTHING, 0.0))
+        if len(exceeding) > MAX_ENTRIES:
+            exceeding = dict(list(exceeding.items())[:MAX_ENTRIES])
+        return exceeding
+
+    def _on_utilities(self, now: float, sender: NodeId, message: Utilities) -> None:
+        phi, node = self._settings.phi, message.node
+        if message.hops > phi:
+            # A neighbor with a larger horizon; what it says is beyond this node's.
+            return
+        if message.hops == 1 and node != sender:
+            self.port.note(Fact("drop", peer=sender, reason="report_of_another"))
+            return
+        known = self._horizon.get(node)
+        if known is not None and message.sequence <= known.sequence:
+            return
+        if not self._learn(message):
+            self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
+            return
+        until = now + message.valid_s
+        fresh = self._horizon.accept(node, sender, message.hops, message.sequence, until, message)
+        if fresh and message.hops < phi:
+            onward = (message.subscribed, message.worth, message.beyond)
+            self.port.broadcast(Utilities(node, message.sequence, message.hops + 1, message.valid_s, *onward))
+
+    def _learn(self, message: Utilities) -> bool:
+        """Take in the filters of a report; False if one of them cannot be read."""
+        interests = self._interests
+        known = interests.known.keys()
+        for texts in (message.subscribed, message.worth.keys(), message.beyond.keys()):
+            # Nearly always nothing is new.
+            if not known >= set(texts) and not interests.learn(texts):
+                return False
+        return True
+
+    def _forget_interests(self) -> None:
+        wanted = set(self._own)
+        wanted.update(self._predictions.worth)
+        for _, known in self._horizon:
+            report = known.report
+            wanted.update(report.subscribed, report.worth, report.beyond)
+        self._interests.keep(wanted)
+
+    # Events.
+
+    def _meet(self, now: float, event: Event, hops: int, remaining_s: float, sender: NodeId | None) -> None:
+        """The first time that an event is met: deliver, forward, and store it if this node is a good carrier for it."""
+        settings = self._settings
+        until = now + min(remaining_s, event.lease_s)
+        self._seen.add(now, event.id, until + settings.seen_grace_s)
+        self._local.deliver(event, hops)
+        matched = self._interests.match(event.attributes)
+        sent = self._forward(event, matched, hops, until - now, sender, None)
+        if self._stores(matched):
+            holders = set(sent) if self._tracks else None
+            if holders is not None and sender is not None:
+                holders.add(sender)
+            lease_end = min(until, now + settings.lease_s)
+            self._carrier.store(now, Copy(event, hops, sender, lease_end, UNLIMITED, holders))
+
+    def _stores(self, matched: list[str]) -> bool:
+        """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests; or if there is nobody to forward it to."""
+        if not len(self._neighbors):
+            return True
+        others = [interest for interest in matched if interest not in self._own]
+        if len(others) < len(matched):
+            if not self._settings.subscribers_store:
+                return False
+            # The last one stands for interests that are not known; this event's are.
+            others = [interest for interest in others if interest != EVERYTHING]
+        return any(carries(self._predictions.utility(interest), self._settings.sigma) for interest in others)
+
+    def _forward(
+        self,
+        event: Event,
+        matched: list[str],
+        hops: int,
+        remaining_s: float,
+        sender: NodeId | None,
+        holders: set[NodeId] | None,
+    ) -> list[NodeId]:
+        """[004 §2.3.1] The forwarding rule; the links that were used."""
+        adjacent: list[NodeId] = []
+        nearby: list[tuple[int, NodeId]] = []
+        rest: list[NodeId] = []
+        interests = set(matched)
+        via = self._horizon.via
+        for neighbor in self._neighbors:
+            if neighbor == sender or (holders is not None and neighbor in holders):
+                continue
+            reached = via(neighbor)
+            nearest = 0
+            if reached is not None:
+                for known in reached.values():
+                    if (nearest == 0 or known.hops < nearest) and not interests.isdisjoint(known.report.subscribed):
+                        nearest = known.hops
+            if nearest == 0:
+                rest.append(neighbor)
+            elif nearest == 1:
+                adjacent.append(neighbor)
+            else:
+                nearby.append((nearest, neighbor))
+        wanted = quota(self._settings.tau, len(adjacent) + len(nearby) + len(rest))
+        nearby.sort(key=_distance)
+        predicted: list[NodeId] = []
+        # Predictions are looked at only if they decide something.
+        missing = wanted - len(adjacent) - len(nearby)
+        if 0 < missing < len(rest) and self._predictions.reliable(matched):
+            predicted, rest = self._by_utility(rest, matched)
+        chosen = chosen_links(wanted, adjacent, [link for _, link in nearby], predicted, rest, self.rng)
+        if chosen:
+            message = Carried(event, hops + 1, remaining_s)
+            send = self.port.send
+            for neighbor in chosen:
+                send(neighbor, message)
+        return chosen
+
+    def _by_utility(self, links: list[NodeId], matched: list[str]) -> tuple[list[NodeId], list[NodeId]]:
+        """[004 §2.3.1, step 2] Links with a prediction, by decreasing utility; and those without."""
+        settings, node, via = self._settings, self.node, self._horizon.via
+        phi, split_horizon = settings.phi, settings.split_horizon
+        draw = self.rng.random if settings.ties == "random" else None
+        rated: list[tuple[float, float, NodeId]] = []
+        unrated: list[NodeId] = []
+        for place, neighbor in enumerate(links):
+            reached = via(neighbor)
+            worth = 0.0 if reached is None else link_utility(reached.values(), matched, phi, node, split_horizon)
+            if worth > 0.0:
+                rated.append((-worth, place if draw is None else draw(), neighbor))
+            else:
+                unrated.append(neighbor)
+        rated.sort()
+        return [neighbor for _, _, neighbor in rated], unrated
+
+
+def _distance(link: tuple[int, NodeId]) -> int:
+    return link[0]

@@ -1,0 +1,242 @@
+"""The subscription phase [001 §4.3]: active paths from the source to each subscriber, and their repair."""
+
+from typing import TYPE_CHECKING
+
+from driftcast.dissemination.asp.broker import Broker
+from driftcast.dissemination.asp.messages import PathKind, PathLost, PathMessage
+from driftcast.dissemination.asp.rules import aggregated_metric, derived_subscriber, feasible, valid_metric
+from driftcast.dissemination.asp.tables import ActivePath, Announced, SentPath
+from driftcast.model import NodeId
+
+if TYPE_CHECKING:
+    from driftcast.dissemination.asp.publications import Publications
+    from driftcast.dissemination.asp.sources import Sources
+
+
+class Paths:
+    """Makes, moves and removes the active paths that lead through this broker."""
+
+    publications: "Publications"
+    sources: "Sources"
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._repairs = broker.settings.repair
+
+    # Local sinks.
+
+    def subscribe_locally(self, now: float, entry: Announced) -> None:
+        """[001 §4.3] A local sink subscribes: the metric is that of the best announcement received so far."""
+        broker = self._broker
+        if broker.subscriber not in entry.active:
+            path = ActivePath(broker.node, entry.path_s)
+            self._activate(now, entry, broker.subscriber, path, PathKind.SUBSCRIBE, None)
+
+    def unsubscribe_locally(self, now: float, entry: Announced) -> None:
+        """No local sink wants the announcement any more."""
+        if entry.active.pop(self._broker.subscriber, None) is not None:
+            self._retract(now, entry, self._broker.subscriber, PathKind.UNSUBSCRIBE)
+
+    # From neighbors.
+
+    def on_path_message(self, now: float, sender: NodeId, message: PathMessage) -> None:
+        """A subscription of any type."""
+        broker = self._broker
+        entry = broker.table.get(message.id)
+        if entry is None or entry.individual:
+            broker.drop("subscription_unknown_id", peer=sender)
+        elif not valid_metric(message.metric_s):
+            broker.drop("metric_invalid", peer=sender)
+        elif sender == entry.announcer:
+            # It cannot get from here what it sends here.
+            broker.drop("subscription_loop", peer=sender)
+        elif message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
+            path = ActivePath(sender, message.metric_s)
+            self._activate(now, entry, message.subscriber, path, message.kind, message.sequence)
+        elif message.kind is PathKind.RENEW:
+            self._renew(now, entry, message.subscriber)
+        else:
+            self._remove(now, entry, message.subscriber, ActivePath(sender, message.metric_s), message.kind)
+
+    def on_path_lost(self, now: float, sender: NodeId, message: PathLost) -> None:
+        """An announcer has lost its own path."""
+        entry = self._broker.table.get(message.id)
+        if entry is not None:
+            entry.alternatives.pop(sender, None)
+            if entry.announcer == sender and self._repairs:
+                self._repair(now, entry)
+
+    # From the neighbor cache.
+
+    def on_neighbor_lost(self, now: float, neighbor: NodeId) -> None:
+        """[001 §4.3] "If an active path is detected to be not available anymore": tell the source. And if it was the
+        announcer that went, turn to another one, where repair is on."""
+        for entry in self._broker.table.entries():
+            entry.alternatives.pop(neighbor, None)
+            for subscriber in [one for one, path in entry.active.items() if path.neighbor == neighbor]:
+                del entry.active[subscriber]
+                self._retract(now, entry, subscriber, PathKind.PATH_BROKEN)
+            if entry.announcer == neighbor and self._repairs:
+                self._repair(now, entry)
+
+    # From announcements.
+
+    def follow(self, now: float, entry: Announced, before_s: float) -> None:
+        """[001 §4.3] "If the best announcer changes after any subscription has been sent out, a new subscription is sent
+        out [...] and an unsubscribe subscription is sent to the target of the previous subscription".
+
+        The new one says by how much the whole path is better, so that brokers on both paths prefer it, and the late
+        unsubscribe of the old one, which names the old metric, does it no harm.
+        """
+        gain_s = before_s - entry.path_s
+        for subscriber, path in list(entry.active.items()):
+            sent = entry.sent.get(subscriber)
+            if sent is not None and sent.target == entry.announcer:
+                continue
+            metric_s = path.metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
+            self._forward(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE, None)
+            if sent is not None and (sent.target == self._broker.node or self._broker.neighbors.reachable(sent.target)):
+                self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
+
+    def consider(self, now: float, entry: Announced, announcer: NodeId) -> None:
+        """An announcer that is no better is of use to those whose path is lost."""
+        if not self._repairs or entry.announcer is not None or not entry.current:
+            return
+        if self._is_feasible(entry, announcer):
+            self._repair(now, entry)
+        elif entry.active and not entry.renewing and announcer != self._broker.node:
+            # It may lead back to here, so it is only asked to have the source announce anew.
+            entry.renewing = True
+            subscriber = next(iter(entry.active))
+            message = PathMessage(entry.id, subscriber, entry.alternatives[announcer], PathKind.RENEW)
+            self._broker.neighbors.send(announcer, message)
+
+    # The rules.
+
+    def _activate(
+        self, now: float, entry: Announced, subscriber: int, path: ActivePath, kind: PathKind, sequence: int | None
+    ) -> None:
+        """[001 §4.3] "If a new subscription or one with a better metric value is received from a neighbor, that neighbor
+        is marked as active path for the provided id and subscriberId. Afterwards the subscription is forwarded"."""
+        old = entry.active.get(subscriber)
+        if old is not None and kind is PathKind.SUBSCRIBE and not path.metric_s < old.metric_s:
+            return
+        entry.active[subscriber] = path
+        if sequence is not None and path.neighbor != self._broker.node:
+            self.publications.repeat(now, entry, path.neighbor, sequence)
+        if kind is PathKind.REPLACE and old is not None:
+            # From here to the source the path stands as before.
+            return
+        self._forward(now, entry, subscriber, path.metric_s, kind, sequence)
+
+    def _forward(
+        self, now: float, entry: Announced, subscriber: int, metric_s: float, kind: PathKind, sequence: int | None
+    ) -> None:
+        """[001 §4.3] To the best announcer: a neighbor, or, through a local processor, those of its inputs."""
+        broker = self._broker
+        announcer = entry.announcer
+        if announcer is None:
+            entry.sent.pop(subscriber, None)
+            return
+        entry.sent[subscriber] = SentPath(announcer, metric_s)
+        if announcer != broker.node:
+            wanted = self.publications.wanted_after(entry, sequence)
+            broker.neighbors.send(announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted))
+        elif entry.production is None:
+            self.sources.on_path_made(entry, subscriber)
+        else:
+            for id in entry.production.inputs:
+                source = broker.table.get(id)
+                if source is None:
+                    broker.drop("input_unknown", entry.item.event.id)
+                    continue
+                path = ActivePath(broker.node, metric_s, entry.id)
+                self._activate(now, source, derived_subscriber(subscriber, entry.id), path, kind, None)
+
+    def _remove(self, now: float, entry: Announced, subscriber: int, path: ActivePath, kind: PathKind) -> None:
+        """[001 §4.3] "If an unsubscribe subscription is received that matches an active path with its subscriberId and
+        metric, the active path is removed and the unsubscribe subscription is forwarded". A broken path has to lead to
+        whoever says so; its metric may have become better since."""
+        active = entry.active.get(subscriber)
+        unfit = active is None or active.neighbor != path.neighbor
+        if unfit or (kind is PathKind.UNSUBSCRIBE and active is not None and active.metric_s != path.metric_s):
+            self._broker.drop("path_unknown", peer=path.neighbor)
+            return
+        del entry.active[subscriber]
+        self._retract(now, entry, subscriber, kind)
+
+    def _retract(self, now: float, entry: Announced, subscriber: int, kind: PathKind) -> None:
+        """Pass on, to where the subscription went, that its path is not wanted or broken."""
+        sent = entry.sent.pop(subscriber, None)
+        if sent is not None:
+            self._tell(now, entry, subscriber, sent, kind)
+
+    def _tell(self, now: float, entry: Announced, subscriber: int, sent: SentPath, kind: PathKind) -> None:
+        broker = self._broker
+        if sent.target != broker.node:
+            broker.neighbors.send(sent.target, PathMessage(entry.id, subscriber, sent.metric_s, kind))
+        elif entry.production is None:
+            if kind is PathKind.PATH_BROKEN:
+                self.sources.on_path_broken(entry, subscriber)
+        else:
+            for id in entry.production.inputs:
+                source = broker.table.get(id)
+                derived = derived_subscriber(subscriber, entry.id)
+                path = None if source is None else source.active.get(derived)
+                # A newer subscription through the same processor has another metric and stays.
+                if source is not None and path is not None and path.metric_s == sent.metric_s:
+                    del source.active[derived]
+                    self._retract(now, source, derived, kind)
+
+    def _repair(self, now: float, entry: Announced) -> None:
+        """The announcer is lost: the nearest other one that cannot lead back to here takes its place."""
+        broker = self._broker
+        usable = [(metric_s, one) for one, metric_s in entry.alternatives.items() if self._is_feasible(entry, one)]
+        if not usable:
+            entry.announcer = None
+            for neighbor in dict.fromkeys(path.neighbor for path in entry.active.values()):
+                if neighbor != broker.node:
+                    broker.neighbors.send(neighbor, PathLost(entry.id))
+            return
+        before_s = entry.path_s
+        entry.path_s, entry.announcer = min(usable)
+        for subscriber, path in list(entry.active.items()):
+            sent = entry.sent.get(subscriber)
+            # How much worse the whole path is now.
+            metric_s = (path.metric_s if sent is None else sent.metric_s) + entry.path_s - before_s
+            self._forward(now, entry, subscriber, max(0.0, metric_s), PathKind.REPLACE, None)
+
+    def _is_feasible(self, entry: Announced, announcer: NodeId) -> bool:
+        metric_s = entry.alternatives[announcer]
+        if announcer == self._broker.node:
+            return entry.production is None or feasible(self._inputs_s(entry), entry.metric_s)
+        cost_s = self._broker.neighbors.cost_s(announcer)
+        return cost_s is not None and feasible(metric_s - cost_s, entry.metric_s)
+
+    def _inputs_s(self, entry: Announced) -> float:
+        """What a local processor's inputs report: how far they are from their sources."""
+        assert entry.production is not None
+        metrics_s = []
+        for id in entry.production.inputs:
+            source = self._broker.table.get(id)
+            if source is None or source.announcer is None:
+                return entry.metric_s
+            metrics_s.append(source.metric_s)
+        return aggregated_metric(metrics_s, self._broker.settings.aggregate_metric)
+
+    def _renew(self, now: float, entry: Announced, subscriber: int) -> None:
+        """Somebody has no path that is safe to use: on to the source, so that it announces anew."""
+        broker = self._broker
+        if entry.announcer is None:
+            broker.drop("path_unknown")
+        elif entry.announcer != broker.node:
+            broker.neighbors.send(
+                entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW)
+            )
+        elif entry.production is None:
+            self.sources.on_renew(entry)
+        else:
+            for id in entry.production.inputs:
+                source = broker.table.get(id)
+                if source is not None:
+                    self._renew(now, source, subscriber)

@@ -1,0 +1,127 @@
+"""Local source applications: which of their messages announce, and which follow an announcement."""
+
+import msgspec
+
+from driftcast.dissemination.asp.announcements import Announcements
+from driftcast.dissemination.asp.broker import Broker
+from driftcast.dissemination.asp.messages import Flag
+from driftcast.dissemination.asp.publications import Publications
+from driftcast.dissemination.asp.rules import announcement_id, stream_id
+from driftcast.dissemination.asp.tables import Announced, Item
+from driftcast.model import Event, Scalar
+from driftcast.parts.horizon import next_sequence
+
+DUE_S = 1e-6
+"""Times have a microsecond's accuracy; a message due at the end of a validity announces."""
+
+MAX_SOURCES = 10_000
+"""Streams of one node; one with that many has chosen its stream attributes badly."""
+
+
+class Source:
+    """One local stream: the announcement its messages follow, and what has become of its paths."""
+
+    __slots__ = ("announced", "broken", "stream")
+
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
+        self.announced = 0
+        self.broken: dict[int, None] = {}
+        """Subscribers whose path is broken and not made again since."""
+
+
+class Sources:
+    """The streams of a node's applications, told apart by the values of the stream attributes."""
+
+    def __init__(
+        self, broker: Broker, announcements: Announcements, publications: Publications, incarnation: int
+    ) -> None:
+        self._broker = broker
+        self._announcements = announcements
+        self._publications = publications
+        self._incarnation = incarnation
+        self._sources: dict[tuple[tuple[str, Scalar | None], ...], Source] = {}
+        self._by_stream: dict[int, Source] = {}
+        self._sequence = 0
+        self._counter = 0
+
+    def publish(self, now: float, event: Event) -> None:
+        """[001 §4.4] "Following an announcement, the source will send out all published messages as publications until
+        the next announcement is necessary due to announcement expiration or path disintegration"."""
+        settings = self._broker.settings
+        unkeyed = all(name not in event.attributes for name in settings.stream_attributes)
+        one_off = settings.individual == "always" or (settings.individual == "unkeyed" and unkeyed)
+        source = self._source(event, one_off)
+        if source is None:
+            self._broker.local.deliver(event, 0)
+            self._broker.drop("too_many_streams", event.id)
+            return
+        entry = self._broker.table.get(source.announced)
+        item = self._item(now, event)
+        if entry is None or now >= entry.until - DUE_S or source.broken or one_off:
+            self._announce(now, source, item, Flag.INDIVIDUAL if one_off else Flag(0))
+        else:
+            self._publications.publish(now, entry, item, self._broker.node)
+
+    def on_path_made(self, entry: Announced, subscriber: int) -> None:
+        """A path has reached its source: if it was broken, it is not any more."""
+        source = self._by_stream.get(entry.stream.id)
+        if source is not None and source.announced == entry.id:
+            source.broken.pop(subscriber, None)
+
+    def on_path_broken(self, entry: Announced, subscriber: int) -> None:
+        """[001 §4.3] "If a source receives such a path broken subscription, it prepares to extend the next publication to
+        an announcement". One for an earlier announcement is no news."""
+        source = self._by_stream.get(entry.stream.id)
+        if source is not None and source.announced == entry.id:
+            source.broken[subscriber] = None
+
+    def on_renew(self, entry: Announced) -> None:
+        """A subscriber has no safe path to the source any more."""
+        # 0 is no subscriber's id, so no new path takes this back.
+        self.on_path_broken(entry, 0)
+
+    def _source(self, event: Event, one_off: bool) -> Source | None:
+        key = tuple((name, event.attributes.get(name)) for name in self._broker.settings.stream_attributes)
+        source = self._sources.get(key)
+        if source is None and len(self._sources) < MAX_SOURCES:
+            stream = stream_id(self._broker.node, [value for _, value in key])
+            source = self._sources[key] = self._by_stream[stream] = Source(stream)
+        return source
+
+    def _item(self, now: float, event: Event) -> Item:
+        self._counter += 1
+        # The incarnation goes before the number: a source that starts anew does not look like its own past.
+        return Item(next_sequence(self._incarnation, self._counter), event, 0, now + event.lease_s)
+
+    def _announce(self, now: float, source: Source, item: Item, flags: Flag) -> None:
+        broker = self._broker
+        settings = broker.settings
+        message = item.event
+        large = settings.fragment_bytes and self._publications.is_large(message)
+        if large:
+            # [001 §4.5] What is too large to be announced is described: by its attributes, without its payload.
+            message = msgspec.structs.replace(message, payload=b"")
+            flags = Flag.DESCRIPTIVE
+        self._sequence += 1
+        origin = () if settings.identity == "content" else (broker.node,)
+        entry = Announced(
+            announcement_id(message, origin, settings.decimals),
+            broker.table.stream(source.stream),
+            next_sequence(self._incarnation, self._sequence),
+            item._replace(event=message),
+            now + settings.validity_s,
+            broker.node,
+            0.0,
+            flags,
+        )
+        if not self._announcements.announce(now, entry):
+            # Nobody else can learn of it, but the applications of this node can.
+            if entry.stream.window.add(item.counter):
+                broker.local.deliver(item.event, 0)
+            return
+        source.announced = entry.id
+        source.broken.clear()
+        if large:
+            follows = self._item(now, item.event)
+            self._publications.publish(now, entry, follows, broker.node)

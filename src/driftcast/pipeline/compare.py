@@ -1,0 +1,210 @@
+"""Several protocols on one scenario: the same movement, the same workload, so every difference is the protocol's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from driftcast.errors import UserError
+from driftcast.pipeline.definition import Axis, Definition, Figure
+from driftcast.pipeline.experiment import Experiment, unfold
+from driftcast.pipeline.metrics import paired, summary
+from driftcast.pipeline.protocols import protocol_label
+from driftcast.pipeline.report.picture import comparison_picture
+from driftcast.pipeline.report.style import metric_label, metric_scale
+from driftcast.pipeline.report.tables import csv_text, mean_text
+from driftcast.pipeline.reproduce import Report, reproduce_experiments, write_whole
+from driftcast.pipeline.session import session
+from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.sweep import RUNS_FILE
+from driftcast.settings import read_toml
+from driftcast.simulation.scenario import Scenario, load, scenario_from
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.table import Table
+
+METRICS = (
+    "delivery_ratio",
+    "delay_p50_s",
+    "delay_p95_s",
+    "hops_mean",
+    "transmissions",
+    "duplicates",
+    "data_bytes",
+    "control_bytes",
+    "discovery_bytes",
+    "buffer_peak",
+)
+"""Those of the table: what is gained first, then what it costs."""
+
+NONE = Interval(0, None, None, None)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out: per protocol and metric a mean, and the paired difference to the first protocol."""
+
+    scenario: str
+    discovery: str
+    protocols: list[str]
+    means: Mapping[tuple[str, str], Interval]
+    differences: Mapping[tuple[str, str], Interval]
+    report: Report
+
+    @property
+    def picture(self) -> Path:
+        """The one picture."""
+        return self.report.out / "compare.png"
+
+    def as_row(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "scenario": self.scenario,
+            "discovery": self.discovery,
+            "runs": self.report.runs,
+            "failed": self.report.failed,
+            "reference": self.protocols[0],
+            "protocols": [
+                {
+                    "protocol": protocol,
+                    "metrics": {metric: self.means.get((protocol, metric), NONE)._asdict() for metric in METRICS},
+                    "difference": {
+                        metric: self.differences.get((protocol, metric), NONE)._asdict() for metric in METRICS
+                    }
+                    if protocol != self.protocols[0]
+                    else None,
+                }
+                for protocol in self.protocols
+            ],
+            "picture": str(self.picture),
+            "report": str(self.report.page),
+        }
+
+    def table(self) -> "Table":
+        """The one table, for a terminal: a column per protocol, and below each mean its difference to the first."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        title = f"{self.scenario}: means with 95 % intervals; below each its paired difference to "
+        table = Table(title=escape(f"{title}{self.protocols[0]}"), caption=escape(self.discovery), title_justify="left")
+        table.add_column("metric")
+        for protocol in self.protocols:
+            table.add_column(escape(protocol), justify="right", no_wrap=True)
+        for metric in METRICS:
+            cells = []
+            for protocol in self.protocols:
+                cell = mean_text(self.means.get((protocol, metric), NONE), metric_scale(metric))
+                if protocol != self.protocols[0]:
+                    cell += f"\n[i]{self._difference(protocol, metric)}[/i]"
+                cells.append(cell)
+            table.add_row(metric_label(metric), *cells, end_section=True)
+        return table
+
+    def _difference(self, protocol: str, metric: str) -> str:
+        found = self.differences.get((protocol, metric), NONE)
+        text = mean_text(found, metric_scale(metric))
+        return f"+{text}" if found.mean is not None and found.mean > 0 else text
+
+
+def compare(
+    scenario: Path,
+    protocols: Sequence[Mapping[str, object]],
+    out: Path,
+    runs: int = 10,
+    master: str | None = None,
+    discovery: Mapping[str, object] | None = None,
+    quiet: bool = False,
+) -> Comparison:
+    """Run every protocol at every seed and say how they differ.
+
+    Discovery is what the caller says, else what the scenario states, else beacons: an oracle would flatter protocols
+    that depend on knowing their links.
+    """
+    if not protocols:
+        raise UserError("--protocols: name at least one protocol")
+    loaded, note = _with_discovery(scenario, discovery)
+    experiment = _experiment(loaded, protocols, runs, str(scenario), note)
+    spark = session("driftcast", master)
+    report = reproduce_experiments([experiment], out, spark, quiet)
+    labels = [protocol_label(protocol) for protocol in protocols]
+    means, differences = _statistics(labels, experiment.name, out, spark)
+    found = Comparison(loaded.name, note, labels, means, differences, report)
+    write_whole(found.picture, comparison_picture(loaded.name, labels, means))
+    write_whole(out / "compare.csv", csv_text(_rows(found)).encode())
+    return found
+
+
+def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Scenario, str]:
+    scenario = load(path)
+    if wanted is None and "discovery" in read_toml(path):
+        return scenario, f"discovery as the scenario states it: {_told(scenario)}"
+    table: dict[str, object] = msgspec.to_builtins(scenario)
+    table["discovery"] = dict(wanted) if wanted is not None else {"mode": "beacon"}
+    changed = scenario_from(table, str(path) if wanted is None else "--discovery")
+    why = "as asked for" if wanted is not None else "by default, since the scenario states none"
+    return changed, f"discovery {why}: {_told(changed)}"
+
+
+def _told(scenario: Scenario) -> str:
+    table: dict[str, object] = msgspec.to_builtins(scenario.discovery)
+    mode = str(table.pop("mode"))
+    settings = ", ".join(f"{key} = {value}" for key, value in table.items())
+    return f"{mode} ({settings})" if settings else mode
+
+
+def _experiment(
+    scenario: Scenario, protocols: Sequence[Mapping[str, object]], runs: int, where: str, note: str
+) -> Experiment:
+    labels = [protocol_label(protocol) for protocol in protocols]
+    table: dict[str, object] = msgspec.to_builtins(scenario)
+    base = Path(str(table.pop("base")))
+    figures = [
+        Figure(name="delivery", kind="bars", x="protocol", y="delivery_ratio", title="Who is reached"),
+        Figure(name="delay", kind="bars", x="protocol", y="delay_p50_s", title="How soon"),
+        Figure(
+            name="cost", kind="tradeoff", x="transmissions", y="delivery_ratio", series="protocol", title="At what cost"
+        ),
+    ]
+    definition = Definition(
+        name="compare",
+        title=f"{scenario.name}: {', '.join(labels)}",
+        description=f"{scenario.description}\n\n{note[0].upper()}{note[1:]}.".strip(),
+        scenario=table,
+        runs=runs,
+        metrics=list(METRICS),
+        axes=[Axis(name="protocol", values=[dict(protocol) for protocol in protocols], labels=labels)],
+        figures=figures,
+    )
+    return unfold(definition, base, runs=runs, where=where)
+
+
+def _statistics(
+    labels: list[str], experiment: str, out: Path, spark: "SparkSession"
+) -> tuple[dict[tuple[str, str], Interval], dict[tuple[str, str], Interval]]:
+    """Means and paired differences, by Spark. A point of this experiment is called by its protocol."""
+    runs = spark.read.parquet(str((out / RUNS_FILE).resolve()))
+    pairs = [(experiment, label, labels[0]) for label in labels[1:]]
+    frames = [summary(runs, METRICS)]
+    if pairs:
+        frames.append(paired(runs, spark.createDataFrame(pairs, "experiment string, point string, reference string")))
+    found: list[dict[tuple[str, str], Interval]] = [{}, {}]
+    for place, frame in enumerate(frames):
+        for row in frame.collect():
+            found[place][row["point"], row["metric"]] = Interval(row["n"], row["mean"], row["low"], row["high"])
+    return found[0], found[1]
+
+
+def _rows(found: Comparison) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for protocol in found.protocols:
+        for metric in METRICS:
+            mean = found.means.get((protocol, metric), NONE)._asdict()
+            difference = found.differences.get((protocol, metric), NONE)._asdict()
+            rows.append(
+                {"protocol": protocol, "metric": metric, **mean}
+                | {f"difference_{key}": value for key, value in difference.items()}
+            )
+    return rows

@@ -1,0 +1,1 @@
+"""What readers see: figures, tables and one self-contained page."""

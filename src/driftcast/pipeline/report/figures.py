@@ -1,0 +1,254 @@
+"""Draws the figures of an experiment: a picture for papers (PNG), one for the page (SVG), and the numbers."""
+
+import io
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driftcast.pipeline.definition import Figure, Selector
+from driftcast.pipeline.experiment import Experiment, Point
+from driftcast.pipeline.pairs import served_within, time_grid
+from driftcast.pipeline.report.style import (
+    COLORS,
+    DASHES,
+    HEIGHT_IN,
+    MARKERS,
+    RESOLUTION_DPI,
+    WIDTH_IN,
+    metric_label,
+    metric_scale,
+    paper_style,
+)
+from driftcast.pipeline.results import Results
+from driftcast.pipeline.statistics import Interval, interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+ROW = ("panel", "series", "x", "n", "mean", "low", "high")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A finished figure."""
+
+    figure: Figure
+    png: bytes
+    svg: bytes
+    rows: list[dict[str, object]]
+    """What was drawn, in numbers."""
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A mean with its interval at a place; for a trade-off the place has an interval too."""
+
+    x: float
+    y: Interval
+    x_interval: Interval | None = None
+
+
+def draw(figure: Figure, results: Results) -> Drawn | None:
+    """One figure; None if what it shows left no data."""
+    curves = _curves(results) if figure.kind == "over_time" else {}
+    panels: list[tuple[str, dict[str, list[_Mark]]]] = []
+    for panel in _labels(results.experiment, figure.panels, figure.where):
+        where: Selector = {**figure.where, **({figure.panels: panel} if figure.panels else {})}
+        panels.append((panel, _series(figure, where, results, curves)))
+    if not any(marks for _, series in panels for marks in series.values()):
+        return None
+    with paper_style():
+        canvas = _canvas(figure, panels, results.experiment)
+        png, svg = io.BytesIO(), io.BytesIO()
+        canvas.savefig(png, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
+        canvas.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return Drawn(figure, png.getvalue(), svg.getvalue(), _rows(figure, panels, results.experiment))
+
+
+def _labels(experiment: Experiment, axis: str | None, where: Selector) -> list[str]:
+    if axis is None:
+        return [""]
+    present = {point.labels[axis] for point in experiment.points if point.chosen(where)}
+    return [label for label in experiment.labels(axis) if label in present]
+
+
+def _series(
+    figure: Figure, where: Selector, results: Results, curves: dict[str, list[_Mark]]
+) -> dict[str, list[_Mark]]:
+    found: dict[str, list[_Mark]] = {}
+    for label in _labels(results.experiment, figure.series, where):
+        selector: Selector = {**where, **({figure.series: label} if figure.series else {})}
+        points = results.points(selector)
+        if figure.kind == "over_time":
+            found[label] = curves.get(points[0].name, [])
+        elif figure.kind == "tradeoff":
+            found[label] = [_tradeoff(figure, point, results) for point in points]
+        else:
+            found[label] = _along(figure, selector, results)
+    return found
+
+
+def _along(figure: Figure, selector: Selector, results: Results) -> list[_Mark]:
+    scale, marks = metric_scale(figure.y), []
+    for place, label in enumerate(results.experiment.labels(figure.x)):
+        chosen: Selector = {**selector, figure.x: label}
+        points = results.points(chosen)
+        if not points:
+            continue
+        y = _scaled(interval(results.selected(chosen, figure.y).values()), scale)
+        value = points[0].values[figure.x]
+        number = isinstance(value, int | float) and figure.kind == "line"
+        marks.append(_Mark(float(value) if number and isinstance(value, int | float) else float(place), y))
+    return marks
+
+
+def _tradeoff(figure: Figure, point: Point, results: Results) -> _Mark:
+    x = _scaled(interval(results.by_seed(point, figure.x).values()), metric_scale(figure.x))
+    y = _scaled(interval(results.by_seed(point, figure.y).values()), metric_scale(figure.y))
+    return _Mark(math.nan if x.mean is None else x.mean, y, x)
+
+
+def _curves(results: Results) -> dict[str, list[_Mark]]:
+    """For each point, the share of pairs served within a time."""
+    times_s = time_grid(max(point.scenario.duration_s for point in results.experiment.points))
+    shares = served_within(results, times_s) or {}
+    return {
+        point: [_Mark(time_s, share) for time_s, share in zip(times_s, shared, strict=True)]
+        for point, shared in shares.items()
+    }
+
+
+def _scaled(found: Interval, scale: float) -> Interval:
+    mean, low, high = (None if value is None else value * scale for value in found[1:])
+    return Interval(found.n, mean, low, high)
+
+
+def _rows(
+    figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], experiment: Experiment
+) -> list[dict[str, object]]:
+    labels = experiment.labels(figure.x) if figure.kind == "bars" else []
+    rows: list[dict[str, object]] = []
+    for panel, series in panels:
+        for label, marks in series.items():
+            for mark in marks:
+                x: object = labels[int(mark.x)] if labels else mark.x
+                row = dict(zip(ROW, (panel, label, x, *mark.y), strict=True))
+                if mark.x_interval is not None:
+                    row |= {"x_low": mark.x_interval.low, "x_high": mark.x_interval.high}
+                rows.append(row)
+    return rows
+
+
+def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], experiment: Experiment) -> "Canvas":
+    from matplotlib import pyplot as plt
+
+    names = list(dict.fromkeys(label for _, series in panels for label in series))
+    extra_in = 0.22 * math.ceil(len(names) / (3 * len(panels))) + 0.05 if names != [""] else 0.0
+    canvas, axes = plt.subplots(
+        1,
+        len(panels),
+        figsize=(WIDTH_IN * (1 if len(panels) == 1 else 0.92 * len(panels)), HEIGHT_IN + extra_in),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, (panel, series) in zip(axes[0], panels, strict=True):
+        _panel(ax, figure, series, names, experiment)
+        if panel:
+            ax.set_title(panel)
+    axes[0][0].set_ylabel("share of pairs served" if figure.kind == "over_time" else metric_label(figure.y))
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    if names != [""]:
+        canvas.legend(
+            handles, labels, loc="outside upper center", ncols=min(len(labels), 3 * len(panels)), handlelength=2.4
+        )
+    plt.close(canvas)
+    return canvas
+
+
+def _panel(
+    ax: "Axes", figure: Figure, series: dict[str, list[_Mark]], names: list[str], experiment: Experiment
+) -> None:
+    for label, marks in series.items():
+        place = names.index(label)
+        if figure.kind == "bars":
+            _bars(ax, marks, label, place, len(names))
+        elif figure.kind == "tradeoff":
+            _scatter(ax, marks, label, place)
+        else:
+            _line(ax, marks, label, place, steps=figure.kind == "over_time")
+    if figure.kind == "bars":
+        labels = experiment.labels(figure.x)
+        ax.set_xticks(range(len(labels)), labels)
+        ax.grid(visible=False, axis="x")
+        ax.tick_params(axis="x", length=0)
+    if figure.log_x:
+        ax.set_xscale("log")
+    if figure.log_y:
+        ax.set_yscale("log")
+    elif figure.kind == "over_time" or figure.y == "delivery_ratio":
+        ax.set_ylim(0, 1.05)
+    else:
+        ax.set_ylim(bottom=0)
+    ax.set_xlabel(_x_label(figure, experiment))
+
+
+def _x_label(figure: Figure, experiment: Experiment) -> str:
+    if figure.kind == "over_time":
+        return "time since publication (s)"
+    if figure.kind == "tradeoff":
+        return metric_label(figure.x)
+    axis = experiment.axis(figure.x)
+    return axis.title or axis.name
+
+
+def _line(ax: "Axes", marks: list[_Mark], label: str, place: int, steps: bool) -> None:
+    known = [mark for mark in marks if mark.y.mean is not None]
+    xs = [mark.x for mark in known]
+    means = [mark.y.mean for mark in known if mark.y.mean is not None]
+    color = COLORS[place % len(COLORS)]
+    dash = DASHES[place % len(DASHES)]
+    if steps:
+        ax.step(xs, means, where="post", color=color, linestyle=dash, label=label)
+    else:
+        ax.plot(xs, means, color=color, linestyle=dash, marker=MARKERS[place % len(MARKERS)], label=label)
+    lows = [mean if mark.y.low is None else mark.y.low for mark, mean in zip(known, means, strict=True)]
+    highs = [mean if mark.y.high is None else mark.y.high for mark, mean in zip(known, means, strict=True)]
+    ax.fill_between(xs, lows, highs, color=color, alpha=0.18, linewidth=0, step="post" if steps else None)
+
+
+def _bars(ax: "Axes", marks: list[_Mark], label: str, place: int, count: int) -> None:
+    width = 0.8 / count
+    known = [mark for mark in marks if mark.y.mean is not None]
+    xs = [mark.x - 0.4 + (place + 0.5) * width for mark in known]
+    heights = [mark.y.mean or 0.0 for mark in known]
+    errors = [mark.y.half_width or 0.0 for mark in known]
+    hatch = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++")[place % 7]
+    ax.bar(
+        xs,
+        heights,
+        width * 0.92,
+        color=COLORS[place % len(COLORS)],
+        edgecolor=(1, 1, 1, 0.55),
+        hatch=hatch,
+        label=label,
+    )
+    ax.errorbar(xs, heights, errors, fmt="none", ecolor="#222222", elinewidth=0.9, capsize=2)
+
+
+def _scatter(ax: "Axes", marks: list[_Mark], label: str, place: int) -> None:
+    known = [mark for mark in marks if mark.y.mean is not None and mark.x_interval is not None]
+    ax.errorbar(
+        [mark.x for mark in known],
+        [mark.y.mean or 0.0 for mark in known],
+        [mark.y.half_width or 0.0 for mark in known],
+        [mark.x_interval.half_width or 0.0 for mark in known if mark.x_interval is not None],
+        linestyle="none",
+        color=COLORS[place % len(COLORS)],
+        marker=MARKERS[place % len(MARKERS)],
+        markersize=6,
+        elinewidth=0.9,
+        capsize=2,
+        label=label,
+    )

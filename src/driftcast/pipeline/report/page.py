@@ -1,0 +1,213 @@
+"""The page of a report: one HTML file that needs no network, pleasant by day and by night."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import msgspec
+
+from driftcast.pipeline.claims import Claim
+from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.records import Record
+from driftcast.pipeline.report.css import CSS
+from driftcast.pipeline.report.figures import Drawn
+from driftcast.pipeline.report.style import METRIC_LABELS, metric_label, metric_scale
+from driftcast.pipeline.report.tables import mean_text, number
+from driftcast.pipeline.statistics import Interval
+from driftcast.simulation.meter import METRIC_MEANINGS
+
+Summary = Mapping[tuple[str, str], Interval]
+"""(point, metric) -> mean and interval."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """All there is to say of one experiment."""
+
+    experiment: Experiment
+    records: Sequence[Record]
+    summary: Summary
+    figures: Sequence[Drawn]
+    claims: Sequence[Claim]
+
+
+def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -> str:
+    """The whole page."""
+    body = [f"<h1>{escape(title)}</h1>", _overview(sections), _contents(sections)]
+    body += [_section(section, alone=len(sections) == 1) for section in sections]
+    body += [_meanings(sections), _versions(versions)]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    runs = sum(len(section.records) for section in sections)
+    failed = sum(record["error"] is not None for section in sections for record in section.records)
+    claims = [claim for section in sections for claim in section.claims]
+    tiles = [(f"{runs:,}", "runs")]
+    if failed:
+        tiles.append((str(failed), "failed"))
+    if claims:
+        counted = [claim for claim in claims if not claim.calibration]
+        tiles += [
+            (f"{sum(claim.holds is True for claim in counted)} / {len(counted)}", "claims hold"),
+            (str(sum(claim.holds is False for claim in counted)), "fail"),
+            (str(sum(claim.holds is None for claim in counted)), "undecided"),
+        ]
+    inner = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in tiles)
+    return f'<div class="tiles">{inner}</div>'
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    items = []
+    for section in sections:
+        name = section.experiment.name
+        inner = []
+        if section.claims:
+            inner.append(f'<a href="#{_id(name, "claims")}">claims</a>')
+        inner += [
+            f'<a href="#{_id(name, drawn.figure.name)}">{escape(drawn.figure.title or drawn.figure.name)}</a>'
+            for drawn in section.figures
+        ]
+        inner.append(f'<a href="#{_id(name, "means")}">means</a>')
+        inner.append(f'<a href="#{_id(name, "settings")}">settings</a>')
+        title = section.experiment.definition.title or name
+        items.append(f'<li><a href="#{_id(name)}">{escape(title)}</a><small>{" · ".join(inner)}</small></li>')
+    return f"<nav><ol>{''.join(items)}</ol></nav>"
+
+
+def _id(*parts: str) -> str:
+    return escape("-".join(parts).replace(" ", "-"), quote=True)
+
+
+def _section(section: Section, alone: bool) -> str:
+    experiment, definition = section.experiment, section.experiment.definition
+    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in definition.description.strip().split("\n\n") if text)
+    paper = f'<p class="paper">{escape(definition.paper)}</p>' if definition.paper else ""
+    heading = "The experiment" if alone else definition.title or experiment.name
+    scope = f"{len(experiment.points)} points × {len(experiment.seeds)} seeds; means with 95 % intervals."
+    parts = [
+        f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
+        f'{paper}{paragraphs}<p class="scope">{escape(scope)}</p>',
+        _claims(section),
+        *(_figure(experiment, drawn) for drawn in section.figures),
+        _means(section),
+        _errors(section),
+        _settings(section),
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+_MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "?")}
+
+
+def _claims(section: Section) -> str:
+    if not section.claims:
+        return ""
+    rows = []
+    for claim in section.claims:
+        word, mark = _MARKS[claim.holds]
+        calibration = ' <span class="tag">calibration</span>' if claim.calibration else ""
+        note = f"<small>{escape(claim.note)}</small>" if claim.note else ""
+        paper = claim.paper if isinstance(claim.paper, str) else number(claim.paper)
+        bounds = f"[{number(claim.low)}, {number(claim.high)}]" if claim.low is not None else "–"
+        rows.append(
+            f'<tr><td class="verdict {word}"><i>{mark}</i> {word}</td>'
+            f"<td>{escape(claim.statement)}{calibration}{note}</td>"
+            f'<td class="n">{escape(paper)}</td><td class="n">{number(claim.ours)}</td><td class="n">{bounds}</td></tr>'
+        )
+    return (
+        f'<h3 id="{_id(section.experiment.name, "claims")}">Claims</h3>'
+        '<div class="scroll"><table class="claims"><thead><tr>'
+        '<th>verdict</th><th>statement</th><th class="n">paper</th><th class="n">ours</th>'
+        f'<th class="n">95 % interval</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def _figure(experiment: Experiment, drawn: Drawn) -> str:
+    figure = drawn.figure
+    image = base64.b64encode(drawn.svg).decode("ascii")
+    title = figure.title or figure.name
+    caption = " ".join(figure.caption.split())
+    paper = f" <em>Paper: {escape(figure.paper)}.</em>" if figure.paper else ""
+    wide = ' class="wide"' if figure.panels else ""
+    return (
+        f'<figure id="{_id(experiment.name, figure.name)}"{wide}>'
+        f'<img alt="{escape(title, quote=True)}" src="data:image/svg+xml;base64,{image}">'
+        f"<figcaption><b>{escape(title)}.</b> {escape(caption)}{paper}</figcaption></figure>"
+    )
+
+
+def _means(section: Section) -> str:
+    experiment, metrics = section.experiment, section.experiment.definition.metrics
+    axes = [axis.name for axis in experiment.definition.axes]
+    head = "".join(f"<th>{escape(axis)}</th>" for axis in axes)
+    head += '<th class="n">runs</th>'
+    head += "".join(f'<th class="n">{escape(metric_label(metric))}</th>' for metric in metrics)
+    rows = []
+    for point in experiment.points:
+        cells = "".join(f"<td>{escape(point.labels[axis])}</td>" for axis in axes)
+        done = sum(record["point"] == point.name and record["error"] is None for record in section.records)
+        cells += f'<td class="n">{done}</td>'
+        for metric in metrics:
+            found = section.summary.get((point.name, metric), Interval(0, None, None, None))
+            left_out = f'<small title="runs in which it exists">n = {found.n}</small>' if found.n != done else ""
+            cells += f'<td class="n">{escape(mean_text(found, metric_scale(metric)))}{left_out}</td>'
+        rows.append(f"<tr>{cells}</tr>")
+    return (
+        f'<h3 id="{_id(experiment.name, "means")}">Means</h3><div class="scroll"><table class="means">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _errors(section: Section) -> str:
+    failed = [record for record in section.records if record["error"] is not None]
+    if not failed:
+        return ""
+    items = "".join(
+        f"<li>{escape(str(record['point']))}, seed {escape(str(record['seed']))}: {escape(str(record['error']))}</li>"
+        for record in failed[:50]
+    )
+    more = f"<p>and {len(failed) - 50} more; see runs.parquet</p>" if len(failed) > 50 else ""
+    return f'<h3>Failed runs</h3><ul class="errors">{items}</ul>{more}'
+
+
+def _settings(section: Section) -> str:
+    folds = []
+    for point in section.experiment.points:
+        settings = {**msgspec.to_builtins(point.scenario), "base": ""}
+        text = msgspec.json.format(msgspec.json.encode(settings), indent=2).decode()
+        prints = [
+            f"{record['seed']}: {record['fingerprint']}" for record in section.records if record["point"] == point.name
+        ]
+        folds.append(
+            f"<details><summary>{escape(point.name)}</summary><pre>{escape(text)}</pre>"
+            f"<p>Fingerprints by seed</p><pre>{escape(chr(10).join(prints))}</pre></details>"
+        )
+    seeds = ", ".join(map(str, section.experiment.seeds))
+    return (
+        f'<h3 id="{_id(section.experiment.name, "settings")}">Exact settings</h3>'
+        f"<p>Seeds {escape(seeds)}. Each point unfolds to all that decides its runs.</p>{''.join(folds)}"
+    )
+
+
+def _meanings(sections: Sequence[Section]) -> str:
+    used = dict.fromkeys(metric for section in sections for metric in section.experiment.definition.metrics)
+    items = "".join(
+        f"<dt>{escape(METRIC_LABELS[metric])} <code>{escape(metric)}</code></dt>"
+        f"<dd>{escape(METRIC_MEANINGS[metric])}</dd>"
+        for metric in used
+    )
+    return f"<section><h2>What the metrics mean</h2><dl>{items}</dl></section>"
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    items = " · ".join(f"{escape(name)} {escape(version)}" for name, version in versions.items())
+    return f"<footer>{items}</footer>"

@@ -1,0 +1,83 @@
+"""How figures look, and what metrics are called in them. Matplotlib is imported where something is drawn."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Okabe and Ito's palette, which readers with any color vision tell apart; black last, yellow left out for its contrast.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+# Series differ by mark and dash too, so that print in black and white keeps them apart.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (7, 1, 1, 1, 1, 1)), (0, (9, 3)), (0, (1, 3)))
+
+WIDTH_IN = 3.5
+"""A column of a two-column paper."""
+HEIGHT_IN = 2.6
+RESOLUTION_DPI = 300
+"""What journals ask for."""
+
+_RC = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "hatch.linewidth": 0.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    # The same numbers give the same file.
+    "svg.hashsalt": "driftcast",
+}
+
+METRIC_LABELS = {
+    "published": "events published",
+    "eligible": "eligible pairs",
+    "delivered": "pairs served",
+    "delivery_ratio": "delivery ratio",
+    "delay_mean_s": "mean delay (s)",
+    "delay_p50_s": "median delay (s)",
+    "delay_p95_s": "95th percentile of delay (s)",
+    "hops_mean": "mean hops",
+    "transmissions": "transmissions",
+    "receptions": "receptions",
+    "forwards": "forwards",
+    "duplicates": "duplicates",
+    "data_bytes": "data on the air (kB)",
+    "control_bytes": "control on the air (kB)",
+    "discovery_bytes": "beacons on the air (kB)",
+    "buffer_peak": "largest buffer (events)",
+}
+
+
+def metric_label(metric: str) -> str:
+    """What stands at an axis, with the unit."""
+    return METRIC_LABELS.get(metric, metric)
+
+
+def metric_scale(metric: str) -> float:
+    """What a value is multiplied by to be in the unit of its label."""
+    return 0.001 if metric.endswith("_bytes") else 1.0
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Draw without a display, in the house style."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    with mpl.rc_context(_RC):  # type: ignore[arg-type] # the stubs know only literal keys
+        yield

@@ -1,0 +1,185 @@
+"""From an experiment's name to its report: sweep, metrics, claims, figures, page, and again from a directory."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from platform import python_version
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from driftcast.errors import UserError
+from driftcast.pipeline.claims import Claim, judge
+from driftcast.pipeline.definition import Definition
+from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
+from driftcast.pipeline.metrics import summary
+from driftcast.pipeline.plan import code_digest
+from driftcast.pipeline.records import METRICS, Record
+from driftcast.pipeline.report.figures import draw
+from driftcast.pipeline.report.page import Section, page
+from driftcast.pipeline.report.tables import csv_text
+from driftcast.pipeline.results import Results
+from driftcast.pipeline.session import session
+from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.sweep import RUNS_FILE, read_runs, sweep
+from driftcast.settings import typed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFINITIONS = "experiments"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a reproduction left."""
+
+    out: Path
+    runs: int
+    failed: int
+    claims: list[Claim]
+
+    @property
+    def page(self) -> Path:
+        """The page to open."""
+        return self.out / "index.html"
+
+    def as_row(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "report": str(self.page),
+            "runs": self.runs,
+            "failed": self.failed,
+            "claims": [claim.as_row() for claim in self.claims],
+        }
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment as a report directory keeps it: with the settings of every point."""
+
+    definition: Definition
+    points: list[Point]
+    seeds: list[int]
+
+
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    quick: bool = False,
+    runs: int | None = None,
+    master: str | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Run experiments, judge their claims, draw and write everything into one directory."""
+    experiments = [load_experiment(name, quick, runs) for name in names]
+    twice = {experiment.name for experiment in experiments}
+    if len(twice) != len(experiments):
+        raise UserError("an experiment is named twice; name each once")
+    return reproduce_experiments(experiments, out, session("driftcast", master), quiet)
+
+
+def reproduce_experiments(
+    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False
+) -> Report:
+    """The same for experiments that are there already."""
+    records = sweep(experiments, out, spark, quiet=quiet)
+    _store(experiments, out)
+    return _written(experiments, records, out, spark)
+
+
+def report(out: Path, master: str | None = None) -> Report:
+    """Make claims, figures, tables and page anew from what a sweep left in a directory."""
+    records = read_runs(out)
+    experiments = stored_experiments(out)
+    return _written(experiments, records, out, session("driftcast", master))
+
+
+def stored_experiments(out: Path) -> list[Experiment]:
+    """The experiments of a report directory."""
+    found = []
+    for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
+        try:
+            table = msgspec.json.decode(path.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise UserError(f"{path}: cannot be read: {error}") from None
+        stored = typed(table, _Stored, str(path))
+        hook = path.parent / HOOK
+        found.append(Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None))
+    if not found:
+        raise UserError(f"{out}: has no experiments/*/definition.json; give a directory that sweep or reproduce wrote")
+    return found
+
+
+def _store(experiments: Sequence[Experiment], out: Path) -> None:
+    shutil.rmtree(out / DEFINITIONS, ignore_errors=True)
+    for experiment in experiments:
+        folder = out / DEFINITIONS / experiment.name
+        folder.mkdir(parents=True)
+        stored = _Stored(definition=experiment.definition, points=experiment.points, seeds=experiment.seeds)
+        if experiment.hook is not None:
+            shutil.copy(experiment.hook, folder / HOOK)
+        write_whole(folder / "definition.json", msgspec.json.format(msgspec.json.encode(stored), indent=1))
+
+
+def _written(experiments: Sequence[Experiment], records: list[Record], out: Path, spark: "SparkSession") -> Report:
+    summaries = _summaries(out, spark)
+    sections = []
+    for experiment in experiments:
+        mine = [record for record in records if record["experiment"] == experiment.name]
+        results = Results(experiment, mine, out, spark)
+        drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
+        known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
+        sections.append(Section(experiment, mine, known, drawn, judge(results)))
+    claims = [claim for section in sections for claim in section.claims]
+    for section in sections:
+        name = section.experiment.name
+        for found in section.figures:
+            write_whole(out / "figures" / f"{name}-{found.figure.name}.png", found.png)
+            write_whole(out / "tables" / f"{name}-{found.figure.name}.csv", csv_text(found.rows).encode())
+        write_whole(out / "tables" / f"{name}-means.csv", csv_text(_mean_rows(section)).encode())
+    rows = [claim.as_row() for claim in claims]
+    write_whole(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
+    title = sections[0].experiment.definition.title if len(sections) == 1 else "driftcast: experiments"
+    write_whole(out / "index.html", page(title or sections[0].experiment.name, sections, versions()).encode())
+    failed = sum(record["error"] is not None for record in records)
+    return Report(out, len(records), failed, claims)
+
+
+def _summaries(out: Path, spark: "SparkSession") -> dict[tuple[str, str, str], Interval]:
+    """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
+    frame = spark.read.parquet(str((out / RUNS_FILE).resolve()))
+    return {
+        (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
+        for row in summary(frame).collect()
+    }
+
+
+def _mean_rows(section: Section) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for point in section.experiment.points:
+        for metric in METRICS:
+            found = section.summary.get((point.name, metric), Interval(0, None, None, None))
+            rows.append({**point.labels, "metric": metric, **found._asdict()})
+    return rows
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on besides the settings."""
+    found = {"Python": python_version()}
+    for package in ("driftcast", "numpy", "msgspec", "pyspark", "pyarrow"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "(source)"
+    found["code"] = code_digest()
+    return found
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.parent / f".{path.name}.tmp"
+    unfinished.write_bytes(content)
+    unfinished.replace(path)

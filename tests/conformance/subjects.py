@@ -1,0 +1,30 @@
+"""Whom the suite examines: every protocol that the registry finds, as it comes and in each of its variants."""
+
+from pathlib import Path
+
+from driftcast.settings import read_toml
+from driftcast.simulation.scenario import Scenario, scenario_from
+from driftcast.testing import example_tables, examples
+
+HERE = Path(__file__).parent
+MOBILE = HERE / "mobile.toml"
+FAULTS = HERE / "faults.toml"
+
+Subject = dict[str, object]
+SUBJECTS: list[Subject] = list(examples())
+
+
+def label(subject: Subject) -> str:
+    """As the command line names it: `gossip`, `semi_probabilistic/pure`."""
+    return "/".join(str(part) for part in subject.values())
+
+
+def scenario_of(path: Path, subject: Subject, **tables: object) -> Scenario:
+    """A scenario of the suite with a protocol, whatever that protocol needs around it, and other changes."""
+    name = str(subject["name"])
+    return scenario_from({**read_toml(path), **example_tables(name), "protocol": subject, **tables}, path.name)
+
+
+def replay(path: Path, subject: Subject, seed: int) -> str:
+    """The command that does a run again."""
+    return f"driftcast run tests/conformance/{path.name} --protocol {label(subject)} --seed {seed}"

@@ -1,0 +1,58 @@
+"""Every message type of every protocol, router and discovery: to bytes and back, and what mutated bytes do."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from driftcast.protocol import BeaconDiscovery
+from driftcast.protocol.machine import StateMachine
+from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from driftcast.wire import Codec, DecodeError, Layer, Message
+from tests.conformance.strategies import messages
+
+MACHINES: list[tuple[Layer, type[StateMachine]]] = [
+    *((Layer.DISSEMINATION, protocol_named(name)) for name in protocol_names()),
+    *((Layer.ROUTING, router_named(name)) for name in router_names()),
+    (Layer.DISCOVERY, BeaconDiscovery),
+]
+TYPES = [
+    (Codec(layer, machine.name, machine.messages), kind) for layer, machine in MACHINES for kind in machine.messages
+]
+
+every_type = pytest.mark.parametrize(
+    ("codec", "kind"), TYPES, ids=[f"{codec.name}-{kind.__name__}" for codec, kind in TYPES]
+)
+few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def test_every_protocol_says_something() -> None:
+    assert {codec.name for codec, _ in TYPES} >= set(protocol_names())
+
+
+@every_type
+@few
+@given(data=st.data())
+def test_it_survives_the_wire_and_its_size_is_exact(codec: Codec, kind: type[Message], data: st.DataObject) -> None:
+    message = data.draw(messages(kind))
+    frame = codec.encode(message)
+    assert codec.decode(frame) == message
+    assert type(codec.decode(frame)) is kind
+    assert codec.size(message) == len(frame)
+
+
+@every_type
+@few
+@given(data=st.data())
+def test_flipped_cut_and_added_bytes_are_a_message_or_a_decode_error(
+    codec: Codec, kind: type[Message], data: st.DataObject
+) -> None:
+    frame = bytearray(codec.encode(data.draw(messages(kind))))
+    for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(frame) - 1), st.integers(0, 255)))):
+        frame[place] = value
+    mutated = bytes(frame[: data.draw(st.integers(0, len(frame)))]) + data.draw(st.binary(max_size=8))
+    try:
+        message = codec.decode(mutated)
+    except DecodeError:
+        return
+    assert isinstance(message, codec.messages)
+    assert codec.decode(codec.encode(message)) == message

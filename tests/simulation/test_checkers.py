@@ -1,0 +1,186 @@
+"""Protocols that misbehave, each in one way, and what the checkers say of them."""
+
+import pytest
+
+from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from driftcast.protocol import Fact, Interface, Protocol, TimerKey
+from driftcast.simulation.checkers import Checkers, ViolationError
+from driftcast.simulation.run import run
+from driftcast.wire import EventMessage, Message
+from tests.simulation.worlds import line, register
+
+
+class Carried(EventMessage, frozen=True, gc=False, tag=1):
+    """An event on its way."""
+
+
+class Bad(Protocol):
+    """Knows the subscriptions of its node and hands on what is published to the neighbors; the rest is up to it."""
+
+    name = "bad"
+    messages = (Carried,)
+    subscription: SubscriptionId | None = None
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        self.subscription = subscription.id
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self.port.broadcast(Carried(event, 1, event.lease_s))
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        assert isinstance(message, Carried)
+        if self.subscription is not None:
+            self.misbehave(now, self.subscription, message.event)
+
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.deliver(subscription, event, 1)
+
+
+class DeliversTwice(Bad):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.deliver(subscription, event, 1)
+        self.port.deliver(subscription, event, 1)
+
+
+class Invents(Bad):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.deliver(subscription, Event(EventId(7, 7), event.attributes), 1)
+
+
+class Alters(Bad):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.deliver(subscription, Event(event.id, {"topic": 1, "extra": True}), 1)
+
+
+class DeliversElsewhere(Bad):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.deliver(SubscriptionId(2, 0), event, 1)
+
+
+class DeliversLate(Bad):
+    """Keeps an event in its pocket and delivers it after the subscription has ended."""
+
+    kept: Event | None = None
+
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.kept = event
+        self.port.set_timer("late", 4.0)
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        assert self.subscription is not None
+        assert self.kept is not None
+        self.port.deliver(self.subscription, self.kept, 1)
+
+
+class Hoards(Bad):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.note(Fact("store", event.id))
+
+
+class EvictsWhatItNeverHad(Bad):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.port.note(Fact("evict", event.id, reason="spite"))
+
+
+class StoresWhatIsLongOver(DeliversLate):
+    def misbehave(self, now: float, subscription: SubscriptionId, event: Event) -> None:
+        self.kept = event
+        self.port.set_timer("late", 8.0)
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        assert self.kept is not None
+        self.port.note(Fact("store", self.kept.id))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "subscribe", "lease_s", "complaint"),
+    [
+        (DeliversTwice, {}, 60.0, "at 1.001 s node 1 delivered event 0:0 to 1:0 a second time"),
+        (Invents, {}, 60.0, "at 1.001 s node 1 delivered event 7:7, which is unknown or long over"),
+        (Alters, {}, 60.0, "at 1.001 s node 1 delivered event 0:0 with altered content"),
+        (Bad, {"filter": "topic = 2"}, 60.0, "at 1.001 s node 1 delivered event 0:0 to 1:0, which it does not fit"),
+        (
+            DeliversElsewhere,
+            {},
+            60.0,
+            "at 1.001 s node 1 delivered to subscription 2:0, which does not stand there",
+        ),
+        (
+            DeliversLate,
+            {"until_s": 3.0},
+            60.0,
+            "at 5.001 s node 1 delivered to subscription 1:0, which does not stand there",
+        ),
+        (Hoards, {}, 2.0, "at 13.0 s node 1 still stored event 0:0, past its lease"),
+        (EvictsWhatItNeverHad, {}, 60.0, "at 1.001 s node 1 evicted event 0:0, which it did not store"),
+        (StoresWhatIsLongOver, {}, 2.0, "at 9.001 s node 1 still stored event 0:0, past its lease"),
+    ],
+)
+def test_a_protocol_that_breaks_a_rule_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+    protocol: type[Bad],
+    subscribe: dict[str, object],
+    lease_s: float,
+    complaint: str,
+) -> None:
+    register(monkeypatch, protocol)
+    scenario = line(
+        duration_s=20.0,
+        protocol={"name": "bad"},
+        subscribe=[{"nodes": [1, 2], **subscribe}],
+        publish=[{"nodes": [0], "interval_s": 100.0, "from_s": 1.0, "lease_s": lease_s, "attributes": {"topic": 1}}],
+    )
+    with pytest.raises(ViolationError) as caught:
+        run(scenario, 5)
+    assert str(caught.value) == f"line/bad/5: {complaint} (replay with --seed 5)"
+
+
+def test_an_access_policy_is_a_rule_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, Bad)
+    scenario = line(
+        protocol={"name": "bad"},
+        subscribe=[{"nodes": [1], "attributes": {"rank": 1}}],
+        publish=[{"nodes": [0], "interval_s": 100.0, "from_s": 1.0, "access": "rank > 1"}],
+    )
+    with pytest.raises(ViolationError, match="delivered event 0:0 to 1:0, which it does not fit"):
+        run(scenario, 5)
+
+
+EVENT = Event(EventId(0, 0), {"a": 1}, lease_s=100.0)
+SUBSCRIPTION = Subscription(SubscriptionId(1, 0), "true")
+
+
+def test_an_event_is_made_once() -> None:
+    checkers = Checkers()
+    checkers.on_event(0.0, EVENT)
+    with pytest.raises(ViolationError, match="event 0:0 was made twice"):
+        checkers.on_event(1.0, EVENT)
+
+
+def test_an_application_that_crashed_may_get_an_event_again() -> None:
+    checkers = Checkers()
+    checkers.on_event(0.0, EVENT)
+    checkers.on_subscribe(SUBSCRIPTION)
+    checkers.on_deliver(1.0, 1, SUBSCRIPTION.id, EVENT)
+    checkers.on_crash(1)
+    checkers.on_deliver(2.0, 1, SUBSCRIPTION.id, EVENT)
+    with pytest.raises(ViolationError, match="a second time"):
+        checkers.on_deliver(3.0, 1, SUBSCRIPTION.id, EVENT)
+
+
+def test_a_crash_frees_a_node_of_what_it_stored() -> None:
+    checkers = Checkers()
+    checkers.on_event(0.0, EVENT)
+    checkers.on_store(1.0, 1, EVENT.id)
+    checkers.on_crash(1)
+    checkers.on_lease_over(110.0, EVENT.id)
+    assert len(checkers) == 0
+
+
+def test_a_slow_clock_may_keep_an_event_longer_by_as_much_as_it_is_slow() -> None:
+    checkers = Checkers(worst_drift=0.2)
+    checkers.on_event(0.0, EVENT)
+    checkers.on_store(1.0, 1, EVENT.id)
+    checkers.on_evict(125.0, 1, EVENT.id)
+    with pytest.raises(ViolationError, match="past its lease"):
+        checkers.on_store(131.0, 1, EVENT.id)

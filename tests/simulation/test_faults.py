@@ -1,0 +1,189 @@
+"""Named faults, one by one: what is drawn, and what it does to a run."""
+
+from itertools import pairwise
+
+import pytest
+
+from driftcast.model import Event, EventId, NodeId
+from driftcast.protocol import Interface, Link, Protocol, Token
+from driftcast.simulation.faults import ClockSkew, Crash, Fault, LinkCut, Loss, fault_plan
+from driftcast.simulation.run import Simulation
+from driftcast.testing import Net
+from driftcast.wire import EventMessage, Message
+from tests.simulation.worlds import line, register
+
+
+def test_a_crash_at_a_time_is_an_outage_of_every_chosen_node() -> None:
+    plan = fault_plan([Crash(nodes=[1, 3], at_s=5.0, down_s=2.0)], {}, 5, 100.0, 1)
+    assert plan.outages == [(1, 5.0, 7.0), (3, 5.0, 7.0)]
+
+
+def test_crashes_every_so_often_do_not_overlap_and_come_about_as_often() -> None:
+    plan = fault_plan([Crash(nodes="all", every_s=10.0, down_s=5.0)], {}, 20, 10_000.0, 1)
+    assert 0.9 < len(plan.outages) / (20 * 10_000.0 / 15.0) < 1.1
+    for node in range(20):
+        mine = [outage for outage in plan.outages if outage.node == node]
+        assert all(later.at_s >= earlier.until_s for earlier, later in pairwise(mine))
+
+
+def test_of_two_crashes_at_once_the_earlier_stands() -> None:
+    faults: list[Fault] = [Crash(nodes=[1], at_s=5.0, down_s=10.0), Crash(nodes=[1], at_s=7.0, down_s=1.0)]
+    assert fault_plan(faults, {}, 5, 100.0, 1).outages == [(1, 5.0, 15.0)]
+
+
+def test_two_losses_strike_independently() -> None:
+    plan = fault_plan([Loss(probability=0.5), Loss(probability=0.5)], {}, 5, 100.0, 1)
+    assert plan.loss == pytest.approx(0.75)
+    assert plan.disturbs_frames
+
+
+def test_clocks_are_off_by_no_more_than_is_said() -> None:
+    plan = fault_plan([ClockSkew(offset_s=10.0, drift=0.01)], {}, 50, 100.0, 1)
+    assert len(plan.clocks) == 50
+    assert all(abs(clock.offset_s) <= 10 and abs(clock.drift) <= 0.01 for clock in plan.clocks.values())
+    assert 0 < plan.worst_drift <= 0.01
+
+
+def test_a_fault_more_leaves_the_others_as_they_were() -> None:
+    first = Crash(nodes="50%", every_s=10.0)
+    alone = fault_plan([first], {}, 10, 100.0, 1)
+    beside = fault_plan([first, LinkCut(between=(0, 1), at_s=1.0, for_s=1.0), Loss(probability=0.1)], {}, 10, 100.0, 1)
+    assert beside.outages == alone.outages
+
+
+def test_a_cut_link_carries_nothing_until_it_heals() -> None:
+    faults = [{"kind": "link_cut", "between": [1, 0], "at_s": 2.0, "for_s": 3.0}]
+    net = Net.line(2, scenario={"faults": faults})
+    net.subscribe(1)
+    net.run(3)
+    net.publish(0)
+    net.run(3)
+    assert net.delivered(1) == []
+    heard = net.publish(0)
+    net.run(1)
+    assert net.delivered(1) == [heard]
+    assert [row["time_s"] for row in net.rows("link_down", node=0)] == [2.0]
+    assert [row["time_s"] for row in net.rows("link_up", node=0)] == [0.0, 5.0]
+
+
+def test_a_node_that_is_down_hears_nothing_and_publishes_nothing() -> None:
+    net = Net.line(3)
+    net.subscribe(2)
+    net.run(1)
+    net.crash(1)
+    net.publish(0)
+    net.run(1)
+    assert net.delivered(2) == []
+    with pytest.raises(ValueError, match="node 1 is down"):
+        net.publish(1)
+    net.restart(1)
+    heard = net.publish(0)
+    net.run(1)
+    assert net.delivered(2) == [heard]
+
+
+def test_the_workload_of_a_node_that_is_down_does_not_happen() -> None:
+    simulation = Simulation(
+        line(
+            publish=[{"nodes": [0], "interval_s": 1.0}],
+            faults=[{"kind": "crash", "nodes": [0], "at_s": 2.5, "down_s": 3.0}],
+        ),
+        1,
+    )
+    simulation.start()
+    simulation.advance(10.0)
+    assert simulation.finish().metrics["published"] == 11 - 3
+
+
+class Counted(EventMessage, frozen=True, gc=False, tag=1):
+    """An event for one neighbor."""
+
+
+class Clerk(Protocol):
+    """Sends what is published to its neighbor and writes down every outcome that it is told."""
+
+    name = "clerk"
+    messages = (Counted,)
+    neighbor: NodeId = 1
+
+    def on_start(self, now: float) -> None:
+        self.outcomes: list[tuple[Token, str]] = []
+        self.heard: list[EventId] = []
+        self.clock = now
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        self.neighbor = link.neighbor
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self.port.send(self.neighbor, Counted(event, 1, event.lease_s), token=event.id.sequence)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        assert isinstance(message, Counted)
+        self.heard.append(message.event.id)
+        self.clock = now
+
+    def on_sent(self, now: float, token: Token, failure: str) -> None:
+        self.outcomes.append((token, failure))
+
+
+def clerks(monkeypatch: pytest.MonkeyPatch, **tables: object) -> tuple[Net, list[Clerk]]:
+    register(monkeypatch, Clerk)
+    net = Net.line(2, "clerk", tables)
+    found = [net.protocol(node) for node in range(2)]
+    assert isinstance(found[0], Clerk)
+    assert isinstance(found[1], Clerk)
+    return net, [found[0], found[1]]
+
+
+def test_an_outcome_that_comes_after_a_crash_is_not_told_to_the_new_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, _ = clerks(monkeypatch, radio={"delay_s": 5.0})
+    net.publish(0)
+    net.crash(0)
+    net.run(1)
+    net.restart(0)
+    net.run(10)
+    reborn = net.protocol(0)
+    assert isinstance(reborn, Clerk)
+    assert reborn.outcomes == []
+
+
+def test_each_token_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (sender, receiver) = clerks(
+        monkeypatch, radio={"rate_bps": 1e4, "queue": 2, "loss": 0.5, "retries": 1, "delay_s": 0.01}
+    )
+    for _ in range(200):
+        net.publish(0, payload=bytes(50))
+        net.publish(0)
+        net.run(0.1)
+    net.run(60)
+    tokens = [token for token, _ in sender.outcomes]
+    assert sorted(tokens) == list(range(400))
+    failures = {failure for _, failure in sender.outcomes}
+    assert failures == {"", "unreachable", "queue_full"}
+    assert len(receiver.heard) == sum(failure == "" for _, failure in sender.outcomes)
+
+
+def test_a_neighbor_that_is_gone_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (sender, _) = clerks(monkeypatch)
+    net.cut(0, 1)
+    net.publish(0)
+    net.run(1)
+    assert sender.outcomes == [(0, "unreachable")]
+    assert net.dropped("out_of_reach") == 1
+
+
+def test_a_skewed_clock_is_all_that_a_node_knows_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (_, receiver) = clerks(monkeypatch, faults=[{"kind": "clock_skew", "nodes": [1], "offset_s": 100.0}])
+    net.publish(0)
+    net.run(1)
+    assert receiver.clock != pytest.approx(0.001, abs=0.5)
+    assert [row["time_s"] for row in net.rows("receive")] == [pytest.approx(0.001)]
+
+
+def test_corrupt_frames_are_met_by_the_decoder_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (_, receiver) = clerks(monkeypatch, faults=[{"kind": "corruption", "probability": 1.0}])
+    for _ in range(50):
+        net.publish(0, {"topic": 1}, b"payload")
+    net.run(1)
+    assert receiver.heard == []
+    assert net.dropped("fault_corruption") == 50
