@@ -87,25 +87,6 @@ def _w3(quick: bool) -> list[dict[str, object]]:
     return rows
 
 
-def _growth(quick: bool) -> list[dict[str, object]]:
-    from benchmarks import growth
-
-    rows: list[dict[str, object]] = []
-    for protocol in ("flooding", "gossip", "epidemic"):
-        short, long = growth.sizes(protocol, 200), growth.sizes(protocol, 800)
-        worst = max((long[name] / max(short[name], 20) for name in long), default=0.0)
-        rows.append(
-            {
-                "case": f"state after 800 s against 200 s, {protocol}",
-                "cpu_s": None,
-                "figure": f"{worst:.2f} times",
-                "target": "at most 1.5 times",
-                "met": worst <= 1.5,
-            }
-        )
-    return rows
-
-
 def _sweep(quick: bool) -> list[dict[str, object]]:
     from benchmarks import sweep
 
@@ -142,7 +123,6 @@ CASES: dict[str, Callable[[bool], list[dict[str, object]]]] = {
     "epidemic": _w2,
     "flooding": _w3,
     "csma": _csma,
-    "growth": _growth,
     "sweep": _sweep,
 }
 

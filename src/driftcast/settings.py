@@ -1,6 +1,7 @@
 """Reading settings that people wrote: a TOML file becomes typed values, or one line that says what is wrong where."""
 
 import difflib
+import enum
 import re
 import tomllib
 from collections.abc import Mapping
@@ -57,27 +58,59 @@ def _explained(text: str, value: object, kind: type[object], prefix: str) -> str
     where = ".".join(part for part in (prefix, path) if part)
     unknown = re.search(r"unknown field `(.*)`", reason)
     if unknown is not None:
-        allowed = _allowed_at(kind, path)
+        allowed = _allowed_at(kind, path, value)
         return f"{where}: {unknown_key(unknown[1], allowed)}" if where else unknown_key(unknown[1], allowed)
     given = _value_at(value, path)
+    if reason.startswith("Invalid "):
+        choices = _choices_at(kind, path, value)
+        reason = f"{given!r} is none of {', '.join(choices)}" if choices else reason
     if given is not None and not isinstance(given, Mapping | list) and repr(given) not in reason:
         reason = f"{reason} (it is {given!r})"
     return f"{where}: {reason}" if where else reason
 
 
-def _allowed_at(kind: type[object], path: str) -> list[str]:
-    """The keys known at a path below a settings type, as far as types tell."""
-    here: object = kind
-    for part in filter(None, re.split(r"\.|(?=\[)", path)):
+def _type_at(kind: object, path: str, value: object) -> object:
+    """The annotation at a path below a settings type, as far as types tell."""
+    here, given = kind, value
+    for part in _parts(path):
         if part.startswith("["):
             here = _inner(here)
-            continue
-        fields = {field.encode_name: field.type for field in msgspec.structs.fields(_struct(here))}
-        here = fields.get(part)
-    found = _struct(here)
-    config = msgspec.structs.fields(found)
+        else:
+            fields = {field.encode_name: field.type for field in msgspec.structs.fields(_struct(here, given))}
+            here = fields.get(part)
+        given = _value_at(given, part)
+    return here
+
+
+def _allowed_at(kind: object, path: str, value: object) -> list[str]:
+    """The keys known at a path."""
+    found = _struct(_type_at(kind, path, value), _value_at(value, path))
     tag = found.__struct_config__.tag_field
-    return [field.encode_name for field in config] + ([tag] if tag else [])
+    return [*_public(found), *([tag] if tag else [])]
+
+
+def _public(kind: type[msgspec.Struct]) -> list[str]:
+    """The keys that people write; `base` is set by whoever reads the file."""
+    return [field.encode_name for field in msgspec.structs.fields(kind) if field.name != "base"]
+
+
+def _choices_at(kind: object, path: str, value: object) -> list[str]:
+    """The values allowed at a path where they can be listed: of an enumeration, of a literal, or as a tag."""
+    parent, _, last = path.rpartition(".")
+    above = _type_at(kind, parent, value)
+    tags = [
+        str(option.__struct_config__.tag)
+        for option in _options(above)
+        if option.__struct_config__.tag_field == last and option.__struct_config__.tag is not None
+    ]
+    here = _type_at(kind, path, value) if not tags else None
+    if isinstance(here, type) and issubclass(here, enum.Enum):
+        return [repr(member.value) for member in here]
+    return [repr(tag) for tag in tags] or [repr(choice) for choice in getattr(here, "__args__", ())]
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in re.split(r"\.|(?=\[)", path) if part]
 
 
 def _inner(kind: object) -> object:
@@ -86,18 +119,24 @@ def _inner(kind: object) -> object:
     return arguments[-1] if arguments and arguments[-1] is not Ellipsis else (arguments[0] if arguments else None)
 
 
-def _struct(kind: object) -> type[msgspec.Struct]:
-    """The settings type behind an annotation: itself, or the first one in a union."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return kind
-    for argument in getattr(kind, "__args__", ()):
-        if isinstance(argument, type) and issubclass(argument, msgspec.Struct):
-            return argument
-    return msgspec.Struct
+def _options(kind: object) -> list[type[msgspec.Struct]]:
+    """The settings types behind an annotation: itself, or those in a union."""
+    found = [kind, *getattr(kind, "__args__", ())]
+    return [option for option in found if isinstance(option, type) and issubclass(option, msgspec.Struct)]
+
+
+def _struct(kind: object, given: object) -> type[msgspec.Struct]:
+    """The one of them that the given table names by its tag, else the first."""
+    options = _options(kind)
+    for option in options:
+        config = option.__struct_config__
+        if config.tag_field and isinstance(given, Mapping) and given.get(config.tag_field) == config.tag:
+            return option
+    return options[0] if options else msgspec.Struct
 
 
 def _value_at(value: object, path: str) -> object:
-    for part in filter(None, re.split(r"\.|(?=\[)", path)):
+    for part in _parts(path):
         try:
             if part.startswith("["):
                 value = value[int(part.strip("[]"))] if isinstance(value, list) else None

@@ -1,7 +1,9 @@
 """What a state machine keeps in memory, found by walking over it; so it works for protocols yet to come."""
 
 import gc
+import sys
 from collections import deque
+from collections.abc import Mapping
 from random import Random
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
@@ -31,6 +33,21 @@ def containers(protocol: Protocol) -> list[Container]:
         if isinstance(here, dict | list | set | deque | bytearray):
             found.append(here)
         waiting += gc.get_referents(here)
+    return found
+
+
+def globals_of(package: str) -> dict[str, str]:
+    """What containers there are in the modules and classes of a package, and what is in them."""
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        if name != package and not name.startswith(f"{package}."):
+            continue
+        places: list[tuple[str, Mapping[str, object]]] = [(name, vars(module))]
+        places += [(f"{name}.{key}", vars(kind)) for key, kind in vars(module).items() if isinstance(kind, type)]
+        for place, names in places:
+            for key, value in names.items():
+                if not key.startswith("__") and isinstance(value, dict | list | set | deque | bytearray):
+                    found[f"{place}.{key}"] = repr(value)
     return found
 
 

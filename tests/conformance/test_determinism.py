@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from driftcast.protocol.registry import PROTOCOLS
 from driftcast.simulation.run import Simulation, run
 from driftcast.trace import Level
+from tests.conformance.memory import globals_of
 from tests.conformance.subjects import FAULTS, MOBILE, SUBJECTS, Subject, label, scenario_of
 
 ROOT = Path(__file__).parents[2]
@@ -70,3 +72,12 @@ def test_two_simulations_in_one_process_do_not_touch(subject: Subject) -> None:
         for simulation in beside:
             simulation.advance(second)
     assert [simulation.finish().fingerprint for simulation in beside] == alone
+
+
+@every_protocol
+def test_a_run_leaves_nothing_behind_in_the_protocol_s_classes_and_modules(subject: Subject) -> None:
+    package = f"{PROTOCOLS}.{subject['name']}"
+    run(scenario_of(MOBILE, subject), 1)
+    before = globals_of(package)
+    run(scenario_of(FAULTS, subject), 2)
+    assert globals_of(package) == before

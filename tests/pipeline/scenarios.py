@@ -1,5 +1,11 @@
 """Small scenarios for the tests of the pipeline."""
 
+from pathlib import Path
+
+import msgspec
+
+from driftcast.pipeline.definition import Axis, Definition
+from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.simulation.scenario import Scenario, scenario_from
 
 
@@ -25,3 +31,18 @@ def tiny(name: str = "flooding", **changes: object) -> Scenario:
         ],
     }
     return scenario_from({**table, **changes}, "tiny")
+
+
+def tiny_experiment(
+    protocols: tuple[str, ...] = ("flooding", "epidemic"), runs: int = 3, **changes: object
+) -> Experiment:
+    """A sweep of a few tiny runs."""
+    table = msgspec.to_builtins(tiny("flooding", **changes))
+    folder = Path(table.pop("base"))
+    definition = Definition(
+        name="tiny",
+        scenario=table,
+        runs=runs,
+        axes=[Axis(name="protocol", values=list(protocols))],
+    )
+    return unfold(definition, folder)

@@ -21,13 +21,24 @@ class Blank(Message, frozen=True, tag=1):
     """Says nothing; only its size matters."""
 
 
-class Cell(Air):
-    """Nodes at fixed places and one csma interface. `witness` sees each frame that was heard, with those who heard."""
+class Dice(Random):
+    """Draws backoffs as told: so many slots of the smallest window, one after the other."""
 
-    def __init__(self, radio: CsmaRadio, places: list[Point], seed: int = 1) -> None:
+    def __init__(self, *slots: int, window: int = 31) -> None:
+        super().__init__(0)
+        self._fractions = [(slot + 0.5) / (window + 1) for slot in slots]
+
+    def random(self) -> float:
+        return self._fractions.pop(0)
+
+
+class Cell(Air):
+    """Nodes at fixed places and one csma interface, and a record of all that the medium told."""
+
+    def __init__(self, radio: CsmaRadio, places: list[Point], seed: int = 1, rng: Random | None = None) -> None:
         self.kernel = Kernel()
-        self.places = places
-        self.medium = CsmaMedium(radio, "radio", len(places), self.kernel, self, Random(seed), lambda node: places[node])
+        rng = Random(seed) if rng is None else rng
+        self.medium = CsmaMedium(radio, "radio", len(places), self.kernel, self, rng, lambda node: places[node])
         there = Trajectories.standing(np.array([x for x, _ in places]), np.array([y for _, y in places]), 1.0)
         links = contacts(there, radio.range_m, 1.0)
         for a, b in zip(links.a.tolist(), links.b.tolist(), strict=True):
@@ -85,13 +96,19 @@ class Saturated(Cell):
     """Stations that always have two frames for the next node, so that none is ever without."""
 
     def __init__(
-        self, radio: CsmaRadio, senders: dict[NodeId, NodeId | None], places: list[Point], size_bytes: int, seed: int = 1
+        self,
+        radio: CsmaRadio,
+        senders: dict[NodeId, NodeId | None],
+        places: list[Point],
+        size_bytes: int,
+        seed: int = 1,
     ) -> None:
         super().__init__(radio, places, seed)
         self.size_bytes = size_bytes
         self.delivered = [0] * len(places)
         """Frames of each sender that arrived."""
-        self.failed = [0] * len(places)
+        self.sent = 0
+        """Frames that were done with, heard or not."""
         self.on_received = self._count
         self.on_outcome = self._refill
         for sender, target in senders.items():
@@ -100,6 +117,7 @@ class Saturated(Cell):
 
     def _count(self, frame: Frame, reach: Reach) -> None:
         self.heard.clear()
+        self.sent += 1
         self.delivered[frame.sender] += len(reach.nodes)
         if frame.target is None:
             self.send(frame.sender, None, self.size_bytes)
@@ -107,7 +125,6 @@ class Saturated(Cell):
     def _refill(self, frame: Frame, failure: str) -> None:
         self.outcomes.clear()
         self.losses.clear()
-        self.failed[frame.sender] += failure != ""
         self.send(frame.sender, frame.target, self.size_bytes)
 
     def megabits_per_s(self, duration_s: float, warm_up_s: float = 0.2) -> float:
@@ -120,13 +137,12 @@ class Saturated(Cell):
 
 def saturated_cell(radio: CsmaRadio, stations: int, size_bytes: int, seed: int = 1) -> Saturated:
     """Stations that all hear each other and send to one more node, as Bianchi has them."""
-    return Saturated(
-        radio, dict.fromkeys(range(stations), stations), close_together(stations + 1), size_bytes, seed
-    )
+    return Saturated(radio, dict.fromkeys(range(stations), stations), close_together(stations + 1), size_bytes, seed)
 
 
 def under_the_models_conditions(radio: CsmaRadio) -> CsmaRadio:
     """Unlimited retries, no EIFS, failures known at once, and Bianchi's slot rule."""
     fields = {name: getattr(radio, name) for name in CsmaRadio.__struct_fields__}
     fields |= {"retry_limit": UNLIMITED, "long_retry_limit": UNLIMITED}
-    return CsmaRadio(**fields | {"eifs": False, "timeout_us": 0, "busy_slot_counts": True})
+    fields |= {"eifs": False, "timeout_us": 0, "busy_slot_counts": True}
+    return CsmaRadio(**fields)

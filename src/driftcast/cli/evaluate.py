@@ -1,7 +1,184 @@
-"""Placeholder until the pipeline stands."""
+"""`compare`, `sweep`, `reproduce`, `report`, `tour`: what runs many simulations, on Spark."""
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from driftcast.cli.options import add_json, add_scenario, console, print_json, shown
+from driftcast.errors import UserError
+
+if TYPE_CHECKING:
+    from driftcast.pipeline.claims import Claim
+    from driftcast.pipeline.reproduce import Report
+
+PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """None yet."""
+    """Declare them."""
+    compare = commands.add_parser(
+        "compare",
+        help="several protocols on one scenario: one table, one picture",
+        description="Run several protocols on one scenario with the same movement and say how they differ.",
+    )
+    add_scenario(compare)
+    compare.add_argument(
+        "--protocols", required=True, metavar="P,Q,R", help="as in flooding,gossip:p=0.3,epidemic; the first is the reference"
+    )
+    compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
+    compare.add_argument(
+        "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's, else beacon)"
+    )
+    _add_out(compare, "out/compare")
+    compare.set_defaults(command=_compare)
+
+    sweep = commands.add_parser(
+        "sweep",
+        help="run an experiment's simulations",
+        description="Run all simulations of an experiment that are not done yet; `driftcast report DIR` then judges them.",
+    )
+    sweep.add_argument("experiment", metavar="EXPERIMENT", help="a name (driftcast experiments) or a TOML file")
+    _add_size(sweep)
+    _add_out(sweep, "out/sweep")
+    sweep.set_defaults(command=_sweep)
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="an experiment from its runs to its report",
+        description="Run experiments, judge their claims, draw their figures and write one report.",
+    )
+    reproduce.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT[/FIGURE]", help="names, paper numbers or TOML files (default: all)"
+    )
+    _add_size(reproduce)
+    reproduce.add_argument("--require-claims", action="store_true", help="exit with 1 if a claim fails")
+    _add_out(reproduce, "out/reproduce")
+    reproduce.set_defaults(command=_reproduce)
+
+    report = commands.add_parser(
+        "report", help="write a report anew from the runs in a directory", description="Write a report anew."
+    )
+    report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    add_json(report)
+    report.set_defaults(command=_report)
+
+    tour = commands.add_parser(
+        "tour", help="each headline result, in minutes", description="The headline of each experiment, in minutes."
+    )
+    _add_out(tour, "out/tour")
+    tour.set_defaults(command=_tour)
+
+
+def _add_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="fewer runs and points; minutes instead of hours")
+    parser.add_argument("--runs", type=int, metavar="N", help="seeds per point (default: the experiment's)")
+
+
+def _add_out(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
+    )
+    parser.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_json(parser)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.compare import compare
+    from driftcast.simulation.overrides import parse_assignment, parse_protocols
+
+    found = compare(
+        arguments.scenario,
+        parse_protocols(arguments.protocols),
+        arguments.out,
+        arguments.runs,
+        arguments.master,
+        None if arguments.discovery is None else {"mode": arguments.discovery},
+        quiet=arguments.json,
+        settings=dict(parse_assignment(text) for text in arguments.set),
+    )
+    if arguments.json:
+        print_json(found.as_row())
+    else:
+        console().print(found.table())
+        console().print(f"picture {found.picture}\nreport  {found.report.page}", highlight=False)
+    return 1 if found.report.failed else 0
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.reproduce import sweep_only
+
+    done, failed = sweep_only(
+        _named(arguments.experiment), arguments.out, arguments.quick, arguments.runs, arguments.master, arguments.json
+    )
+    if arguments.json:
+        print_json({"out": str(arguments.out), "runs": done, "failed": failed})
+    else:
+        console().print(f"{done} runs in {arguments.out}, {failed} failed", highlight=False)
+        console().print(f"next: driftcast report {arguments.out}", highlight=False)
+    return 1 if failed else 0
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.experiment import experiment_names
+    from driftcast.pipeline.reproduce import reproduce
+
+    names = [_named(name) for name in arguments.experiments] or experiment_names()
+    found = reproduce(names, arguments.out, arguments.quick, arguments.runs, arguments.master, quiet=arguments.json)
+    _print_report(found, arguments.json)
+    if found.failed:
+        return 1
+    return 1 if arguments.require_claims and any(claim.holds is False for claim in found.claims) else 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.reproduce import report
+
+    if not arguments.directory.is_dir():
+        raise UserError(f"{arguments.directory}: there is no such directory")
+    found = report(arguments.directory)
+    _print_report(found, arguments.json)
+    return 1 if found.failed else 0
+
+
+def _tour(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.tour import tour
+
+    found = tour(arguments.out, arguments.master, quiet=arguments.json)
+    if not arguments.json:
+        for table in found.tables():
+            console().print(table)
+            console().print()
+    _print_report(found.report, arguments.json)
+    return 1 if found.report.failed else 0
+
+
+def _named(name: str) -> str:
+    """An experiment by its name or by the number of its paper."""
+    paper, slash, figure = name.partition("/")
+    return PAPERS.get(paper, paper) + slash + figure
+
+
+def _print_report(found: "Report", as_json: bool) -> None:
+    if as_json:
+        print_json(found.as_row())
+        return
+    if found.claims:
+        console().print(_claims_table(found.claims))
+    if found.failed:
+        console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
+    console().print(f"report {found.page}", highlight=False)
+
+
+def _claims_table(claims: "list[Claim]") -> Table:
+    table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("", "claim", "ours", "95 % interval"):
+        table.add_column(column, justify="right" if column == "ours" else "left")
+    marks = {True: "[green]holds[/green]", False: "[red]fails[/red]", None: "[yellow]undecided[/yellow]"}
+    for claim in claims:
+        mark = "[dim]calibration[/dim]" if claim.calibration else marks[claim.holds]
+        interval = "" if claim.low is None else f"{shown(claim.low)} to {shown(claim.high)}"
+        table.add_row(mark, escape(claim.statement), shown(claim.ours), interval)
+    return table

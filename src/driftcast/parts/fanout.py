@@ -3,7 +3,6 @@
 The forwarding rule of semi-probabilistic routing and of its adaptive successor [004 §2.3.1].
 """
 
-from collections.abc import Iterable
 from math import ceil
 from random import Random
 
@@ -20,9 +19,9 @@ def quota(tau: float, links: int) -> int:
 
 def chosen_links(
     wanted: int,
-    adjacent: Iterable[NodeId],
-    nearby: Iterable[NodeId],
-    predicted: Iterable[NodeId],
+    adjacent: list[NodeId],
+    nearby: list[NodeId],
+    predicted: list[NodeId],
     others: list[NodeId],
     rng: Random,
 ) -> list[NodeId]:
@@ -32,13 +31,14 @@ def chosen_links(
     in use, those that lead to subscribers within the horizon (`nearby`, nearest first). Step 2: those predicted to lead
     to them (`predicted`, best first). Step 3: random ones of the rest (`others`).
     """
-    chosen = list(adjacent)
-    for step in (nearby, predicted):
-        for link in step:
-            if len(chosen) >= wanted:
-                return chosen
-            chosen.append(link)
+    missing = wanted - len(adjacent)
+    if missing <= 0:
+        return adjacent
+    chosen = adjacent + nearby[:missing]
     missing = wanted - len(chosen)
     if missing > 0:
-        chosen += rng.sample(others, missing) if missing < len(others) else others
+        chosen += predicted[:missing]
+        missing = wanted - len(chosen)
+        if missing > 0:
+            chosen += rng.sample(others, missing) if missing < len(others) else others
     return chosen

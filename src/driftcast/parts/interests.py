@@ -4,13 +4,16 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 from driftcast.matching import Filter, FilterError, FilterIndex
-from driftcast.model import Attributes
+from driftcast.model import Event
 
 EVERYTHING = Filter("").text
 """The canonical text of the filter that every event matches; it covers every other."""
 
 MAX_INTERESTS = 10_000
 """Filters known at one time; forged ones cannot fill the memory."""
+
+_KEPT_FILTERS = 20_000
+_KEPT_EVENTS = 4096
 
 
 @lru_cache(maxsize=1 << 16)
@@ -19,16 +22,51 @@ def covers(text: str, other: str) -> bool:
     return Filter(text).covers(Filter(other))
 
 
+class _Matcher:
+    """Matches an event once for all nodes of a process.
+
+    In a simulation hundreds of nodes know the same filters and meet the same events, and matching them anew at each took
+    a third of the time. This is a cache and nothing else: what a node gets depends on its own filters alone.
+    """
+
+    def __init__(self) -> None:
+        self._index: FilterIndex[str] = FilterIndex()
+        self._matched: dict[int, tuple[Event, list[str]]] = {}
+        self.generation = 0
+
+    def add(self, text: str, filter: Filter) -> None:
+        """Know a filter; the results so far are void then."""
+        if text not in self._index:
+            self._matched.clear()
+            if len(self._index) >= _KEPT_FILTERS:
+                self._index = FilterIndex()
+                self.generation += 1
+            self._index.add(text, filter)
+
+    def match(self, event: Event) -> list[str]:
+        """The filters of all nodes that an event matches, in the order of their texts."""
+        # Keyed by the object: it is kept with its result, so no other can have its identity.
+        found = self._matched.get(id(event))
+        if found is None:
+            if len(self._matched) >= _KEPT_EVENTS:
+                self._matched.clear()
+            found = self._matched[id(event)] = (event, sorted(self._index.match(event.attributes)))
+        return found[1]
+
+
+_MATCHER = _Matcher()
+
+
 class Interests:
     """A set of filters, known by their texts. The filter that everything matches is always among them."""
 
-    __slots__ = ("_covering", "_index", "known")
+    __slots__ = ("_covering", "_generation", "known")
 
     def __init__(self) -> None:
         self.known: dict[str, None] = {EVERYTHING: None}
-        self._index: FilterIndex[str] = FilterIndex()
+        self._generation = _MATCHER.generation
         self._covering: dict[str, list[str]] = {}
-        """For each filter that is covered by known ones: those."""
+        """For each filter that is covered by known ones: those. That EVERYTHING covers all goes without saying."""
 
     def learn(self, texts: Collection[str]) -> bool:
         """Take filters in; False, and nothing is taken in, if one of them does not parse or they are too many."""
@@ -40,9 +78,8 @@ class Interests:
         except FilterError:
             return False
         for text, parsed in zip(new, filters, strict=True):
-            self._index.add(text, parsed)
+            _MATCHER.add(text, parsed)
             for other in self.known:
-                # That everything is covered by EVERYTHING goes without saying, and is not kept.
                 if other == EVERYTHING:
                     continue
                 if covers(other, text):
@@ -58,7 +95,6 @@ class Interests:
         gone = [text for text in self.known if text not in kept]
         for text in gone:
             del self.known[text]
-            self._index.remove(text)
             self._covering.pop(text, None)
         if gone:
             for text in list(self._covering):
@@ -68,9 +104,12 @@ class Interests:
                 else:
                     del self._covering[text]
 
-    def match(self, attributes: Attributes) -> list[str]:
-        """The filters that an event matches, in the order in which they became known, and at the end EVERYTHING."""
-        matched = self._index.match(attributes)
+    def match(self, event: Event) -> list[str]:
+        """The filters that an event matches, in the order of their texts, and at the end EVERYTHING."""
+        if self._generation != _MATCHER.generation:
+            self._tell_again()
+        known = self.known
+        matched = [text for text in _MATCHER.match(event) if text in known]
         matched.append(EVERYTHING)
         return matched
 
@@ -106,6 +145,12 @@ class Interests:
             else:
                 kept[text] = value
         return kept
+
+    def _tell_again(self) -> None:
+        self._generation = _MATCHER.generation
+        for text in self.known:
+            if text != EVERYTHING:
+                _MATCHER.add(text, Filter(text))
 
 
 _NONE: list[str] = []

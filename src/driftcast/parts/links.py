@@ -12,7 +12,7 @@ class Neighbors:
     __slots__ = ("_links",)
 
     def __init__(self) -> None:
-        self._links: dict[NodeId, dict[str, Link]] = {}
+        self._links: dict[NodeId, tuple[Link, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._links)
@@ -25,22 +25,22 @@ class Neighbors:
 
     def add(self, link: Link) -> bool:
         """A link has come or changed; True if it makes a new neighbor."""
-        links = self._links.setdefault(link.neighbor, {})
-        new = not links
-        links[link.interface] = link
-        return new
+        links = self._links.get(link.neighbor, ())
+        self._links[link.neighbor] = (*(other for other in links if other.interface != link.interface), link)
+        return not links
 
     def remove(self, link: Link) -> bool:
         """A link has gone; True if the neighbor is gone with it."""
         links = self._links.get(link.neighbor)
         if links is None:
             return False
-        links.pop(link.interface, None)
-        if not links:
-            del self._links[link.neighbor]
-            return True
-        return False
+        left = tuple(other for other in links if other.interface != link.interface)
+        if left:
+            self._links[link.neighbor] = left
+            return False
+        del self._links[link.neighbor]
+        return True
 
     def cost_s(self, node: NodeId) -> float:
         """The cost of the cheapest link to a neighbor."""
-        return min(link.cost_s for link in self._links[node].values())
+        return min(link.cost_s for link in self._links[node])

@@ -1,7 +1,7 @@
 """Calls of processors: one at a time for each state, because each call takes the state that the one before it left.
 
-A protocol opens a line for each state it keeps (one per processor, or one per client and processor), submits work to it,
-and is handed the work back when its outcome comes. What a call is for is the protocol's own business.
+A protocol opens a line for each state it keeps (one per processor, or one per client and processor), submits work to
+it, and is handed the work back when its outcome comes. What a call is for is the protocol's own business.
 """
 
 from collections import deque

@@ -11,6 +11,7 @@ from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Figure
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.metrics import paired, summary
+from driftcast.pipeline.overrides import apply
 from driftcast.pipeline.protocols import protocol_label
 from driftcast.pipeline.report.picture import comparison_picture
 from driftcast.pipeline.report.style import metric_label, metric_scale
@@ -117,15 +118,18 @@ def compare(
     master: str | None = None,
     discovery: Mapping[str, object] | None = None,
     quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
 ) -> Comparison:
     """Run every protocol at every seed and say how they differ.
 
     Discovery is what the caller says, else what the scenario states, else beacons: an oracle would flatter protocols
-    that depend on knowing their links.
+    that depend on knowing their links. `settings` replaces others of the scenario by their dotted names.
     """
     if not protocols:
         raise UserError("--protocols: name at least one protocol")
     loaded, note = _with_discovery(scenario, discovery)
+    if settings:
+        loaded = apply(loaded, settings)
     experiment = _experiment(loaded, protocols, runs, str(scenario), note)
     spark = session("driftcast", master)
     report = reproduce_experiments([experiment], out, spark, quiet)

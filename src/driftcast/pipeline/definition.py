@@ -84,6 +84,14 @@ class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     set: dict[str, object] = {}
 
 
+class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `driftcast tour` shows of an experiment."""
+
+    metrics: Annotated[list[str], Meta(min_length=1)]
+    figure: str = ""
+    """Run and draw this figure alone; without it all of them."""
+
+
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An experiment as its file has it."""
 
@@ -108,3 +116,5 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     figures: list[Figure] = []
     claims: list[ClaimEntry] = []
     quick: Quick = Quick()
+    headline: Headline | None = None
+    """An experiment without one is no part of the tour."""

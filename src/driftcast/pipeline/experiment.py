@@ -130,7 +130,7 @@ def _point(
         else:
             overrides[key] = value
     name = " / ".join(labels.values())
-    at = f"{where}: at {name}:"
+    at = f"{where}: at {name}"
     return Point(name=name, labels=labels, values=values, scenario=apply(scenario, {**overrides, **shorter}, at))
 
 

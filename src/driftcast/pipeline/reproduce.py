@@ -89,6 +89,21 @@ def reproduce_experiments(
     return _written(experiments, records, out, spark)
 
 
+def sweep_only(
+    name: str,
+    out: Path,
+    quick: bool = False,
+    runs: int | None = None,
+    master: str | None = None,
+    quiet: bool = False,
+) -> tuple[int, int]:
+    """Do an experiment's runs and nothing else, for `report` to judge later; how many runs, and how many failed."""
+    experiment = load_experiment(name, quick, runs)
+    records = sweep([experiment], out, session("driftcast", master), quiet=quiet)
+    _store([experiment], out)
+    return len(records), sum(record["error"] is not None for record in records)
+
+
 def report(out: Path, master: str | None = None) -> Report:
     """Make claims, figures, tables and page anew from what a sweep left in a directory."""
     records = read_runs(out)
@@ -124,7 +139,7 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 
 
 def _written(experiments: Sequence[Experiment], records: list[Record], out: Path, spark: "SparkSession") -> Report:
-    summaries = _summaries(out, spark)
+    summaries = summaries_of(out, spark)
     sections = []
     for experiment in experiments:
         mine = [record for record in records if record["experiment"] == experiment.name]
@@ -147,7 +162,7 @@ def _written(experiments: Sequence[Experiment], records: list[Record], out: Path
     return Report(out, len(records), failed, claims)
 
 
-def _summaries(out: Path, spark: "SparkSession") -> dict[tuple[str, str, str], Interval]:
+def summaries_of(out: Path, spark: "SparkSession") -> dict[tuple[str, str, str], Interval]:
     """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
     frame = spark.read.parquet(str((out / RUNS_FILE).resolve()))
     return {

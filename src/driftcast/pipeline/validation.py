@@ -28,6 +28,7 @@ def check(definition: Definition, where: str) -> None:
     for place, metric in enumerate(definition.metrics):
         _check_metric(metric, f"{where}: metrics[{place}]")
     _check_figures(definition, where)
+    _check_headline(definition, where)
     _check_claims(definition, where)
 
 
@@ -52,6 +53,17 @@ def _check_figures(definition: Definition, where: str) -> None:
             _check_metric(figure.x, f"{at}.x")
         else:
             _check_axis(definition, figure.x, f"{at}.x")
+
+
+def _check_headline(definition: Definition, where: str) -> None:
+    headline = definition.headline
+    if headline is None:
+        return
+    for place, metric in enumerate(headline.metrics):
+        _check_metric(metric, f"{where}: headline.metrics[{place}]")
+    figures = [figure.name for figure in definition.figures]
+    if headline.figure and headline.figure not in figures:
+        raise UserError(f"{where}: headline.figure: {headline.figure!r} is none of {', '.join(figures) or 'none'}")
 
 
 def _check_claims(definition: Definition, where: str) -> None:

@@ -71,6 +71,8 @@ class CsmaMedium(Medium):
         self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
         self._counting: set[NodeId] = set()
         """Who counts down. Those who wait for the end of a transmission are kept with it."""
+        self._ending: Transmission | None = None
+        """The transmission whose end is being worked through."""
         self._gathering: list[Station] | None = None
         """Who begins to count down in this very moment, while the end of a transmission is worked through."""
         self._slot_us = dot11.slot_us
@@ -136,10 +138,17 @@ class CsmaMedium(Medium):
                 self._count_down(station, from_us)
                 return
         reserved = station.nav_us + self._difs_us > now_us
-        if ether.free_us(node, now_us) > now_us or reserved or ether.notices(node, now_us):
+        if self._free_us(node, now_us) > now_us or reserved or ether.notices(node, now_us):
             self._contend(station, self._draw(station.window))
         else:
             self._access(station)
+
+    def _free_us(self, node: NodeId, now_us: int) -> int:
+        """Since when a node that senses nothing may send."""
+        ending = self._ending
+        if ending is not None and node in ending.sensed:
+            return now_us + (self._eifs_us if node in ending.garbled else self._difs_us)
+        return self._ether.free_us(node, now_us)
 
     def _contend(self, station: Station, slots: int) -> None:
         """Wait for the medium to be idle, and then so many slots more."""
@@ -149,7 +158,7 @@ class CsmaMedium(Medium):
             holding.frozen.add(station.node)
             return
         now_us = self._scheduler.now_us
-        self._count_down(station, max(now_us, self._ether.free_us(station.node, now_us)))
+        self._count_down(station, max(now_us, self._free_us(station.node, now_us)))
 
     def _count_down(self, station: Station, from_us: int) -> None:
         """Nobody is heard: the slots left count from a time on."""
@@ -170,11 +179,13 @@ class CsmaMedium(Medium):
         start_us, slot_us, busy_slot = by.start_us, self._slot_us, self._busy_slot
         too_late_us = start_us + self._sense_us
         stations, frozen = self._stations, self._counting & by.sensed
+        late: list[NodeId] = []
         for node in frozen:
             station = stations[node]
             access_us = station.access_us
             if access_us < too_late_us:
                 # It starts in the same slot, before it can notice.
+                late.append(node)
                 continue
             # Rounded up: a slot that was not finished is not over.
             left = -((start_us - access_us) // slot_us)
@@ -183,9 +194,10 @@ class CsmaMedium(Medium):
             if busy_slot and station.slots:
                 station.slots -= 1
             station.access_us = NEVER
-        if frozen:
-            by.frozen |= {node for node in frozen if stations[node].access_us == NEVER}
-            self._counting -= by.frozen
+        if late:
+            frozen.difference_update(late)
+        by.frozen = frozen
+        self._counting -= frozen
 
     def _resume(self, after: Transmission, group: list[Station]) -> None:
         """Whoever waited for a transmission and senses nothing else counts on, after an interframe space.
@@ -253,7 +265,7 @@ class CsmaMedium(Medium):
             frame,
             start_us,
             start_us + airtime_us,
-            self.topology.reach(sender),
+            self.topology.reach(sender).ids,
             self.sensing.around(sender),
             self.interference.around(sender),
         )
@@ -268,7 +280,7 @@ class CsmaMedium(Medium):
         assert isinstance(transmission, Transmission)
         self._ether.end(transmission)
         group: list[Station] = []
-        self._gathering = group
+        self._ending, self._gathering = transmission, group
         if transmission.epoch == transmission.owner.epoch:
             kind = transmission.kind
             if kind is Kind.BROADCAST:
@@ -281,7 +293,7 @@ class CsmaMedium(Medium):
                 self._end_rts(transmission)
             else:
                 self._end_cts(transmission)
-        self._gathering = None
+        self._ending = self._gathering = None
         self._resume(transmission, group)
 
     def _end_broadcast(self, transmission: Transmission) -> None:
@@ -357,7 +369,7 @@ class CsmaMedium(Medium):
     def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
         """Everybody else who could read it keeps quiet until the exchange is over."""
         stations, garbled = self._stations, transmission.garbled
-        for node in transmission.reach.nodes:
+        for node in transmission.readers:
             if node != partner and node not in garbled and stations[node].nav_us < until_us:
                 stations[node].nav_us = until_us
 
@@ -393,6 +405,7 @@ class CsmaMedium(Medium):
         """A unicast is done with."""
         frame, air = station.queue[0], self._air
         heard, reason = station.heard, station.failure
+        station.reset(self._dot11.cw_min)
         self._advance(station)
         assert frame.target is not None
         if not heard:
@@ -407,10 +420,9 @@ class CsmaMedium(Medium):
 
     def _advance(self, station: Station) -> None:
         """On to the next frame. A backoff comes between any two, also while there is none."""
-        queue, window = station.queue, self._dot11.cw_min
+        queue = station.queue
         queue.popleft()
-        station.reset(window)
-        slots = self._draw(window)
+        slots = self._draw(station.window)
         if queue:
             self._contend(station, slots)
         else:

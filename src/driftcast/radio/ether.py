@@ -80,11 +80,11 @@ class Ether:
                 other.frozen |= held
                 if other.end_us == old.end_us and old.garbled:
                     # Of two that end together, the one that could have been read decides what follows.
-                    other.garbled |= (held & old.garbled) - other.reach.ids
+                    other.garbled |= (held & old.garbled) - other.readers
 
     def _spoiled(self, heard: Transmission, other: Transmission) -> frozenset[NodeId]:
         """Who cannot read one transmission because of another. Whoever sends hears nothing."""
-        hit = heard.reach.ids & other.blast
+        hit = heard.readers & other.blast
         if self._capture == 0.0 or self._place is None:
             return hit
         place, ratio = self._place, self._capture

@@ -59,12 +59,19 @@ class Frame:
 class Reach:
     """Who hears a node right now. Made once per change of its links and shared by its transmissions until the next."""
 
-    __slots__ = ("ids", "nodes", "packed")
+    __slots__ = ("_ids", "nodes", "packed")
 
     def __init__(self, nodes: tuple[NodeId, ...]) -> None:
         self.nodes = nodes
-        self.ids = frozenset(nodes)
+        self._ids: frozenset[NodeId] | None = None
         self.packed = struct.pack(f"<{len(nodes)}q", *nodes)
+
+    @property
+    def ids(self) -> frozenset[NodeId]:
+        """The same as a set; made when first asked for."""
+        if self._ids is None:
+            self._ids = frozenset(self.nodes)
+        return self._ids
 
 
 class Air(ABC):

@@ -4,7 +4,7 @@ import enum
 from collections import deque
 
 from driftcast.model import NodeId
-from driftcast.radio.medium import Frame, Reach
+from driftcast.radio.medium import Frame
 
 NEVER = 1 << 62
 """Later than any simulation lasts."""
@@ -84,7 +84,7 @@ class Transmission:
         "garbled",
         "kind",
         "owner",
-        "reach",
+        "readers",
         "sender",
         "sensed",
         "start_us",
@@ -98,7 +98,7 @@ class Transmission:
         frame: Frame,
         start_us: int,
         end_us: int,
-        reach: Reach,
+        readers: frozenset[NodeId],
         sensed: frozenset[NodeId],
         blast: frozenset[NodeId],
     ) -> None:
@@ -110,7 +110,8 @@ class Transmission:
         self.frame = frame
         self.start_us = start_us
         self.end_us = end_us
-        self.reach = reach
+        self.readers = readers
+        """Who is within range of it."""
         self.sensed = sensed
         self.blast = blast
         self.frozen: set[NodeId] = set()

@@ -24,7 +24,7 @@ class Checkers:
         self._events: dict[EventId, tuple[Event, float]] = {}
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._boots: dict[NodeId, int] = {}
-        self._given: dict[EventId, set[tuple[SubscriptionId, int]]] = {}
+        self._given: dict[EventId, set[SubscriptionId | tuple[SubscriptionId, int]]] = {}
         self._holders: dict[EventId, set[NodeId]] = {}
 
     def __len__(self) -> int:
@@ -67,7 +67,8 @@ class Checkers:
             raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
         if not serves(event, subscription):
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
-        once = (id, self._boots.get(node, 0))
+        boots = self._boots.get(node, 0)
+        once = (id, boots) if boots else id
         given = self._given[event.id]
         if once in given:
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id} a second time")

@@ -2,6 +2,9 @@
 
 Time is counted in whole microseconds. Rounding it once, on the way in, keeps two machines from disagreeing about which
 of two nearly equal times comes first.
+
+Only what is due within the current second stands in a heap. What is due later waits unsorted, by the second, and is
+sorted in when its second begins. So the heap stays small and near, however many timers a large network has armed.
 """
 
 import heapq
@@ -11,7 +14,10 @@ from collections.abc import Callable
 from driftcast.radio.medium import Scheduler
 
 US_PER_S = 1_000_000
+_SECOND_US = US_PER_S
 _COMPACT_FROM = 1024
+
+_Entry = tuple[int, int, Callable[[object], None], object]
 
 
 class Timer:
@@ -28,23 +34,43 @@ class Timer:
 class Kernel(Scheduler):
     """One simulation's clock and queue. Nothing in it is shared with another simulation."""
 
-    __slots__ = ("_cancelled", "_queue", "_sequence", "now_s", "now_us", "popped")
+    __slots__ = (
+        "_cancelled",
+        "_horizon_us",
+        "_later",
+        "_queue",
+        "_seconds",
+        "_sequence",
+        "_waiting",
+        "now_s",
+        "now_us",
+        "popped",
+    )
 
     def __init__(self) -> None:
         self.now_us = 0
         self.now_s = 0.0
         self.popped = 0
-        self._queue: list[tuple[int, int, Callable[[object], None], object]] = []
+        self._queue: list[_Entry] = []
+        self._horizon_us = _SECOND_US
+        """Where the queue ends and the waiting seconds begin."""
+        self._later: dict[int, list[_Entry]] = {}
+        self._seconds: list[int] = []
+        """The seconds in which something waits, as a heap."""
+        self._waiting = 0
         self._sequence = 0
         self._cancelled = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + self._waiting
 
     def at(self, time_us: int, action: Callable[[object], None], argument: object) -> None:
         """Call `action(argument)` at a time, which is not before now."""
         self._sequence += 1
-        heapq.heappush(self._queue, (time_us, self._sequence, action, argument))
+        if time_us < self._horizon_us:
+            heapq.heappush(self._queue, (time_us, self._sequence, action, argument))
+        else:
+            self._put_off((time_us, self._sequence, action, argument))
 
     def timer(self, delay_s: float, action: Callable[[object], None], argument: object) -> Timer:
         """Call after a delay, unless called off before."""
@@ -57,14 +83,14 @@ class Kernel(Scheduler):
         if timer.alive:
             timer.alive = False
             self._cancelled += 1
-            if self._cancelled > _COMPACT_FROM and 2 * self._cancelled > len(self._queue):
-                self._queue = [entry for entry in self._queue if _wanted(entry[3])]
-                heapq.heapify(self._queue)
-                self._cancelled = 0
+            if self._cancelled > _COMPACT_FROM and 2 * self._cancelled > len(self):
+                self._sweep()
 
     def run(self, until_us: int) -> None:
         """Work through everything that is due up to a time, that time included; the clock stands there afterwards."""
-        while self._queue and self._queue[0][0] <= until_us:
+        while self._queue or self._begin_second(until_us):
+            if self._queue[0][0] > until_us:
+                break
             time_us, _, action, argument = heapq.heappop(self._queue)
             if time_us != self.now_us:
                 self.now_us = time_us
@@ -73,6 +99,38 @@ class Kernel(Scheduler):
             action(argument)
         self.now_us = until_us
         self.now_s = until_us / US_PER_S
+
+    def _put_off(self, entry: _Entry) -> None:
+        second = entry[0] // _SECOND_US
+        waiting = self._later.get(second)
+        if waiting is None:
+            self._later[second] = [entry]
+            heapq.heappush(self._seconds, second)
+        else:
+            waiting.append(entry)
+        self._waiting += 1
+
+    def _begin_second(self, until_us: int) -> bool:
+        """Sort in the next second in which something waits, if it begins by then; whether there is one."""
+        if not self._seconds or self._seconds[0] * _SECOND_US > until_us:
+            return False
+        second = heapq.heappop(self._seconds)
+        self._horizon_us = (second + 1) * _SECOND_US
+        self._queue = self._later.pop(second)
+        self._waiting -= len(self._queue)
+        heapq.heapify(self._queue)
+        return True
+
+    def _sweep(self) -> None:
+        """Drop everything that was called off."""
+        self._queue = [entry for entry in self._queue if _wanted(entry[3])]
+        heapq.heapify(self._queue)
+        # A second that is emptied stays announced; it then begins with nothing in it, and goes by.
+        self._later = {
+            second: [entry for entry in entries if _wanted(entry[3])] for second, entries in self._later.items()
+        }
+        self._waiting = sum(map(len, self._later.values()))
+        self._cancelled = 0
 
     def _fire(self, timer: object) -> None:
         assert isinstance(timer, Timer)

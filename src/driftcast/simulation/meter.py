@@ -17,23 +17,29 @@ _DISCOVERY = Traffic.DISCOVERY
 Metrics: TypeAlias = dict[str, float | int | None]
 
 
+# What a node may be to an event, as bits.
+_ELIGIBLE, _REACHED, _MET = 1, 2, 4
+
+
 class _Audience:
-    """Who should get one counted event, who has, and which nodes have met it."""
+    """Who should get one event, who has, and which nodes have met it: a byte for each node, so that it stays near."""
 
-    __slots__ = ("counted", "eligible", "met", "published_s", "reached")
+    __slots__ = ("counted", "marks", "published_s")
 
-    def __init__(self, event: Event, published_s: float, counted: bool, eligible: set[NodeId]) -> None:
+    def __init__(self, event: Event, published_s: float, counted: bool, eligible: set[NodeId], nodes: int) -> None:
         self.published_s = published_s
         self.counted = counted
-        self.eligible = eligible
-        self.reached: set[NodeId] = set()
-        self.met: set[NodeId] = {event.id.source}
+        self.marks = bytearray(nodes)
+        for node in eligible:
+            self.marks[node] = _ELIGIBLE
+        self.marks[event.id.source] |= _MET
 
 
 class Meter:
     """Counts. `measure_from_s` to `measure_to_s` is the window in which an event must be published to be counted."""
 
-    def __init__(self, measure_from_s: float, measure_to_s: float) -> None:
+    def __init__(self, nodes: int, measure_from_s: float, measure_to_s: float) -> None:
+        self._nodes = nodes
         self._from_s = measure_from_s
         self._to_s = measure_to_s
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
@@ -77,7 +83,7 @@ class Meter:
             if id.subscriber != event.id.source and admits(event, self._subscriptions[id])
         }
         counted = self.counts(now_s)
-        self._audiences[event.id] = _Audience(event, now_s, counted, eligible)
+        self._audiences[event.id] = _Audience(event, now_s, counted, eligible, self._nodes)
         if counted:
             self.published += 1
             self.eligible += len(eligible)
@@ -100,17 +106,21 @@ class Meter:
                 return
             if audience.counted:
                 self.forwards += 1
-            fresh = reach.ids - audience.met
-            self.duplicates += len(reach.nodes) - len(fresh)
-            if fresh:
-                audience.met |= fresh
+            marks, again = audience.marks, 0
+            for node in reach.nodes:
+                mark = marks[node]
+                if mark & _MET:
+                    again += 1
+                else:
+                    marks[node] = mark | _MET
+            self.duplicates += again
 
     def on_deliver(self, now_s: float, node: NodeId, event: EventId, hops: int) -> None:
         """To a local application; the first delivery at an eligible node counts."""
         audience = self._audiences.get(event)
-        if audience is None or not audience.counted or node not in audience.eligible or node in audience.reached:
+        if audience is None or not audience.counted or audience.marks[node] & (_ELIGIBLE | _REACHED) != _ELIGIBLE:
             return
-        audience.reached.add(node)
+        audience.marks[node] |= _REACHED
         self._delays_s.append(round(now_s - audience.published_s, 6))
         self._hops += hops
 

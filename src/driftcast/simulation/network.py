@@ -113,6 +113,7 @@ class Network(Air):
         self._change_a = changes.a.tolist()
         self._change_b = changes.b.tolist()
         self._next_change = 0
+        self._restarted_us: dict[NodeId, int] = {}
 
     def start(self) -> None:
         """Start every node; links and faults come as their times do."""
@@ -173,6 +174,10 @@ class Network(Air):
     # From the medium to the nodes.
 
     def received(self, frame: Frame, reach: Reach) -> None:
+        if frame.sent_us < self._restarted_us.get(frame.sender, 0):
+            # It still stood in the queue when its sender crashed, and the queue went with it.
+            self.lost(frame, frame.sender, "sender_crashed")
+            return
         if self._faults.disturbs_frames:
             reach = self._disturbed(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
@@ -264,6 +269,7 @@ class Network(Air):
         """A node that was down starts anew."""
         self.nodes[id].start()
         self._handlers[id] = self.nodes[id].protocol.on_message
+        self._restarted_us[id] = self._kernel.now_us
         for medium in self._media.values():
             medium.topology.set_node(id, up=True)
             for other in medium.topology.reach(id).nodes:

@@ -80,7 +80,7 @@ class Simulation:
         roles = _roles(scenario, seed)
         faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
         to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
-        meter = Meter(scenario.measure.from_s, to_s)
+        meter = Meter(scenario.nodes, scenario.measure.from_s, to_s)
         self.recorder = Recorder(self.kernel, meter, self.trace, scenario.duration_s, faults.worst_drift)
         self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
         self._sequences: dict[NodeId, int] = {}

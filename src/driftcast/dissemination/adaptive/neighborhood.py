@@ -1,6 +1,6 @@
 """Looking beyond the horizon: the neighborhood utilities that a node adds to its report [004 §4, eq. 7 and 8]."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from driftcast.dissemination.adaptive.messages import Beyond, Utilities
 from driftcast.model import NodeId
@@ -20,25 +20,33 @@ class Neighborhood:
         self._steps: dict[str, int] = {}
         self._via: dict[str, NodeId] = {}
 
-    def add_own(self, neighbor: NodeId, report: Utilities) -> None:
-        """What a node within the horizon is worth itself."""
-        utilities, steps, via = self._utilities, self._steps, self._via
+    def add_subscriber(self, neighbor: NodeId, report: Utilities) -> None:
+        """What a node within the horizon subscribes to. Nothing is worth more, so these come first."""
         for interest in report.subscribed:
-            if utilities.get(interest, 0.0) < 1.0 or steps[interest] > 1:
-                utilities[interest], steps[interest], via[interest] = 1.0, 1, neighbor
-        for interest, utility in report.worth.items():
-            best = utilities.get(interest, 0.0)
-            if utility > best or (utility == best > 0.0 and steps[interest] > 1):
-                utilities[interest], steps[interest], via[interest] = utility, 1, neighbor
+            if interest not in self._utilities:
+                self._utilities[interest], self._steps[interest], self._via[interest] = 1.0, 1, neighbor
+
+    def add_carrier(self, neighbor: NodeId, report: Utilities, settled: Set[str]) -> None:
+        """What a node within the horizon is worth as a carrier, for interests that are not settled yet."""
+        utilities, worth = self._utilities, report.worth
+        for interest in worth.keys() - settled:
+            utility = worth[interest]
+            if utility > utilities.get(interest, 0.0):
+                utilities[interest], self._steps[interest], self._via[interest] = utility, 1, neighbor
+
+    def settled(self) -> set[str]:
+        """The interests for which nothing better can come."""
+        return {interest for interest, utility in self._utilities.items() if utility >= 1.0}
 
     def add_beyond(self, neighbor: NodeId, report: Utilities, reach: int, node: NodeId | None) -> None:
         """What can be reached through a node at the horizon, if it has steps left and was not learned from `node`."""
         utilities, steps, via = self._utilities, self._steps, self._via
         for interest, (utility, taken, learned_from) in report.beyond.items():
             best = utilities.get(interest, 0.0)
-            if utility < best or taken >= reach or learned_from == node:
+            # Nearly always there is something as good already.
+            if utility <= best and (utility < best or taken + 1 >= steps[interest]):
                 continue
-            if utility > best or taken + 1 < steps[interest]:
+            if taken < reach and learned_from != node:
                 utilities[interest], steps[interest], via[interest] = utility, taken + 1, neighbor
 
     def exceeding(self, own: Mapping[str, float], floor: float) -> dict[str, Beyond]:
@@ -60,9 +68,14 @@ def gathered(
     With split horizon, `node` is this node: what others learned from it does not count.
     """
     found = Neighborhood()
-    for neighbor, reached in links:
-        for known in reached.values():
-            found.add_own(neighbor, known.report)
-            if reach > 1 and known.hops == horizon:
+    near = [(neighbor, known) for neighbor, reached in links for known in reached.values()]
+    for neighbor, known in near:
+        found.add_subscriber(neighbor, known.report)
+    settled = found.settled()
+    for neighbor, known in near:
+        found.add_carrier(neighbor, known.report, settled)
+    if reach > 1:
+        for neighbor, known in near:
+            if known.hops == horizon:
                 found.add_beyond(neighbor, known.report, reach, node)
     return found

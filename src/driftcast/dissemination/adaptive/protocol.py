@@ -16,7 +16,7 @@ from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.fanout import chosen_links, quota
-from driftcast.parts.horizon import Horizon, Known, next_sequence
+from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import EVERYTHING, Interests
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
@@ -46,11 +46,13 @@ class Adaptive(Protocol):
         self._own: dict[str, None] = {}
         """The canonical filters of this node's subscriptions, without those that another of them covers."""
         self._neighbors = Neighbors()
+        self._links: list[NodeId] = []
+        """The neighbors, in the order in which they came."""
         self._before: frozenset[NodeId] | None = None
         self._change = 0.0
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
-        self._horizon: Horizon[Utilities] = Horizon(node)
+        self._horizon: Horizon[Utilities] = Horizon(node, _subscribed)
         self._interests = Interests()
         self._predictions = Predictions(settings)
         self._carrier = Carrier(port, settings.buffer, settings.retry_s)
@@ -80,12 +82,14 @@ class Adaptive(Protocol):
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._neighbors.add(link)
+        self._links = list(self._neighbors)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._neighbors.add(link)
 
     def on_link_down(self, now: float, link: Link) -> None:
         if self._neighbors.remove(link):
+            self._links = list(self._neighbors)
             self._horizon.lose(link.neighbor)
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -111,7 +115,7 @@ class Adaptive(Protocol):
             self._report(now)
         else:
             for copy in self._carrier.on_timer(now):
-                matched = self._interests.match(copy.event.attributes)
+                matched = self._interests.match(copy.event)
                 sent = self._forward(copy.event, matched, copy.hops, copy.until - now, copy.sender, copy.holders)
                 if copy.holders is not None:
                     copy.holders.update(sent)
@@ -181,7 +185,7 @@ class Adaptive(Protocol):
 
     def _beyond(self, worth: dict[str, float]) -> dict[str, Beyond]:
         settings, horizon = self._settings, self._horizon
-        links = [(neighbor, reached) for neighbor in self._neighbors if (reached := horizon.via(neighbor)) is not None]
+        links = [(neighbor, horizon.links[neighbor]) for neighbor in self._links if neighbor in horizon.links]
         node = self.node if settings.split_horizon else None
         found = gathered(links, settings.phi, settings.neighborhood, node)
         own = {**worth, **dict.fromkeys(self._own, 1.0)}
@@ -198,15 +202,14 @@ class Adaptive(Protocol):
         if message.hops == 1 and node != sender:
             self.port.note(Fact("drop", peer=sender, reason="report_of_another"))
             return
-        known = self._horizon.get(node)
-        if known is not None and message.sequence <= known.sequence:
+        if not self._horizon.is_new(node, message.sequence):
             return
         if not self._learn(message):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
             return
         until = now + message.valid_s
-        fresh = self._horizon.accept(node, sender, message.hops, message.sequence, until, message)
-        if fresh and message.hops < phi:
+        self._horizon.accept(node, sender, message.hops, message.sequence, until, message)
+        if message.hops < phi:
             onward = (message.subscribed, message.worth, message.beyond)
             self.port.broadcast(Utilities(node, message.sequence, message.hops + 1, message.valid_s, *onward))
 
@@ -214,11 +217,10 @@ class Adaptive(Protocol):
         """Take in the filters of a report; False if one of them cannot be read."""
         interests = self._interests
         known = interests.known.keys()
-        for texts in (message.subscribed, message.worth.keys(), message.beyond.keys()):
-            # Nearly always nothing is new.
-            if not known >= set(texts) and not interests.learn(texts):
-                return False
-        return True
+        # Nearly always nothing is new.
+        if message.worth.keys() <= known and message.beyond.keys() <= known and known >= set(message.subscribed):
+            return True
+        return interests.learn({**message.worth, **message.beyond, **dict.fromkeys(message.subscribed)})
 
     def _forget_interests(self) -> None:
         wanted = set(self._own)
@@ -236,7 +238,7 @@ class Adaptive(Protocol):
         until = now + min(remaining_s, event.lease_s)
         self._seen.add(now, event.id, until + settings.seen_grace_s)
         self._local.deliver(event, hops)
-        matched = self._interests.match(event.attributes)
+        matched = self._interests.match(event)
         sent = self._forward(event, matched, hops, until - now, sender, None)
         if self._stores(matched):
             holders = set(sent) if self._tracks else None
@@ -247,7 +249,7 @@ class Adaptive(Protocol):
 
     def _stores(self, matched: list[str]) -> bool:
         """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests; or if there is nobody to forward it to."""
-        if not len(self._neighbors):
+        if not self._links:
             return True
         others = [interest for interest in matched if interest not in self._own]
         if len(others) < len(matched):
@@ -267,34 +269,29 @@ class Adaptive(Protocol):
         holders: set[NodeId] | None,
     ) -> list[NodeId]:
         """[004 §2.3.1] The forwarding rule; the links that were used."""
+        # [004 §2.3.1] Never onto the link it came from.
+        links = self._links.copy()
+        if sender in self._neighbors:
+            links.remove(sender)
+        if holders is not None:
+            links = [neighbor for neighbor in links if neighbor not in holders]
         adjacent: list[NodeId] = []
-        nearby: list[tuple[int, NodeId]] = []
-        rest: list[NodeId] = []
-        interests = set(matched)
-        via = self._horizon.via
-        for neighbor in self._neighbors:
-            if neighbor == sender or (holders is not None and neighbor in holders):
-                continue
-            reached = via(neighbor)
-            nearest = 0
-            if reached is not None:
-                for known in reached.values():
-                    if (nearest == 0 or known.hops < nearest) and not interests.isdisjoint(known.report.subscribed):
-                        nearest = known.hops
-            if nearest == 0:
-                rest.append(neighbor)
-            elif nearest == 1:
-                adjacent.append(neighbor)
-            else:
-                nearby.append((nearest, neighbor))
-        wanted = quota(self._settings.tau, len(adjacent) + len(nearby) + len(rest))
-        nearby.sort(key=_distance)
+        nearby: list[NodeId] = []
+        rest = links
+        nearest = self._horizon.nearest(matched)
+        if nearest:
+            rest = [neighbor for neighbor in links if neighbor not in nearest]
+            adjacent = [neighbor for neighbor in links if nearest.get(neighbor) == 1]
+            # Links that lead equally near keep the order in which they came.
+            nearby = [neighbor for neighbor in links if nearest.get(neighbor, 0) > 1]
+            nearby.sort(key=nearest.__getitem__)
+        wanted = quota(self._settings.tau, len(links))
         predicted: list[NodeId] = []
         # Predictions are looked at only if they decide something.
         missing = wanted - len(adjacent) - len(nearby)
         if 0 < missing < len(rest) and self._predictions.reliable(matched):
             predicted, rest = self._by_utility(rest, matched)
-        chosen = chosen_links(wanted, adjacent, [link for _, link in nearby], predicted, rest, self.rng)
+        chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self.rng)
         if chosen:
             message = Carried(event, hops + 1, remaining_s)
             send = self.port.send
@@ -304,21 +301,25 @@ class Adaptive(Protocol):
 
     def _by_utility(self, links: list[NodeId], matched: list[str]) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] Links with a prediction, by decreasing utility; and those without."""
-        settings, node, via = self._settings, self.node, self._horizon.via
+        settings, node, reached_over = self._settings, self.node, self._horizon.links
         phi, split_horizon = settings.phi, settings.split_horizon
-        draw = self.rng.random if settings.ties == "random" else None
-        rated: list[tuple[float, float, NodeId]] = []
+        draw = self.rng.random if settings.ties == "random" else _no_draw
+        rated: list[tuple[float, float, int, NodeId]] = []
         unrated: list[NodeId] = []
-        for place, neighbor in enumerate(links):
-            reached = via(neighbor)
+        for neighbor in links:
+            reached = reached_over.get(neighbor)
             worth = 0.0 if reached is None else link_utility(reached.values(), matched, phi, node, split_horizon)
             if worth > 0.0:
-                rated.append((-worth, place if draw is None else draw(), neighbor))
+                rated.append((-worth, draw(), len(rated), neighbor))
             else:
                 unrated.append(neighbor)
         rated.sort()
-        return [neighbor for _, _, neighbor in rated], unrated
+        return [entry[3] for entry in rated], unrated
 
 
-def _distance(link: tuple[int, NodeId]) -> int:
-    return link[0]
+def _no_draw() -> float:
+    return 0.0
+
+
+def _subscribed(report: Utilities) -> tuple[str, ...]:
+    return report.subscribed

@@ -68,14 +68,15 @@ def link_utility(
     for known in reached:
         report = known.report
         worth = report.worth
-        for interest in interests:
-            utility = worth.get(interest)
-            if utility is not None and utility > best:
-                best = utility
         if known.hops == horizon and report.beyond:
             beyond = report.beyond
             for interest in interests:
                 entry = beyond.get(interest)
                 if entry is not None and entry[0] > best and not (split_horizon and entry[2] == node):
                     best = entry[0]
+                    if best >= 1.0:
+                        return best
+        for interest in interests:
+            if interest in worth and worth[interest] > best:
+                best = worth[interest]
     return best

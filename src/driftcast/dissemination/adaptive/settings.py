@@ -32,12 +32,13 @@ class AdaptiveSettings(Settings, frozen=True):
     adaptive_updates: Annotated[bool, Meta(description="report less often while the neighbors stay the same")] = False
     # The paper gives no lease. Its baselines try ten times at 60 s, and a run lasts 600 s.
     lease_s: Annotated[float, Meta(gt=0, description="how long an event is stored, if its own lease is longer")] = 600.0
-    # Equations 2, 7 and 8 as they stand: a neighborhood utility is made of others without end. 16 neighborhoods are
-    # farther than any network here is wide, and bound how long stale ones go round in circles.
+    # "Provides aggregate information about a host's phi-neighborhood" [004 §4]: a neighborhood utility is made of host
+    # utilities. Made of neighborhood utilities in turn, as equation 8 in equation 2 could be read, it would tell of the
+    # whole network and outlive its subscribers, going round in circles until its steps run out.
     neighborhood: Annotated[
         int,
-        Meta(ge=0, le=MAX_REACH, description="neighborhoods that a utility is passed on through; 0: not at all, 1: one"),
-    ] = 16
+        Meta(ge=0, le=MAX_REACH, description="neighborhoods that a utility is passed on through; 0: none; >1: recursive"),
+    ] = 1
     # Else two neighbors praise each other for what each has only heard from the other.
     split_horizon: Annotated[
         bool, Meta(description="a neighborhood utility does not count where it was learned")

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from driftcast.dissemination.asp.caching import AnnouncementCache
     from driftcast.dissemination.asp.paths import Paths
     from driftcast.dissemination.asp.processors import LocalProcessors
+    from driftcast.dissemination.asp.publications import Publications
+
+
+MAX_VALIDITY_S = 1e6
+"""No announcement stays longer, whoever made it; as much as the setting allows."""
 
 
 class Announcements:
@@ -26,6 +31,7 @@ class Announcements:
 
     paths: "Paths"
     processors: "LocalProcessors"
+    publications: "Publications"
     cache: "AnnouncementCache"
 
     def __init__(self, broker: Broker) -> None:
@@ -150,6 +156,7 @@ class Announcements:
 
     def _admit(self, now: float, entry: Announced, announcer: NodeId, cached: bool) -> None:
         broker = self._broker
+        entry.before = entry.stream.window.highest
         # Whether this very message was met before, under an older announcement or as a publication.
         first = entry.stream.window.add(entry.item.counter)
         entry.alternatives[announcer] = entry.metric_s
@@ -162,7 +169,7 @@ class Announcements:
             self._flood(now, entry, announcer)
         if first and not entry.descriptive:
             broker.local.deliver(entry.item.event, entry.item.hops)
-            self.cache.keep(now, entry.stream, entry.item)
+            self.publications.keep(now, entry.stream, entry.item)
         if not entry.individual and broker.wants(entry):
             self.paths.subscribe_locally(now, entry)
         self.processors.on_announced(now, entry)
@@ -206,7 +213,7 @@ class Announcements:
             return "metric_invalid"
         if metric_s > self._broker.settings.max_metric_s:
             return "metric_too_large"
-        if not (math.isfinite(message.validity_s) and message.validity_s > 0):
+        if not 0 < message.validity_s <= MAX_VALIDITY_S:
             return "validity_invalid"
         if not message.remaining_s > 0:
             return "lease_over"

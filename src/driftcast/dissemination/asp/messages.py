@@ -1,6 +1,6 @@
 """What ASP brokers say to each other [001 Figures 3 to 5], and what the extensions add.
 
-Metrics and validities are plain numbers here: a bad one is dropped by name in the handler, and not as a malformed frame.
+Metrics and validities are plain numbers here: a bad one is dropped by name in the handler, not as a malformed frame.
 """
 
 import enum

@@ -1,4 +1,4 @@
-"""The network abstraction layer [001 §4.1]: the cache of neighbors, and delivery to each of them or notice of its loss."""
+"""The network abstraction layer [001 §4.1]: neighbors, and delivery to each or notice of its loss."""
 
 from collections.abc import Iterator
 

@@ -29,13 +29,12 @@ class Paths:
         """[001 §4.3] A local sink subscribes: the metric is that of the best announcement received so far."""
         broker = self._broker
         if broker.subscriber not in entry.active:
-            path = ActivePath(broker.node, entry.path_s)
-            self._activate(now, entry, broker.subscriber, path, PathKind.SUBSCRIBE, None)
+            self._add(now, entry, broker.subscriber, ActivePath(broker.node, entry.path_s), PathKind.SUBSCRIBE)
 
     def unsubscribe_locally(self, now: float, entry: Announced) -> None:
         """No local sink wants the announcement any more."""
-        if entry.active.pop(self._broker.subscriber, None) is not None:
-            self._retract(now, entry, self._broker.subscriber, PathKind.UNSUBSCRIBE)
+        if self._broker.subscriber in entry.active:
+            self._remove(now, entry, self._broker.subscriber, self._broker.node, PathKind.UNSUBSCRIBE)
 
     # From neighbors.
 
@@ -47,16 +46,23 @@ class Paths:
             broker.drop("subscription_unknown_id", peer=sender)
         elif not valid_metric(message.metric_s):
             broker.drop("metric_invalid", peer=sender)
-        elif sender == entry.announcer:
-            # It cannot get from here what it sends here.
-            broker.drop("subscription_loop", peer=sender)
         elif message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
-            path = ActivePath(sender, message.metric_s)
-            self._activate(now, entry, message.subscriber, path, message.kind, message.sequence)
+            if sender == entry.announcer:
+                # It cannot get from here what it sends here.
+                broker.drop("subscription_loop", peer=sender)
+                return
+            path = ActivePath(sender, message.metric_s, after=message.sequence)
+            self._add(now, entry, message.subscriber, path, message.kind)
         elif message.kind is PathKind.RENEW:
             self._renew(now, entry, message.subscriber)
         else:
-            self._remove(now, entry, message.subscriber, ActivePath(sender, message.metric_s), message.kind)
+            known = self._path(entry, message.subscriber, sender)
+            # [001 §4.3] An unsubscribe "matches an active path with its subscriberId and metric", so one that was
+            # overtaken by a newer subscription does no harm. A broken path is broken whatever its metric.
+            if known is None or (message.kind is PathKind.UNSUBSCRIBE and known.metric_s != message.metric_s):
+                broker.drop("path_unknown", peer=sender)
+            else:
+                self._remove(now, entry, message.subscriber, sender, message.kind)
 
     def on_path_lost(self, now: float, sender: NodeId, message: PathLost) -> None:
         """An announcer has lost its own path."""
@@ -73,17 +79,17 @@ class Paths:
         announcer that went, turn to another one, where repair is on."""
         for entry in self._broker.table.entries():
             entry.alternatives.pop(neighbor, None)
-            for subscriber in [one for one, path in entry.active.items() if path.neighbor == neighbor]:
-                del entry.active[subscriber]
-                self._retract(now, entry, subscriber, PathKind.PATH_BROKEN)
+            for subscriber in list(entry.active):
+                if self._path(entry, subscriber, neighbor) is not None:
+                    self._remove(now, entry, subscriber, neighbor, PathKind.PATH_BROKEN)
             if entry.announcer == neighbor and self._repairs:
                 self._repair(now, entry)
 
     # From announcements.
 
     def follow(self, now: float, entry: Announced, before_s: float) -> None:
-        """[001 §4.3] "If the best announcer changes after any subscription has been sent out, a new subscription is sent
-        out [...] and an unsubscribe subscription is sent to the target of the previous subscription".
+        """[001 §4.3] "If the best announcer changes after any subscription has been sent out, a new subscription is
+        sent out [...] and an unsubscribe subscription is sent to the target of the previous subscription".
 
         The new one says by how much the whole path is better, so that brokers on both paths prefer it, and the late
         unsubscribe of the old one, which names the old metric, does it no harm.
@@ -93,6 +99,12 @@ class Paths:
             sent = entry.sent.get(subscriber)
             if sent is not None and sent.target == entry.announcer:
                 continue
+            if path.neighbor == entry.announcer and path.neighbor != self._broker.node:
+                # It is nearer to the source than this broker, so it has a path of its own and wants none from here.
+                self._remove(now, entry, subscriber, path.neighbor, PathKind.UNSUBSCRIBE)
+                if subscriber not in entry.active:
+                    continue
+                path = entry.active[subscriber]
             metric_s = path.metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
             self._forward(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE, None)
             if sent is not None and (sent.target == self._broker.node or self._broker.neighbors.reachable(sent.target)):
@@ -113,21 +125,56 @@ class Paths:
 
     # The rules.
 
-    def _activate(
-        self, now: float, entry: Announced, subscriber: int, path: ActivePath, kind: PathKind, sequence: int | None
-    ) -> None:
-        """[001 §4.3] "If a new subscription or one with a better metric value is received from a neighbor, that neighbor
-        is marked as active path for the provided id and subscriberId. Afterwards the subscription is forwarded"."""
+    def _path(self, entry: Announced, subscriber: int, neighbor: NodeId) -> ActivePath | None:
+        """What a neighbor has asked for on behalf of a subscriber, be it active or not."""
+        active = entry.active.get(subscriber)
+        if active is not None and active.neighbor == neighbor:
+            return active
+        return entry.standby.get(subscriber, {}).get(neighbor)
+
+    def _add(self, now: float, entry: Announced, subscriber: int, path: ActivePath, kind: PathKind) -> None:
+        """[001 §4.3] "If a new subscription or one with a better metric value is received from a neighbor, that
+        neighbor is marked as active path [...]. Afterwards the subscription is forwarded to the best announcer".
+
+        One that is not better waits: if the active one is taken back, because its sender has in the end followed
+        another announcer, this is where the subscriber's path has moved to.
+        """
         old = entry.active.get(subscriber)
+        others = entry.standby.get(subscriber, {})
+        others.pop(path.neighbor, None)
         if old is not None and kind is PathKind.SUBSCRIBE and not path.metric_s < old.metric_s:
+            if old.neighbor == path.neighbor:
+                entry.active[subscriber] = path
+            else:
+                entry.standby.setdefault(subscriber, {})[path.neighbor] = path
             return
+        if old is not None and old.neighbor != path.neighbor:
+            entry.standby.setdefault(subscriber, {})[old.neighbor] = old
+        self._activate(now, entry, subscriber, path)
+        if old is None or kind is PathKind.SUBSCRIBE:
+            # Where a path is only replaced, it stands as before from here to the source.
+            self._forward(now, entry, subscriber, path.metric_s, kind, path.after)
+
+    def _activate(self, now: float, entry: Announced, subscriber: int, path: ActivePath) -> None:
+        idle = path.result and not any(other.result == path.result for other in entry.active.values())
         entry.active[subscriber] = path
-        if sequence is not None and path.neighbor != self._broker.node:
-            self.publications.repeat(now, entry, path.neighbor, sequence)
-        if kind is PathKind.REPLACE and old is not None:
-            # From here to the source the path stands as before.
+        if path.after is not None and (idle or path.neighbor != self._broker.node):
+            self.publications.repeat(now, entry, path, path.after)
+
+    def _remove(self, now: float, entry: Announced, subscriber: int, neighbor: NodeId, kind: PathKind) -> None:
+        """[001 §4.3] "the active path is removed and the unsubscribe subscription is forwarded", unless another one
+        waits for the same subscriber."""
+        others = entry.standby.get(subscriber, {})
+        if entry.active[subscriber].neighbor != neighbor:
+            del others[neighbor]
             return
-        self._forward(now, entry, subscriber, path.metric_s, kind, sequence)
+        del entry.active[subscriber]
+        if others:
+            best = min(others.values(), key=_metric)
+            del others[best.neighbor]
+            self._activate(now, entry, subscriber, best)
+        else:
+            self._retract(now, entry, subscriber, kind)
 
     def _forward(
         self, now: float, entry: Announced, subscriber: int, metric_s: float, kind: PathKind, sequence: int | None
@@ -137,6 +184,9 @@ class Paths:
         announcer = entry.announcer
         if announcer is None:
             entry.sent.pop(subscriber, None)
+            path = entry.active[subscriber]
+            if path.neighbor != broker.node:
+                broker.neighbors.send(path.neighbor, PathLost(entry.id))
             return
         entry.sent[subscriber] = SentPath(announcer, metric_s)
         if announcer != broker.node:
@@ -150,20 +200,10 @@ class Paths:
                 if source is None:
                     broker.drop("input_unknown", entry.item.event.id)
                     continue
-                path = ActivePath(broker.node, metric_s, entry.id)
-                self._activate(now, source, derived_subscriber(subscriber, entry.id), path, kind, None)
-
-    def _remove(self, now: float, entry: Announced, subscriber: int, path: ActivePath, kind: PathKind) -> None:
-        """[001 §4.3] "If an unsubscribe subscription is received that matches an active path with its subscriberId and
-        metric, the active path is removed and the unsubscribe subscription is forwarded". A broken path has to lead to
-        whoever says so; its metric may have become better since."""
-        active = entry.active.get(subscriber)
-        unfit = active is None or active.neighbor != path.neighbor
-        if unfit or (kind is PathKind.UNSUBSCRIBE and active is not None and active.metric_s != path.metric_s):
-            self._broker.drop("path_unknown", peer=path.neighbor)
-            return
-        del entry.active[subscriber]
-        self._retract(now, entry, subscriber, kind)
+                # A result of one input has its number; those of several inputs are not told from the result's.
+                after = sequence if len(entry.production.inputs) == 1 else None
+                path = ActivePath(broker.node, metric_s, entry.id, after)
+                self._add(now, source, derived_subscriber(subscriber, entry.id), path, kind)
 
     def _retract(self, now: float, entry: Announced, subscriber: int, kind: PathKind) -> None:
         """Pass on, to where the subscription went, that its path is not wanted or broken."""
@@ -182,11 +222,8 @@ class Paths:
             for id in entry.production.inputs:
                 source = broker.table.get(id)
                 derived = derived_subscriber(subscriber, entry.id)
-                path = None if source is None else source.active.get(derived)
-                # A newer subscription through the same processor has another metric and stays.
-                if source is not None and path is not None and path.metric_s == sent.metric_s:
-                    del source.active[derived]
-                    self._retract(now, source, derived, kind)
+                if source is not None and self._path(source, derived, broker.node) is not None:
+                    self._remove(now, source, derived, broker.node, kind)
 
     def _repair(self, now: float, entry: Announced) -> None:
         """The announcer is lost: the nearest other one that cannot lead back to here takes its place."""
@@ -197,6 +234,10 @@ class Paths:
             for neighbor in dict.fromkeys(path.neighbor for path in entry.active.values()):
                 if neighbor != broker.node:
                     broker.neighbors.send(neighbor, PathLost(entry.id))
+            for result in self._results(entry):
+                if result.announcer == broker.node:
+                    result.alternatives.pop(broker.node, None)
+                    self._repair(now, result)
             return
         before_s = entry.path_s
         entry.path_s, entry.announcer = min(usable)
@@ -205,6 +246,19 @@ class Paths:
             # How much worse the whole path is now.
             metric_s = (path.metric_s if sent is None else sent.metric_s) + entry.path_s - before_s
             self._forward(now, entry, subscriber, max(0.0, metric_s), PathKind.REPLACE, None)
+            if sent is not None and sent.target != entry.announcer and broker.neighbors.reachable(sent.target):
+                self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
+
+        for result in self._results(entry):
+            if result.announcer is None:
+                result.alternatives[broker.node] = result.metric_s
+                self.consider(now, result, broker.node)
+
+    def _results(self, entry: Announced) -> list[Announced]:
+        """What local processors make of an announcement."""
+        ids = [id for production in entry.productions for id in production.results]
+        known = [self._broker.table.get(id) for id in ids]
+        return [one for one in known if one is not None and one.production in entry.productions]
 
     def _is_feasible(self, entry: Announced, announcer: NodeId) -> bool:
         metric_s = entry.alternatives[announcer]
@@ -230,9 +284,7 @@ class Paths:
         if entry.announcer is None:
             broker.drop("path_unknown")
         elif entry.announcer != broker.node:
-            broker.neighbors.send(
-                entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW)
-            )
+            broker.neighbors.send(entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW))
         elif entry.production is None:
             self.sources.on_renew(entry)
         else:
@@ -240,3 +292,7 @@ class Paths:
                 source = broker.table.get(id)
                 if source is not None:
                     self._renew(now, source, subscriber)
+
+
+def _metric(path: ActivePath) -> float:
+    return path.metric_s

@@ -21,10 +21,11 @@ MAX_SOURCES = 10_000
 class Source:
     """One local stream: the announcement its messages follow, and what has become of its paths."""
 
-    __slots__ = ("announced", "broken", "stream")
+    __slots__ = ("announced", "broken", "counter", "stream")
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
+        self.counter = 0
         self.announced = 0
         self.broken: dict[int, None] = {}
         """Subscribers whose path is broken and not made again since."""
@@ -43,7 +44,6 @@ class Sources:
         self._sources: dict[tuple[tuple[str, Scalar | None], ...], Source] = {}
         self._by_stream: dict[int, Source] = {}
         self._sequence = 0
-        self._counter = 0
 
     def publish(self, now: float, event: Event) -> None:
         """[001 §4.4] "Following an announcement, the source will send out all published messages as publications until
@@ -51,13 +51,13 @@ class Sources:
         settings = self._broker.settings
         unkeyed = all(name not in event.attributes for name in settings.stream_attributes)
         one_off = settings.individual == "always" or (settings.individual == "unkeyed" and unkeyed)
-        source = self._source(event, one_off)
+        source = self._source(event)
         if source is None:
             self._broker.local.deliver(event, 0)
             self._broker.drop("too_many_streams", event.id)
             return
         entry = self._broker.table.get(source.announced)
-        item = self._item(now, event)
+        item = self._item(now, source, event)
         if entry is None or now >= entry.until - DUE_S or source.broken or one_off:
             self._announce(now, source, item, Flag.INDIVIDUAL if one_off else Flag(0))
         else:
@@ -66,12 +66,12 @@ class Sources:
     def on_path_made(self, entry: Announced, subscriber: int) -> None:
         """A path has reached its source: if it was broken, it is not any more."""
         source = self._by_stream.get(entry.stream.id)
-        if source is not None and source.announced == entry.id:
+        if self._broker.settings.repair and source is not None and source.announced == entry.id:
             source.broken.pop(subscriber, None)
 
     def on_path_broken(self, entry: Announced, subscriber: int) -> None:
-        """[001 §4.3] "If a source receives such a path broken subscription, it prepares to extend the next publication to
-        an announcement". One for an earlier announcement is no news."""
+        """[001 §4.3] "If a source receives such a path broken subscription, it prepares to extend the next publication
+        to an announcement". One for an earlier announcement is no news."""
         source = self._by_stream.get(entry.stream.id)
         if source is not None and source.announced == entry.id:
             source.broken[subscriber] = None
@@ -81,7 +81,7 @@ class Sources:
         # 0 is no subscriber's id, so no new path takes this back.
         self.on_path_broken(entry, 0)
 
-    def _source(self, event: Event, one_off: bool) -> Source | None:
+    def _source(self, event: Event) -> Source | None:
         key = tuple((name, event.attributes.get(name)) for name in self._broker.settings.stream_attributes)
         source = self._sources.get(key)
         if source is None and len(self._sources) < MAX_SOURCES:
@@ -89,10 +89,10 @@ class Sources:
             source = self._sources[key] = self._by_stream[stream] = Source(stream)
         return source
 
-    def _item(self, now: float, event: Event) -> Item:
-        self._counter += 1
+    def _item(self, now: float, source: Source, event: Event) -> Item:
+        source.counter += 1
         # The incarnation goes before the number: a source that starts anew does not look like its own past.
-        return Item(next_sequence(self._incarnation, self._counter), event, 0, now + event.lease_s)
+        return Item(next_sequence(self._incarnation, source.counter), event, 0, now + event.lease_s)
 
     def _announce(self, now: float, source: Source, item: Item, flags: Flag) -> None:
         broker = self._broker
@@ -105,10 +105,15 @@ class Sources:
             flags = Flag.DESCRIPTIVE
         self._sequence += 1
         origin = () if settings.identity == "content" else (broker.node,)
+        id = announcement_id(message, origin, settings.decimals)
+        known = broker.table.get(id)
+        # [001 §4.2] "To recognize an identical announcement with the task to prolong an older one, the sequence number
+        # has to be incremented", whoever made the older one.
+        sequence = max(next_sequence(self._incarnation, self._sequence), 0 if known is None else known.sequence + 1)
         entry = Announced(
-            announcement_id(message, origin, settings.decimals),
+            id,
             broker.table.stream(source.stream),
-            next_sequence(self._incarnation, self._sequence),
+            sequence,
             item._replace(event=message),
             now + settings.validity_s,
             broker.node,
@@ -123,5 +128,5 @@ class Sources:
         source.announced = entry.id
         source.broken.clear()
         if large:
-            follows = self._item(now, item.event)
+            follows = self._item(now, source, item.event)
             self._publications.publish(now, entry, follows, broker.node)

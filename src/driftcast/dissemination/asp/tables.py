@@ -24,12 +24,14 @@ class Item(NamedTuple):
 class ActivePath(NamedTuple):
     """[001 §4.3] Where a subscriber's publications go: a neighbor, or this node itself for a local application.
 
-    `result` is the id of the result for which a local processor wants them, or 0.
+    `result` is the id of the result for which a local processor wants them, or 0; `after` is the last number of the
+    stream that is not wanted again.
     """
 
     neighbor: NodeId
     metric_s: float
     result: int = 0
+    after: int | None = None
 
 
 class SentPath(NamedTuple):
@@ -61,9 +63,11 @@ class Announced:
         "active",
         "alternatives",
         "announcer",
+        "before",
         "flags",
         "id",
         "item",
+        "latest",
         "metric_s",
         "path_s",
         "production",
@@ -72,6 +76,7 @@ class Announced:
         "sent",
         "sequence",
         "stages",
+        "standby",
         "stream",
         "until",
     )
@@ -92,6 +97,8 @@ class Announced:
         self.stream = stream
         self.sequence = sequence
         self.item = item
+        self.latest = item
+        """The newest message of the stream that has come under this announcement."""
         self.until = until
         self.flags = flags
         self.stages = stages
@@ -100,8 +107,12 @@ class Announced:
         """The best metric there ever was under this sequence; it never rises, which keeps repairs free of loops."""
         self.path_s = metric_s
         """The metric of the announcer in use: worse than the best after a repair."""
+        self.before = -1
+        """The highest number of the stream that was met before this announcement."""
         self.alternatives: dict[NodeId, float] = {}
         self.active: dict[int, ActivePath] = {}
+        self.standby: dict[int, dict[NodeId, ActivePath]] = {}
+        """For each subscriber: others that have asked for its publications, and take over if the active one goes."""
         self.sent: dict[int, SentPath] = {}
         self.production: Production | None = None
         """By which local processor the announcement is made, if it is."""

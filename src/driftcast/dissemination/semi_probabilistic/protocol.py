@@ -37,9 +37,11 @@ class SemiProbabilistic(Protocol):
         self._settings = settings
         self._local = LocalSubscriptions(port)
         self._neighbors = Neighbors()
+        self._links: list[NodeId] = []
+        """The neighbors, in the order in which they came."""
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
-        self._horizon: Horizon[tuple[str, ...]] = Horizon(node)
+        self._horizon: Horizon[tuple[str, ...]] = Horizon(node, _wanted)
         self._interests = Interests()
         self._carrier = Carrier(port, settings.buffer, settings.retry_s)
         self._tracks = settings.retransmit_to == "others"
@@ -62,12 +64,14 @@ class SemiProbabilistic(Protocol):
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._neighbors.add(link)
+        self._links = list(self._neighbors)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._neighbors.add(link)
 
     def on_link_down(self, now: float, link: Link) -> None:
         if self._neighbors.remove(link):
+            self._links = list(self._neighbors)
             self._horizon.lose(link.neighbor)
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -114,15 +118,14 @@ class SemiProbabilistic(Protocol):
         if message.hops == 1 and message.node != sender:
             self.port.note(Fact("drop", peer=sender, reason="report_of_another"))
             return
-        known = self._horizon.get(message.node)
-        if known is not None and message.sequence <= known.sequence:
+        if not self._horizon.is_new(message.node, message.sequence):
             return
         if not self._interests.learn(message.filters):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
             return
         until = now + message.valid_s
-        fresh = self._horizon.accept(message.node, sender, message.hops, message.sequence, until, message.filters)
-        if fresh and message.hops < self._settings.phi:
+        self._horizon.accept(message.node, sender, message.hops, message.sequence, until, message.filters)
+        if message.hops < self._settings.phi:
             hops = message.hops + 1
             self.port.broadcast(Interested(message.node, message.sequence, hops, message.valid_s, message.filters))
 
@@ -143,24 +146,24 @@ class SemiProbabilistic(Protocol):
         self, event: Event, hops: int, remaining_s: float, sender: NodeId | None, holders: set[NodeId] | None
     ) -> list[NodeId]:
         """[004 §2.3.1] Steps 1a, 1b and 3 of the forwarding rule: this protocol makes no predictions."""
+        # [004 §2.3.1] Never onto the link it came from.
+        links = self._links.copy()
+        if sender in self._neighbors:
+            links.remove(sender)
+        if holders is not None:
+            links = [neighbor for neighbor in links if neighbor not in holders]
         adjacent: list[NodeId] = []
-        nearby: list[tuple[int, NodeId]] = []
-        others: list[NodeId] = []
-        matched = set(self._interests.match(event.attributes)) if self._settings.phi > 0 else None
-        for neighbor in self._neighbors:
-            if neighbor == sender or (holders is not None and neighbor in holders):
-                continue
-            nearest = self._nearest_subscriber(neighbor, matched) if matched else 0
-            if nearest == 1:
-                adjacent.append(neighbor)
-            elif nearest > 1:
-                nearby.append((nearest, neighbor))
-            else:
-                others.append(neighbor)
-        wanted = quota(self._settings.tau, len(adjacent) + len(nearby) + len(others))
-        # Links that lead equally near keep the order in which they came.
-        nearby.sort(key=_distance)
-        chosen = chosen_links(wanted, adjacent, [link for _, link in nearby], (), others, self.rng)
+        nearby: list[NodeId] = []
+        others = links
+        nearest = self._horizon.nearest(self._interests.match(event)) if self._settings.phi > 0 else None
+        if nearest:
+            others = [neighbor for neighbor in links if neighbor not in nearest]
+            adjacent = [neighbor for neighbor in links if nearest.get(neighbor) == 1]
+            # Links that lead equally near keep the order in which they came.
+            nearby = [neighbor for neighbor in links if nearest.get(neighbor, 0) > 1]
+            nearby.sort(key=nearest.__getitem__)
+        wanted = quota(self._settings.tau, len(links))
+        chosen = chosen_links(wanted, adjacent, nearby, [], others, self.rng)
         if chosen:
             message = Forwarded(event, hops + 1, remaining_s)
             send = self.port.send
@@ -168,16 +171,6 @@ class SemiProbabilistic(Protocol):
                 send(neighbor, message)
         return chosen
 
-    def _nearest_subscriber(self, neighbor: NodeId, matched: set[str]) -> int:
-        """The hops to the nearest known subscriber over a link; 0 if there is none."""
-        nearest = 0
-        reached = self._horizon.via(neighbor)
-        if reached is not None:
-            for known in reached.values():
-                if (nearest == 0 or known.hops < nearest) and not matched.isdisjoint(known.report):
-                    nearest = known.hops
-        return nearest
 
-
-def _distance(link: tuple[int, NodeId]) -> int:
-    return link[0]
+def _wanted(report: tuple[str, ...]) -> tuple[str, ...]:
+    return report

@@ -2,57 +2,81 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from driftcast.pipeline.report.style import COLORS, RESOLUTION_DPI, metric_label, metric_scale, paper_style
+from driftcast.pipeline.report.style import (
+    COLORS,
+    MARKERS,
+    RESOLUTION_DPI,
+    metric_label,
+    metric_scale,
+    paper_style,
+)
 from driftcast.pipeline.statistics import Interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 PANELS = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "transmissions", "data_bytes", "control_bytes")
 """Gains in the first row, costs in the second."""
 COLUMNS = 3
+WIDTH_IN = 7.16
+"""Both columns of a two-column paper."""
 # Where one protocol's value is that many times another's, a linear axis would hide the smaller one.
 LOG_RATIO = 50.0
+_NOTE_COLOR = "#5d646d"
 
 
 def comparison_picture(title: str, protocols: Sequence[str], means: Mapping[tuple[str, str], Interval]) -> bytes:
-    """A PNG with one panel per metric and one bar per protocol; whiskers are 95 % intervals."""
+    """A PNG with one panel per metric and one row per protocol; whiskers are 95 % intervals."""
     with paper_style():
         from matplotlib import pyplot as plt
 
         rows = len(PANELS) // COLUMNS
         height_in = 0.75 + 0.21 * len(protocols)
         canvas, axes = plt.subplots(
-            rows, COLUMNS, figsize=(7.16, rows * height_in + 0.35), squeeze=False, layout="constrained", sharey=True
+            rows, COLUMNS, figsize=(WIDTH_IN, rows * height_in + 0.35), squeeze=False, layout="constrained", sharey=True
         )
         for place, metric in enumerate(PANELS):
-            ax = axes[place // COLUMNS][place % COLUMNS]
             found = [means.get((protocol, metric), Interval(0, None, None, None)) for protocol in protocols]
-            scale = metric_scale(metric)
-            values = [None if one.mean is None else one.mean * scale for one in found]
-            errors = [(one.half_width or 0.0) * scale for one in found]
-            known = [(y, value, errors[y]) for y, value in enumerate(values) if value is not None]
-            ax.barh(
-                [y for y, _, _ in known],
-                [value for _, value, _ in known],
-                0.68,
-                xerr=[error for _, _, error in known],
-                color=[COLORS[y % len(COLORS)] for y, _, _ in known],
-                error_kw={"ecolor": "#222222", "elinewidth": 0.9, "capsize": 2},
-            )
-            for y, value in enumerate(values):
-                if value is None:
-                    ax.annotate("none", (0.02, y), xycoords=("axes fraction", "data"), va="center", color="#5d646d")
-            ax.set_yticks(range(len(protocols)), protocols)
-            ax.set_ylim(len(protocols) - 0.4, -0.6)
-            ax.tick_params(axis="y", length=0)
-            ax.grid(visible=False, axis="y")
-            ax.set_xlabel(metric_label(metric))
-            positive = [value for value in values if value]
-            if positive and max(positive) > LOG_RATIO * min(positive) and len(positive) == len(values):
-                ax.set_xscale("log")
-            else:
-                ax.set_xlim(left=0, right=1.05 if metric == "delivery_ratio" else None)
+            _panel(axes[place // COLUMNS][place % COLUMNS], metric, found)
+        for row in axes:
+            row[0].set_yticks(range(len(protocols)), protocols)
+            row[0].set_ylim(len(protocols) - 0.4, -0.6)
         canvas.suptitle(title, fontsize=9, fontweight="bold")
         picture = io.BytesIO()
         canvas.savefig(picture, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
         plt.close(canvas)
     return picture.getvalue()
+
+
+def _panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:
+    scale = metric_scale(metric)
+    values = [None if one.mean is None else one.mean * scale for one in found]
+    # Bars show amounts by their length, which means nothing on a logarithmic axis: there, marks.
+    logarithmic = _spans_decades(values)
+    for y, (one, value) in enumerate(zip(found, values, strict=True)):
+        error, color = (one.half_width or 0.0) * scale, COLORS[y % len(COLORS)]
+        if not value:
+            note = "none" if value is None else "0"
+            ax.annotate(note, (0.02, y), xycoords=("axes fraction", "data"), va="center", color=_NOTE_COLOR)
+        elif logarithmic:
+            # A whisker that reached below zero would have no place here.
+            below = min(error, value * 0.9)
+            marker = MARKERS[y % len(MARKERS)]
+            ax.errorbar([value], [y], xerr=[[below], [error]], color=color, marker=marker, markersize=6, capsize=2)
+        else:
+            ax.barh([y], [value], 0.68, color=color)
+            ax.errorbar([value], [y], xerr=error, ecolor="#222222", elinewidth=0.9, capsize=2, fmt="none")
+    if logarithmic:
+        ax.set_xscale("log")
+    else:
+        ax.set_xlim(left=0, right=1.05 if metric == "delivery_ratio" else None)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel(metric_label(metric))
+
+
+def _spans_decades(values: Sequence[float | None]) -> bool:
+    positive = [value for value in values if value]
+    return len(positive) == len(values) > 0 and max(positive) > LOG_RATIO * min(positive)

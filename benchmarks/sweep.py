@@ -1,0 +1,100 @@
+"""What Spark costs: the CPU of a sweep against that of a plain loop over the same runs, the Java process included.
+
+Starting the session is left out, as a sweep of any size pays it once; so is the first use of each worker, which loads
+the same modules that the loop's process has loaded already.
+"""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from driftcast.pipeline.definition import Axis, Definition
+from driftcast.pipeline.experiment import Experiment, unfold
+from driftcast.pipeline.session import session, stop
+from driftcast.pipeline.sweep import sweep
+from driftcast.simulation.run import run as simulate
+from driftcast.simulation.scenario import Scenario, scenario_from
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def scenario(duration_s: float) -> Scenario:
+    """Fifty nodes that flood; the cost of a run grows with its duration."""
+    table: dict[str, object] = {
+        "name": "sweep benchmark",
+        "duration_s": duration_s,
+        "nodes": 50,
+        "area_m": [1000.0, 1000.0],
+        "mobility": {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 10.0},
+        "radio": {"model": "disk", "range_m": 250.0},
+        "protocol": {"name": "flooding"},
+        "subscribe": [{"nodes": "all"}],
+        "publish": [{"interval_s": 1.0, "payload_bytes": 200}],
+    }
+    return scenario_from(table, "benchmark")
+
+
+def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
+    """CPU seconds of `runs` runs of about `seconds` each, in a loop and in a sweep, and their ratio."""
+    timed = _of_length(seconds)
+    seeds = list(range(1, runs + 1))
+    before = time.process_time()
+    fingerprints = [simulate(timed, seed).fingerprint for seed in seeds]
+    loop_cpu_s = time.process_time() - before
+    with tempfile.TemporaryDirectory() as folder:
+        spark = session("benchmark")
+        try:
+            warm = _experiment(_of_length(0.01), list(range(1, 17)))
+            sweep([warm], Path(folder, "warm"), spark, quiet=True)
+            before_s = _process_cpu_s(os.getpid())
+            began = time.monotonic()
+            records = sweep([_experiment(timed, seeds)], Path(folder, "timed"), spark, quiet=True)
+            wall_s = time.monotonic() - began
+            sweep_cpu_s = _process_cpu_s(os.getpid()) - before_s
+        finally:
+            stop()
+    assert [record["fingerprint"] for record in records] == fingerprints
+    return {
+        "runs": runs,
+        "loop_cpu_s": loop_cpu_s,
+        "sweep_cpu_s": sweep_cpu_s,
+        "sweep_wall_s": wall_s,
+        "ratio": sweep_cpu_s / loop_cpu_s,
+    }
+
+
+def _of_length(seconds: float) -> Scenario:
+    """A scenario whose run takes about that long on this machine."""
+    probe = scenario(60.0)
+    simulate(probe, 1)
+    before = time.process_time()
+    simulate(probe, 2)
+    return scenario(round(60.0 * seconds / (time.process_time() - before), 3))
+
+
+def _experiment(timed: Scenario, seeds: list[int]) -> Experiment:
+    table: dict[str, object] = msgspec.to_builtins(timed)
+    folder = Path(str(table.pop("base")))
+    axis = Axis(name="protocol", values=["flooding"])
+    return unfold(Definition(name="benchmark", scenario=table, seeds=seeds, axes=[axis]), folder)
+
+
+def _process_cpu_s(pid: int) -> float:
+    """The CPU time of a process and of everything below it, living or waited for: Python, Java, Spark's workers."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{pid}/task").iterdir()
+        below = [int(child) for task in children for child in (task / "children").read_text().split()]
+    except FileNotFoundError:
+        return 0.0
+    # utime, stime, cutime, cstime: fields 14 to 17 of proc(5), counted from 1.
+    ticks = sum(int(field) for field in fields[11:15])
+    return ticks / TICKS_PER_S + sum(_process_cpu_s(child) for child in below)
+
+
+if __name__ == "__main__":
+    for name, value in run().items():
+        print(name, value)

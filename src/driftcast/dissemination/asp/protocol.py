@@ -1,0 +1,169 @@
+"""ASP: one broker per node that announces streams, makes active paths to their subscribers, and publishes on them."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import ClassVar
+
+from driftcast.dissemination.asp.announcements import Announcements
+from driftcast.dissemination.asp.broker import Broker
+from driftcast.dissemination.asp.caching import AnnouncementCache
+from driftcast.dissemination.asp.large import LargeMessages
+from driftcast.dissemination.asp.messages import (
+    MESSAGES,
+    Announcement,
+    Ask,
+    Digest,
+    Fragment,
+    MissingFragments,
+    PathLost,
+    PathMessage,
+    Publication,
+    ShortAnnouncement,
+)
+from driftcast.dissemination.asp.paths import Paths
+from driftcast.dissemination.asp.processors import LocalProcessors
+from driftcast.dissemination.asp.publications import Publications
+from driftcast.dissemination.asp.settings import AspSettings
+from driftcast.dissemination.asp.sources import Sources
+from driftcast.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from driftcast.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
+from driftcast.wire import Message
+
+
+class Asp(Protocol, RunsProcessors):
+    """Announcement, subscription, publication [001]."""
+
+    name = "asp"
+    summary = "sources announce streams, sinks subscribe along best paths, processors sit on them"
+    settings_type = AspSettings
+    messages = MESSAGES
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        # What the paper names as shortcomings and future work [001 §6.2, §6.3], as far as it concerns small streams.
+        "repaired": {"repair": True, "announcement_cache": True, "publication_cache": 8},
+        "cached": {"announcement_cache": True, "publication_cache": 8},
+        "rerouted": {"repair": True},
+        # Messages of any size [001 §2, groups three and four].
+        "large": {"fragment_bytes": 1400, "publication_cache": 8, "announcement_cache": True, "repair": True},
+        # One-off messages [001 §2, group one].
+        "individual": {"individual": "always"},
+    }
+
+    def __init__(self, node: NodeId, settings: AspSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        broker = self._broker = Broker(node, settings, port, 1 + rng.getrandbits(62))
+        self._announcements = Announcements(broker)
+        self._paths = Paths(broker)
+        self._publications = Publications(broker)
+        self._large = LargeMessages(broker, self._publications)
+        self._sources = Sources(broker, self._announcements, self._publications, host.incarnation)
+        self._processors = LocalProcessors(broker, self._announcements, self._publications)
+        self._cache = AnnouncementCache(broker, self._announcements, self._paths)
+        self._announcements.paths = self._paths
+        self._announcements.publications = self._publications
+        self._announcements.processors = self._processors
+        self._announcements.cache = self._cache
+        self._paths.publications = self._publications
+        self._paths.sources = self._sources
+        self._publications.processors = self._processors
+        self._publications.large = self._large
+
+    def on_stop(self, now: float) -> None:
+        self.port.cancel_timer("expiry")
+        self._broker.neighbors.stop()
+        self._large.stop()
+
+    # Applications.
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self._sources.publish(now, event)
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        self._broker.local.add(subscription)
+        self._cache.on_subscribe(now)
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        broker = self._broker
+        broker.local.remove(subscription)
+        for entry in broker.table.entries():
+            if broker.subscriber in entry.active and not broker.wants(entry):
+                self._paths.unsubscribe_locally(now, entry)
+
+    def on_processor(self, now: float, processor: Processor) -> None:
+        self._processors.add(processor)
+
+    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
+        self._processors.remove(processor)
+
+    def on_processed(
+        self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
+    ) -> None:
+        self._processors.on_processed(now, token, state, events, cost_s, error)
+
+    # The network.
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        if self._broker.neighbors.found(link):
+            self._cache.on_neighbor(now, link)
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self._broker.neighbors.found(link)
+
+    def on_link_down(self, now: float, link: Link) -> None:
+        if self._broker.neighbors.gone(link):
+            self._paths.on_neighbor_lost(now, link.neighbor)
+
+    def on_sent(self, now: float, token: Token, failure: str) -> None:
+        lost = self._broker.neighbors.on_sent(token, failure)
+        if lost is not None:
+            self._paths.on_neighbor_lost(now, lost)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if self._broker.neighbors.heard(sender, via):
+            self._on_neighbor_back(now, sender)
+        if isinstance(message, Publication):
+            self._publications.on_publication(now, sender, message)
+        elif isinstance(message, Announcement):
+            self._announcements.on_announcement(now, sender, message, via)
+        elif isinstance(message, ShortAnnouncement):
+            self._announcements.on_short_announcement(now, sender, message, via)
+        elif isinstance(message, PathMessage):
+            self._paths.on_path_message(now, sender, message)
+        elif isinstance(message, Fragment):
+            self._large.on_fragment(now, sender, message)
+        elif isinstance(message, MissingFragments):
+            self._large.on_missing(now, sender, message)
+        elif isinstance(message, Digest):
+            self._cache.on_digest(now, sender, message)
+        elif isinstance(message, Ask):
+            self._cache.on_ask(now, sender, message)
+        elif isinstance(message, PathLost):
+            self._paths.on_path_lost(now, sender, message)
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        if isinstance(key, str):
+            self._expire(now)
+            return
+        word, about = key
+        assert isinstance(about, tuple)
+        if word == "back":
+            node, interface = about
+            if self._broker.neighbors.on_back(node, interface):
+                self._on_neighbor_back(now, node)
+        else:
+            self._large.on_timer(now, about)
+
+    def _on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
+        for link in self._broker.neighbors:
+            if link.neighbor == neighbor:
+                self._cache.on_neighbor(now, link)
+
+    def _expire(self, now: float) -> None:
+        self._broker.watched()
+        gone, forgotten = self._broker.table.expire(now)
+        self._processors.on_expired(gone)
+        for stream in self._broker.table.streams():
+            self._publications.forget(stream, now)
+        for stream in forgotten:
+            self._publications.forget(stream, float("inf"))
+        self._large.forget_over(now, forgotten)
+        self._broker.watch(now)

@@ -1,0 +1,120 @@
+"""The publication phase [001 §4.4]: messages on active paths, each once; and those kept for who subscribes again."""
+
+from typing import TYPE_CHECKING
+
+from driftcast.dissemination.asp.broker import Broker, packet_size, publication_of
+from driftcast.dissemination.asp.messages import Publication
+from driftcast.dissemination.asp.tables import ActivePath, Announced, Item, Stream
+from driftcast.model import Event, NodeId
+from driftcast.protocol import Fact
+
+if TYPE_CHECKING:
+    from driftcast.dissemination.asp.large import LargeMessages
+    from driftcast.dissemination.asp.processors import LocalProcessors
+
+
+class Publications:
+    """Takes publications in, from neighbors, local sources and local processors, and passes them on."""
+
+    processors: "LocalProcessors"
+    large: "LargeMessages"
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._kept = broker.settings.publication_cache
+        self._asks = self._kept > 0 or broker.settings.fragment_bytes > 0
+
+    def on_publication(self, now: float, sender: NodeId, message: Publication) -> None:
+        """A publication from a neighbor."""
+        entry = self._broker.table.get(message.id)
+        if entry is None:
+            self._broker.drop("publication_unknown_id", message.event.id, sender)
+        elif not message.remaining_s > 0:
+            self._broker.drop("lease_over", message.event.id, sender)
+        else:
+            item = Item(message.counter, message.event, message.hops, now + message.remaining_s)
+            self.publish(now, entry, item, sender)
+
+    def publish(self, now: float, entry: Announced, item: Item, sender: NodeId) -> None:
+        """[001 §4.4] "A publication is forwarded on all known active paths just once"; its counter tells whether."""
+        if not entry.stream.window.add(item.counter):
+            self._broker.drop("publication_repeated", item.event.id, sender)
+            return
+        if sender == self._broker.node and self._broker.settings.fragment_bytes and self.is_large(item.event):
+            self.large.publish(now, entry, item)
+        else:
+            self.keep(now, entry.stream, item)
+            publication = publication_of(entry, item, now)
+            if publication is None:
+                self._broker.drop("lease_over", item.event.id)
+                return
+            for neighbor in self.receivers(entry, sender):
+                self._broker.neighbors.send(neighbor, publication)
+        self.consume(now, entry, item)
+
+    def consume(self, now: float, entry: Announced, item: Item) -> None:
+        """To local sinks, and to the local processors that are part of an active path."""
+        entry.latest = item
+        self._broker.local.deliver(item.event, item.hops)
+        self.processors.on_published(now, entry, item)
+
+    def receivers(self, entry: Announced, sender: NodeId) -> list[NodeId]:
+        """The neighbors on active paths: each once, however many subscribers lie behind it."""
+        own = self._broker.node
+        neighbors = dict.fromkeys(path.neighbor for path in entry.active.values())
+        return [neighbor for neighbor in neighbors if neighbor not in (own, sender)]
+
+    def is_large(self, event: Event) -> bool:
+        """Whether a message is too large for one packet."""
+        whole = Publication(event, 65535, 1.0, id=1 << 62, counter=1 << 62)
+        return packet_size(whole) > self._broker.settings.packet_bytes
+
+    # The publication cache [001 §6.3].
+
+    def keep(self, now: float, stream: Stream, item: Item) -> None:
+        """Keep a message for those who subscribe later and have missed it."""
+        if self._kept:
+            stream.cache.append(item)
+            self._broker.port.note(Fact("store", item.event.id))
+            if len(stream.cache) > self._kept:
+                self._broker.port.note(Fact("evict", stream.cache.popleft().event.id, reason="buffer_full"))
+            self._broker.watch(now)
+
+    def forget(self, stream: Stream, now: float) -> None:
+        """Let go what is past its lease, or everything when the stream is over (`now` infinite)."""
+        over = [item for item in stream.cache if item.lease_until <= now]
+        for item in over:
+            stream.cache.remove(item)
+            self._broker.port.note(Fact("evict", item.event.id, reason="lease_over"))
+
+    def repeat(self, now: float, entry: Announced, path: ActivePath, after: int) -> None:
+        """[001 §4.3] "The sequence value is used to allow for publication caching": what came after it goes to whoever
+        has just subscribed; through a local processor that had been idle, too."""
+        for item in sorted(entry.stream.cache, key=_counter):
+            if item.counter <= after:
+                continue
+            if path.result:
+                self.processors.on_published(now, entry, item)
+                continue
+            publication = publication_of(entry, item, now)
+            if publication is not None:
+                self._broker.neighbors.send(path.neighbor, publication)
+        if not path.result:
+            self.large.repeat(now, entry, path.neighbor, after)
+
+    def wanted_after(self, entry: Announced, asked: int | None) -> int | None:
+        """The number to put in a subscription: for a local application what it has met, for a neighbor what it asked
+        for, or, if all of that is kept here, what this broker has met itself."""
+        if not self._asks:
+            return None
+        met = entry.stream.window.highest
+        if asked is None:
+            # Nothing has come since the announcement: what the stream said before it may have been missed as well.
+            missed = met == entry.item.counter and 0 <= entry.before < met
+            return entry.before if missed else met
+        kept = min([item.counter for item in entry.stream.cache] + self.large.counters(entry.stream), default=met + 1)
+        return max(asked, met) if kept <= asked + 1 else asked
+
+
+def _counter(item: Item) -> int:
+    return item.counter

@@ -1,0 +1,60 @@
+"""One state machine alone with a `RecordingPort`, for tests of its handlers one by one."""
+
+from random import Random
+
+from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.protocol import Capability, DurableStore, GlobalView, Host, Protocol, RecordingPort
+from driftcast.simulation.node import MemoryStore
+from driftcast.simulation.scenario import machine_settings
+
+
+class LoneHost(Host):
+    """A node that has a durable store and knows nothing else. What a test wants it to know, it overrides."""
+
+    def __init__(self) -> None:
+        self.offers = frozenset({Capability.DURABLE_STORE})
+        self.roles = ()
+        self.incarnation = 0
+        self._store = MemoryStore()
+
+    def position(self, now: float) -> Position:
+        raise _unknown(Capability.POSITION)
+
+    def velocity(self, now: float) -> Velocity:
+        raise _unknown(Capability.VELOCITY)
+
+    def load(self, now: float) -> float:
+        raise _unknown(Capability.LOAD)
+
+    def energy(self, now: float) -> float:
+        raise _unknown(Capability.ENERGY)
+
+    def directory(self, role: str) -> tuple[NodeId, ...]:
+        raise _unknown(Capability.DIRECTORY)
+
+    @property
+    def store(self) -> DurableStore:
+        return self._store
+
+    @property
+    def global_view(self) -> GlobalView:
+        raise _unknown(Capability.GLOBAL_VIEW)
+
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        return ()
+
+
+def _unknown(capability: Capability) -> TypeError:
+    return TypeError(f"a lone host does not know its {capability}")
+
+
+def alone(
+    name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
+) -> tuple[Protocol, RecordingPort]:
+    """A protocol by name with its settings, started at time 0, and the port that writes down what it does."""
+    kind, chosen = machine_settings({"name": name, **settings}, "alone")
+    port = RecordingPort()
+    protocol = kind(node, chosen, port, host or LoneHost(), Random(seed))
+    protocol.on_start(0.0)
+    return protocol, port

@@ -1,0 +1,207 @@
+"""Claims are decided by intervals: true, false or undecided, on rows whose truth is known."""
+
+from pathlib import Path
+
+import pytest
+
+from driftcast.errors import UserError
+from driftcast.pipeline.claims import Claim, decide, judge
+from driftcast.pipeline.definition import Axis, ClaimEntry, Definition, Relation
+from driftcast.pipeline.experiment import Experiment, unfold
+from driftcast.pipeline.records import Record
+from driftcast.pipeline.results import Results
+from driftcast.pipeline.statistics import Interval, interval
+
+SCENARIO: dict[str, object] = {
+    "duration_s": 1.0,
+    "nodes": 2,
+    "mobility": {"model": "line", "spacing_m": 1.0},
+    "protocol": {"name": "gossip"},
+}
+NOISE = (0.0, 0.01, -0.01, 0.02, -0.02)
+
+
+def study(*claims: ClaimEntry, hook: Path | None = None) -> Experiment:
+    axes = [
+        Axis(name="p", key="protocol.p", values=[0.3, 0.5, 0.7]),
+        Axis(name="range", key="radio.range_m", values=[100.0, 200.0], labels=["near", "far"]),
+    ]
+    definition = Definition(name="study", scenario=SCENARIO, runs=len(NOISE), axes=axes, claims=list(claims))
+    return unfold(definition, Path(), hook=hook)
+
+
+def judged(entry: ClaimEntry, means: dict[tuple[str, str], float], spread: float = 1.0, runs: int = 5) -> Claim:
+    """Every seed shifts all points alike, so pairs know what means alone do not; `spread` is noise of single runs."""
+    experiment = study(entry)
+    records: list[Record] = []
+    for number, ((p, reach), mean) in enumerate(means.items()):
+        for place, noise in enumerate(NOISE[:runs]):
+            own = spread * NOISE[(place + number) % len(NOISE)]
+            records.append(
+                {
+                    "experiment": "study",
+                    "point": f"{p} / {reach}",
+                    "seed": place + 1,
+                    "error": None,
+                    "delivery_ratio": mean + 10 * noise + own,
+                }
+            )
+    (claim,) = judge(Results(experiment, records, Path()))
+    return claim
+
+
+def compare(relation: Relation, value: float = 0.0, tolerance: float = 0.0) -> ClaimEntry:
+    return ClaimEntry(
+        statement="more is more",
+        kind="compare",
+        metric="delivery_ratio",
+        left={"p": 0.7, "range": "near"},
+        right={"p": 0.3, "range": "near"},
+        relation=relation,
+        value=value,
+        tolerance=tolerance,
+    )
+
+
+CLEAR = {("0.3", "near"): 0.2, ("0.5", "near"): 0.5, ("0.7", "near"): 0.8}
+
+
+@pytest.mark.parametrize(
+    ("entry", "holds"),
+    [
+        (compare(">"), True),
+        (compare("<"), False),
+        (compare(">", 0.5), True),
+        (compare(">", 0.6), None),
+        (compare(">", 0.7), False),
+        (compare(">=", 0.7, tolerance=0.15), True),
+        (compare("=", 0.6, tolerance=0.1), True),
+        (compare("=", 0.6, tolerance=0.001), None),
+        (compare("=", 0.9, tolerance=0.1), False),
+    ],
+)
+def test_a_comparison_is_decided_by_its_paired_interval(entry: ClaimEntry, holds: bool | None) -> None:
+    claim = judged(entry, CLEAR)
+    assert claim.holds is holds
+    assert claim.ours == pytest.approx(0.6, abs=0.02)
+    assert claim.low is not None
+    assert claim.high is not None
+    assert claim.low < 0.6 < claim.high
+
+
+def test_pairing_sees_what_the_noise_of_seeds_would_hide() -> None:
+    # Seeds shift the values by up to 0.4; the difference of 0.05 is the same in all of them.
+    claim = judged(compare(">"), {("0.3", "near"): 0.20, ("0.7", "near"): 0.25}, spread=0.0)
+    assert claim.holds is True
+    alone = ClaimEntry(statement="s", kind="bound", metric="delivery_ratio", of={"p": 0.3}, relation=">", value=0.15)
+    assert judged(alone, {("0.3", "near"): 0.20, ("0.3", "far"): 0.20}).holds is None
+
+
+def trend(direction: str, tolerance: float = 0.0) -> ClaimEntry:
+    assert direction in ("rising", "falling")
+    return ClaimEntry(
+        statement="it rises",
+        kind="trend",
+        metric="delivery_ratio",
+        of={"range": "near"},
+        along="p",
+        direction="rising" if direction == "rising" else "falling",
+        tolerance=tolerance,
+    )
+
+
+def test_a_trend_needs_every_step() -> None:
+    assert judged(trend("rising"), CLEAR).holds is True
+    assert judged(trend("falling"), CLEAR).holds is False
+    flat = {**CLEAR, ("0.7", "near"): 0.5}
+    assert judged(trend("rising"), flat).holds is None
+    assert judged(trend("rising", tolerance=0.1), flat).holds is True
+    bent = {**CLEAR, ("0.7", "near"): 0.3}
+    assert judged(trend("rising"), bent).holds is False
+
+
+def test_a_trend_tells_its_weakest_step() -> None:
+    claim = judged(trend("rising"), {**CLEAR, ("0.5", "near"): 0.75})
+    assert claim.note == "smallest step: 0.5 to 0.7"
+    assert claim.ours == pytest.approx(0.05, abs=0.02)
+
+
+def test_one_run_decides_nothing() -> None:
+    claim = judged(compare(">"), CLEAR, runs=1)
+    assert claim.holds is None
+    assert claim.low is None
+    assert claim.note == "1 run(s) decide nothing"
+
+
+def test_failed_runs_and_missing_values_are_left_out_of_pairs() -> None:
+    experiment = study(compare(">"))
+    records: list[Record] = [
+        {"experiment": "study", "point": point, "seed": seed, "error": None, "delivery_ratio": value}
+        for point, value in (("0.7 / near", 0.8), ("0.3 / near", 0.2))
+        for seed in range(1, 6)
+    ]
+    records[0] |= {"delivery_ratio": None, "error": "broken"}
+    (claim,) = judge(Results(experiment, records, Path()))
+    assert claim.holds is True
+    assert claim.low == pytest.approx(0.6)
+    assert claim.high == pytest.approx(0.6)
+
+
+def test_a_calibrated_number_says_so() -> None:
+    entry = ClaimEntry(
+        statement="fitted",
+        kind="bound",
+        metric="delivery_ratio",
+        relation="=",
+        value=0.5,
+        tolerance=1.0,
+        paper=0.5,
+        calibration=True,
+    )
+    row = judged(entry, CLEAR).as_row()
+    assert row["calibration"] is True
+    assert row["paper"] == 0.5
+    assert list(row) == [
+        "experiment",
+        "figure",
+        "statement",
+        "paper",
+        "ours",
+        "low",
+        "high",
+        "holds",
+        "calibration",
+        "note",
+    ]
+
+
+@pytest.mark.parametrize("relation", [">", ">=", "<", "<=", "="])
+def test_an_unknown_interval_is_undecided(relation: Relation) -> None:
+    assert decide(Interval(1, 5.0, None, None), relation, 0.0) is None
+    assert decide(Interval(0, None, None, None), relation, 0.0) is None
+
+
+def test_a_point_on_the_bound_is_not_beyond_it() -> None:
+    exact = interval([2.0, 2.0])
+    assert decide(exact, ">", 2.0) is False
+    assert decide(exact, ">=", 2.0) is True
+    assert decide(exact, "=", 2.0) is True
+
+
+def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
+    hook = tmp_path / "claims.py"
+    hook.write_text(
+        "from driftcast.pipeline.claims import Claim\n"
+        "def claims(results):\n"
+        "    n = len(results.points({'p': 0.3}))\n"
+        "    yield Claim(experiment='study', figure='', statement='two',"
+        " paper=2, ours=n, low=n, high=n, holds=n == 2)\n"
+    )
+    (claim,) = judge(Results(study(hook=hook), [], tmp_path))
+    assert claim.holds is True
+    hook.write_text("1 / 0\n")
+    with pytest.raises(UserError, match=r"claims\.py: cannot be loaded: ZeroDivisionError: division by zero"):
+        judge(Results(study(hook=hook), [], tmp_path))
+    hook.write_text("")
+    with pytest.raises(UserError, match=r"claims\.py: has no function claims\(results\)"):
+        judge(Results(study(hook=hook), [], tmp_path))

@@ -1,0 +1,122 @@
+"""Comparisons: common movement, paired differences, one table, one picture."""
+
+import io
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from driftcast.errors import UserError
+from driftcast.pipeline.compare import METRICS, Comparison, compare
+from driftcast.pipeline.protocols import parse_protocols
+from driftcast.pipeline.statistics import interval, paired_differences
+from driftcast.pipeline.sweep import read_runs
+
+SCENARIO = """
+duration_s = 60.0
+nodes = 12
+area_m = [700.0, 700.0]
+mobility = { model = "random_waypoint", speed_min_mps = 5.0, speed_max_mps = 15.0 }
+radio = { model = "disk", range_m = 150.0 }
+protocol = { name = "flooding" }
+subscribe = [{ filter = "true" }]
+publish = [{ count = 8, to_s = 30.0, payload_bytes = 20 }]
+"""
+
+
+@pytest.fixture(scope="module")
+def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    folder = tmp_path_factory.mktemp("compare")
+    (folder / "field.toml").write_text(SCENARIO)
+    protocols = parse_protocols("flooding,gossip:p=0.5,epidemic")
+    return compare(folder / "field.toml", protocols, folder / "out", runs=4, quiet=True)
+
+
+def test_differences_are_paired_over_common_seeds(compared: Comparison) -> None:
+    values = {
+        protocol: {
+            int(str(row["seed"])): float(str(row["delivery_ratio"]))
+            for row in read_runs(compared.report.out)
+            if row["point"] == protocol
+        }
+        for protocol in compared.protocols
+    }
+    expected = interval(paired_differences(dict(values["epidemic"]), dict(values["flooding"])))
+    assert compared.differences["epidemic", "delivery_ratio"] == pytest.approx(expected)
+    assert compared.means["epidemic", "delivery_ratio"] == pytest.approx(interval(values["epidemic"].values()))
+    assert expected.mean is not None
+    assert expected.mean > 0
+
+
+def test_beacons_find_links_unless_something_else_is_said(
+    compared: Comparison, spark: SparkSession, tmp_path: Path
+) -> None:
+    assert compared.discovery.startswith("discovery by default, since the scenario states none: beacon (period_s = 1.0")
+    beacons = compared.means["flooding", "discovery_bytes"].mean
+    assert beacons is not None
+    assert beacons > 0
+    stated = tmp_path / "stated.toml"
+    stated.write_text(SCENARIO + 'discovery = { mode = "oracle" }\n')
+    flooding = parse_protocols("flooding")
+    alone = compare(stated, flooding, tmp_path / "a", runs=1, quiet=True)
+    assert alone.discovery == "discovery as the scenario states it: oracle"
+    assert alone.means["flooding", "discovery_bytes"].mean == 0
+    asked = compare(
+        stated,
+        flooding,
+        tmp_path / "b",
+        runs=1,
+        discovery={"mode": "beacon", "period_s": 2.0},
+        quiet=True,
+        settings={"publish.0.count": 5},
+    )
+    assert asked.means["flooding", "transmissions"].mean != alone.means["flooding", "transmissions"].mean
+    assert asked.discovery.startswith("discovery as asked for: beacon (period_s = 2.0")
+
+
+def test_the_table_shows_every_protocol_and_metric(compared: Comparison) -> None:
+    console = Console(file=io.StringIO(), width=140, record=True)
+    console.print(compared.table())
+    text = console.export_text()
+    for protocol in compared.protocols:
+        assert protocol in text
+    assert text.count("±") > len(METRICS)
+    assert "delivery ratio" in text
+    assert "discovery by default" in text
+
+
+def test_one_picture_one_table_and_the_report_are_left(compared: Comparison) -> None:
+    out = compared.report.out
+    assert compared.picture.read_bytes().startswith(b"\x89PNG")
+    assert len((out / "compare.csv").read_text().splitlines()) == 1 + 3 * len(METRICS)
+    assert (out / "index.html").exists()
+
+
+def test_the_result_can_be_printed_as_json(compared: Comparison) -> None:
+    row = compared.as_row()
+    assert row["runs"] == 12
+    assert row["reference"] == "flooding"
+    protocols = row["protocols"]
+    assert isinstance(protocols, list)
+    assert protocols[0]["difference"] is None
+    assert set(protocols[2]["difference"]) == set(METRICS)
+    assert protocols[2]["metrics"]["delivery_ratio"]["n"] == 4
+
+
+@pytest.mark.parametrize(
+    ("protocols", "told"),
+    [
+        ("floding", "protocol.name: there is no protocol 'floding': did you mean 'flooding'?"),
+        ("gossip:q=1", "protocol: unknown key 'q'; allowed: "),
+        ("gossip:p=7", "protocol.p: Expected `float` <= 1.0 (it is 7)"),
+    ],
+)
+def test_a_wrong_protocol_is_told_before_anything_starts(tmp_path: Path, protocols: str, told: str) -> None:
+    path = tmp_path / "field.toml"
+    path.write_text(SCENARIO)
+    with pytest.raises(UserError) as error:
+        compare(path, parse_protocols(protocols), tmp_path / "out")
+    assert told in str(error.value)
+    assert str(error.value).startswith(str(path))
+    assert not (tmp_path / "out").exists()

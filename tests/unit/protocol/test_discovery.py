@@ -1,0 +1,88 @@
+"""Beacons alone: when a node speaks, whom it believes to hear, and what it does with liars."""
+
+from random import Random
+
+from driftcast.model import NodeId
+from driftcast.protocol import Beacon, BeaconDiscovery, BeaconSettings, Fact, Interface, Link, RecordingPort
+from driftcast.protocol.discovery import MAX_NEIGHBORS, Neighborhood
+from driftcast.protocol.effects import Broadcast, CancelTimer, Note, SetTimer
+from driftcast.testing import LoneHost
+
+
+class Above(Neighborhood):
+    """Writes down what discovery says."""
+
+    def __init__(self) -> None:
+        self.found: list[Link] = []
+        self.lost: list[Link] = []
+
+    def link_found(self, link: Link) -> None:
+        self.found.append(link)
+
+    def link_lost(self, link: Link) -> None:
+        self.lost.append(link)
+
+    def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
+        return 0.25
+
+
+def discovery(interfaces: tuple[str, ...] = ("radio",)) -> tuple[BeaconDiscovery, RecordingPort, Above]:
+    port, above = RecordingPort(), Above()
+    settings = BeaconSettings(period_s=2.0, missed=3.0, jitter=0.1)
+    return BeaconDiscovery(0, settings, port, LoneHost(), Random(1), above, interfaces), port, above
+
+
+def test_the_first_beacon_comes_within_a_period_and_the_next_about_a_period_later() -> None:
+    machine, port, _ = discovery(("radio", "wire"))
+    machine.on_start(0.0)
+    (first,) = port.take()
+    assert isinstance(first, SetTimer)
+    assert 0 <= first.delay_s <= 2.0
+    machine.on_timer(first.delay_s, "beacon")
+    *spoken, following = port.take()
+    assert spoken == [Broadcast(Beacon(2.0), "radio"), Broadcast(Beacon(2.0), "wire")]
+    assert isinstance(following, SetTimer)
+    assert 1.8 <= following.delay_s <= 2.2
+
+
+def test_a_speaker_is_a_neighbor_until_its_own_period_has_been_missed_often_enough() -> None:
+    machine, port, above = discovery()
+    machine.on_message(0.0, 5, Beacon(10.0), "radio")
+    machine.on_message(1.0, 5, Beacon(10.0), "radio")
+    assert above.found == [Link(5, "radio", 0.25)]
+    assert SetTimer("silence", 30.0) in port.take()
+    machine.on_timer(30.0, "silence")
+    assert above.lost == []
+    machine.on_timer(31.0, "silence")
+    assert above.lost == [Link(5, "radio", 0.25)]
+
+
+def test_the_same_neighbor_over_two_interfaces_is_two_links() -> None:
+    machine, _, above = discovery(("radio", "wire"))
+    for interface in ("radio", "wire"):
+        machine.on_message(0.0, 5, Beacon(2.0), interface)
+    assert [link.interface for link in above.found] == ["radio", "wire"]
+
+
+def test_a_flood_of_forged_beacons_does_not_fill_the_memory() -> None:
+    machine, port, above = discovery()
+    for sender in range(MAX_NEIGHBORS + 1):
+        machine.on_message(0.0, sender, Beacon(2.0), "radio")
+    assert len(above.found) == MAX_NEIGHBORS
+    assert port.take()[-1] == Note(Fact("drop", peer=MAX_NEIGHBORS, reason="beacon_too_many_neighbors"))
+    machine.on_message(1.0, 0, Beacon(2.0), "radio")
+    assert port.take() == [], "those who are known are heard all the same"
+
+
+def test_a_neighbor_that_cannot_be_reached_is_given_up_before_its_silence() -> None:
+    machine, _, above = discovery()
+    machine.on_message(0.0, 5, Beacon(2.0), "radio")
+    machine.on_unreachable(5, "radio")
+    machine.on_unreachable(5, "radio")
+    assert above.lost == [Link(5, "radio", 0.25)]
+
+
+def test_a_stop_disarms_both_timers() -> None:
+    machine, port, _ = discovery()
+    machine.on_stop(0.0)
+    assert port.take() == [CancelTimer("beacon"), CancelTimer("silence")]

@@ -1,0 +1,55 @@
+"""Effects as values, in the order in which a handler asked for them."""
+
+from driftcast.model import Event, EventId, RequestId, SubscriptionId
+from driftcast.protocol import Beacon, Fact, RecordingPort
+from driftcast.protocol.effects import (
+    Answer,
+    Broadcast,
+    CancelTimer,
+    Close,
+    Deliver,
+    Note,
+    Process,
+    Route,
+    Send,
+    SetTimer,
+)
+
+EVENT = Event(EventId(0, 0), {})
+HELLO = Beacon(1.0)
+
+
+def test_every_command_is_kept_in_order_and_taken_once() -> None:
+    port = RecordingPort()
+    port.send(1, HELLO, "radio", 7)
+    port.broadcast(HELLO, "radio")
+    port.route(2, HELLO)
+    port.set_timer("again", 1.5)
+    port.cancel_timer(("about", 3))
+    port.deliver(SubscriptionId(0, 0), EVENT, 2)
+    port.answer(RequestId(0, 0), EVENT, 2)
+    port.close(RequestId(0, 0), complete=True)
+    port.process("mean", b"state", [EVENT], 8)
+    port.note(Fact("store", EVENT.id))
+    assert port.take() == [
+        Send(1, HELLO, "radio", 7),
+        Broadcast(HELLO, "radio"),
+        Route(2, HELLO),
+        SetTimer("again", 1.5),
+        CancelTimer(("about", 3)),
+        Deliver(SubscriptionId(0, 0), EVENT, 2),
+        Answer(RequestId(0, 0), EVENT, 2),
+        Close(RequestId(0, 0), True),
+        Process("mean", b"state", (EVENT,), 8),
+        Note(Fact("store", EVENT.id)),
+    ]
+    assert port.take() == []
+
+
+def test_messages_alone_can_be_asked_for() -> None:
+    port = RecordingPort()
+    port.set_timer("again", 1.0)
+    port.send(1, Beacon(1.0))
+    port.broadcast(Beacon(2.0))
+    port.route(3, Beacon(3.0))
+    assert port.take_messages() == [Beacon(1.0), Beacon(2.0), Beacon(3.0)]
