@@ -40,8 +40,8 @@ def typed(value: object, kind: type[T], where: str, prefix: str = "") -> T:
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:
-    """The keys that a settings type knows."""
-    return [field.encode_name for field in msgspec.structs.fields(kind)]
+    """The keys that people write in a settings type; `base` is set by whoever reads the file."""
+    return [field.encode_name for field in msgspec.structs.fields(kind) if field.name != "base"]
 
 
 def unknown_key(key: str, allowed: list[str]) -> str:
@@ -86,12 +86,7 @@ def _allowed_at(kind: object, path: str, value: object) -> list[str]:
     """The keys known at a path."""
     found = _struct(_type_at(kind, path, value), _value_at(value, path))
     tag = found.__struct_config__.tag_field
-    return [*_public(found), *([tag] if tag else [])]
-
-
-def _public(kind: type[msgspec.Struct]) -> list[str]:
-    """The keys that people write; `base` is set by whoever reads the file."""
-    return [field.encode_name for field in msgspec.structs.fields(kind) if field.name != "base"]
+    return [*field_names(found), *([tag] if tag else [])]
 
 
 def _choices_at(kind: object, path: str, value: object) -> list[str]:

@@ -123,7 +123,10 @@ def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, old: str, new: 
         ),
         ('[headline]\nmetrics = ["q"]', ": headline.metrics[0]: 'q' is not a metric"),
         ('[headline]\nmetrics = ["delivered"]\nfigure = "f"', ": headline.figure: 'f' is none of none"),
-        ('[[figures]]\nname = "f"\nkind = "pie"', ": figures[0].kind: Invalid enum value 'pie'"),
+        (
+            '[[figures]]\nname = "f"\nkind = "pie"',
+            ": figures[0].kind: 'pie' is none of 'line', 'bars', 'tradeoff', 'over_time'",
+        ),
         (
             '[[claims]]\nstatement = "s"\nkind = "trend"\nmetric = "delivered"\nalong = "p"',
             ": claims[0].direction: a trend is 'rising' or 'falling'",

@@ -1,5 +1,8 @@
 """Sweeps: any partitioning gives the same rows; what is done stays done; what breaks becomes a row."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftcast.errors import UserError
 from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.ledger import Ledger
 from driftcast.pipeline.plan import planned_runs, tasks
 from driftcast.pipeline.records import METRICS, Record, record_schema
 from driftcast.pipeline.sweep import read_runs, sweep
@@ -147,3 +151,39 @@ def _other(folder: Path) -> Path:
     outcome = run(tiny(), 1, Level.DELIVERIES)
     outcome.trace.save(folder / "trace")
     return folder / "trace" / "events"
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from driftcast.pipeline.session import session, stop
+from driftcast.pipeline.sweep import sweep
+from tests.pipeline.scenarios import tiny_experiment
+
+out = Path(sys.argv[1])
+
+def interrupt():
+    while not list((out / "runs").glob("*.parquet")):
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    sweep([tiny_experiment(runs=2000)], out, session("interrupted", cores=1), quiet=True)
+except KeyboardInterrupt:
+    print("interrupted")
+stop()
+"""
+
+
+def test_an_interrupt_ends_a_sweep_at_once_and_keeps_what_is_done(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "interrupted\n", done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs.parquet").exists()
+    kept = Ledger(tmp_path / "runs").records()
+    assert 0 < len(kept) < 4000
+    assert all(record["error"] is None for record in kept.values())

@@ -48,7 +48,7 @@ def test_an_unknown_key_lists_what_is_allowed_and_what_was_meant_perhaps(tmp_pat
 
 
 def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
-    assert complaint(tmp_path, "base = '/'\n" + GOOD) == "FILE: unknown key 'base'; allowed: nothing"
+    assert complaint(tmp_path, "base = '/'\n" + GOOD).startswith("FILE: unknown key 'base'; ")
 
 
 @pytest.mark.parametrize(

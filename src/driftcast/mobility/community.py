@@ -1,6 +1,6 @@
 """Community: nodes live in groups, each group in a square of a grid, and go where those are to whom they are drawn.
 
-The community model of Musolesi and Mascolo, with the travelers that the adaptive routing paper [004 §5.1.1] added to it.
+The community model of Musolesi and Mascolo, with the travelers that the adaptive routing paper [004 §5.1.1] added.
 """
 
 import heapq
@@ -63,7 +63,9 @@ class Community(MobilityModel, frozen=True, kw_only=True):
     """
 
     name: ClassVar[str] = "community"
-    summary: ClassVar[str] = "groups in squares of a grid; nodes go where their friends are, travelers from group to group"
+    summary: ClassVar[str] = (
+        "groups in squares of a grid; nodes go where their friends are, travelers from group to group"
+    )
 
     # [004 §5.1.1] An 8 x 8 grid.
     columns: Squares = 8
@@ -96,12 +98,16 @@ class Community(MobilityModel, frozen=True, kw_only=True):
                 f"groups ({self.groups}) live in squares of their own, and there are {self.columns * self.rows}"
             )
 
-    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
-        """Leg by leg in the order of arrivals, since each choice depends on where the others are going."""
+    def check(self, nodes: int) -> None:
+        """Refuse numbers of nodes that the settings do not fit."""
         if self.travelers > nodes:
             raise UserError(f"community: travelers ({self.travelers}) must not exceed the number of nodes ({nodes})")
         if nodes > MAX_NODES:
             raise UserError(f"community: at most {MAX_NODES} nodes, not {nodes}: every pair of them has a tie")
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """Leg by leg in the order of arrivals, since each choice depends on where the others are going."""
+        self.check(nodes)
         slowest_leg_m = min(area.width_m / self.columns, area.height_m / self.rows) / 2
         fastest_mps = max(self.speed_max_mps, self.traveler_speed_mps)
         if nodes * duration_s * fastest_mps / slowest_leg_m > MAX_LEGS:
@@ -127,9 +133,7 @@ class _Leg(NamedTuple):
 class _Walk:
     """All nodes on their way, and the square that each is going to."""
 
-    def __init__(
-        self, model: Community, nodes: int, area: Area, duration_s: float, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, model: Community, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> None:
         self.model = model
         self.nodes = nodes
         self.duration_s = duration_s

@@ -27,9 +27,9 @@ def chosen_links(
 ) -> list[NodeId]:
     """[004 §2.3.1] The links to use, in the order of the rule; no link is in more than one of the four.
 
-    Step 1a: all that are themselves subscribers (`adjacent`), whatever the quota. Step 1b: while fewer than `wanted` are
-    in use, those that lead to subscribers within the horizon (`nearby`, nearest first). Step 2: those predicted to lead
-    to them (`predicted`, best first). Step 3: random ones of the rest (`others`).
+    Step 1a: all that are themselves subscribers (`adjacent`), whatever the quota. Step 1b: while fewer than `wanted`
+    are in use, those that lead to subscribers within the horizon (`nearby`, nearest first). Step 2: those predicted to
+    lead to them (`predicted`, best first). Step 3: random ones of the rest (`others`).
     """
     missing = wanted - len(adjacent)
     if missing <= 0:

@@ -1,7 +1,7 @@
 """What a node knows of the nodes within a few hops: soft state that each of them spreads over that many hops.
 
-A report is passed on hop by hop while it has hops left. Of copies that come over several links the first one counts and the
-others are discarded by their sequence number, so each node is known over exactly one link.
+A report is passed on hop by hop while it has hops left. Of copies that come over several links the first one counts and
+the others are discarded by their sequence number, so each node is known over exactly one link.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -25,8 +25,8 @@ def covers(text: str, other: str) -> bool:
 class _Matcher:
     """Matches an event once for all nodes of a process.
 
-    In a simulation hundreds of nodes know the same filters and meet the same events, and matching them anew at each took
-    a third of the time. This is a cache and nothing else: what a node gets depends on its own filters alone.
+    In a simulation hundreds of nodes know the same filters and meet the same events, and matching them anew at each
+    costs more than choosing links. This is a cache and nothing else: what a node gets depends on its own filters alone.
     """
 
     def __init__(self) -> None:

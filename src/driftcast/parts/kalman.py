@@ -8,7 +8,7 @@ from math import sqrt
 
 
 def steady_variance(drift: float, noise: float) -> float:
-    """The variance of a prediction once the filter has run for long: the positive root of v² - drift·v - drift·noise."""
+    """The variance of a prediction once the filter has run for long: the root of v² - drift·v - drift·noise."""
     return (drift + sqrt(drift * drift + 4 * drift * noise)) / 2
 
 

@@ -1,7 +1,7 @@
 """Whether a series can be predicted, judged by the errors of its predictions [Musolesi and Mascolo 2006; 004 §4].
 
-Predictions are good when their residuals are close to zero and look like noise. Both are judged from three running means,
-so no history is kept: of the residual, of its square, and of its product with the one before.
+Predictions are good when their residuals are close to zero and look like noise. Both are judged from three running
+means, so no history is kept: of the residual, of its square, and of its product with the one before.
 """
 
 from math import sqrt

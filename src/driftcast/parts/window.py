@@ -5,12 +5,14 @@ class CounterWindow:
     """The highest number met and which of the `width` numbers up to it. What lies below the window counts as met: it is
     so old that a copy is far likelier than a first coming."""
 
-    __slots__ = ("_bits", "_width", "highest")
+    __slots__ = ("_bits", "_width", "first", "highest")
 
     def __init__(self, width: int = 1024) -> None:
         self._width = width
         self._bits = 0
         self.highest = -1
+        self.first = -1
+        """The very first number that was met."""
 
     def __contains__(self, number: int) -> bool:
         back = self.highest - number
@@ -18,6 +20,8 @@ class CounterWindow:
 
     def add(self, number: int) -> bool:
         """Meet a number; False if it was met before."""
+        if self.first < 0:
+            self.first = number
         if number > self.highest:
             ahead = number - self.highest
             # A far jump (a source that started anew) empties the window instead of shifting by a huge distance.
@@ -28,3 +32,10 @@ class CounterWindow:
             return False
         self._bits |= 1 << (self.highest - number)
         return True
+
+    def settled(self, after: int) -> int:
+        """The last number up to which, from the one after `after` on, none is missing."""
+        number = max(after, self.highest - self._width)
+        while number < self.highest and number + 1 in self:
+            number += 1
+        return number

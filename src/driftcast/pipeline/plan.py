@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-import driftcast
 from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.protocol.registry import PROTOCOLS, ROUTERS
 from driftcast.simulation.scenario import Scenario
@@ -91,7 +90,7 @@ def movement_key(scenario: Scenario) -> str:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """A hash of the code that decides outcomes, so that a sweep never goes on with rows of another version."""
-    root = Path(driftcast.__path__[0])
+    root = Path(__file__).parents[1]
     places = [root / name for name in CODE]
     for package in (PROTOCOLS, ROUTERS):
         places += [Path(place) for place in importlib.import_module(package).__path__]

@@ -128,14 +128,26 @@ def _prepare(ledger: Ledger) -> None:
 
 
 def _collected(runs: "DataFrame", out: Path, simulate: Simulate) -> list[Record]:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         rows: list[Record] = simulated(runs, out.resolve(), simulate).toArrow().to_pylist()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise WorkError(f"the sweep failed: {reason.strip()}; start it again to go on where it stopped") from None
     return rows
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether the user stopped the job: Spark then fails too, and its error hides the interrupt."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _itself(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]]:

@@ -49,17 +49,20 @@ class Ether:
         self._place = place
         # Squared, as squared distances are what is compared.
         self._capture = 10 ** (dot11.capture_db / (5 * dot11.path_exponent)) if dot11.capture_db > 0 else 0.0
-        assert place is not None or self._capture == 0.0, "capture needs to know where nodes are"
 
     def begin(self, new: Transmission) -> None:
         """Put a transmission on the air; it and what it overlaps spoil each other wherever both are strong."""
         for other in self.on_air:
             # One that ends in the very microsecond in which this begins is over.
             if other.end_us > new.start_us:
-                spoiled = self._spoiled(new, other)
+                spoiled = new.readers & other.blast
+                if spoiled and self._capture:
+                    spoiled = self._not_captured(spoiled, new, other)
                 if spoiled:
                     new.garbled = new.garbled | spoiled if new.garbled else spoiled
-                spoiled = self._spoiled(other, new)
+                spoiled = other.readers & new.blast
+                if spoiled and self._capture:
+                    spoiled = self._not_captured(spoiled, other, new)
                 if spoiled:
                     other.garbled = other.garbled | spoiled if other.garbled else spoiled
         if not self.on_air and self._ended and new.start_us - self._ended[-1].end_us >= self._calming_us:
@@ -82,12 +85,10 @@ class Ether:
                     # Of two that end together, the one that could have been read decides what follows.
                     other.garbled |= (held & old.garbled) - other.readers
 
-    def _spoiled(self, heard: Transmission, other: Transmission) -> frozenset[NodeId]:
-        """Who cannot read one transmission because of another. Whoever sends hears nothing."""
-        hit = heard.readers & other.blast
-        if self._capture == 0.0 or self._place is None:
-            return hit
+    def _not_captured(self, hit: frozenset[NodeId], heard: Transmission, other: Transmission) -> frozenset[NodeId]:
+        """Which of the readers of one transmission another spoils indeed. Whoever sends hears nothing."""
         place, ratio = self._place, self._capture
+        assert place is not None, "capture needs to know where nodes are"
         ours, theirs = place(heard.sender), place(other.sender)
         return frozenset(
             node

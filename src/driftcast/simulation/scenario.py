@@ -16,7 +16,7 @@ from driftcast.protocol.host import Capability
 from driftcast.protocol.machine import Protocol
 from driftcast.protocol.registry import protocol_named, router_named
 from driftcast.radio.disk import DiskRadio
-from driftcast.settings import read_toml, typed, unknown_key
+from driftcast.settings import field_names, read_toml, typed, unknown_key
 from driftcast.simulation.draws import Selection, check_selection
 from driftcast.simulation.energy import Energy
 from driftcast.simulation.faults import Fault, check_fault
@@ -166,7 +166,7 @@ def load(path: Path) -> Scenario:
     table = read_toml(path)
     table.setdefault("name", path.stem)
     if "base" in table:
-        raise UserError(f"{path}: {unknown_key('base', [])}")
+        raise UserError(f"{path}: {unknown_key('base', field_names(Scenario))}")
     return scenario_from({**table, "base": str(path.parent)}, str(path))
 
 

@@ -1,6 +1,6 @@
 """What adaptive nodes say to each other."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -14,26 +14,17 @@ MAX_REACH = 255
 MAX_ENTRIES = 4096
 
 Utility = Annotated[float, Meta(ge=0, le=1)]
-
-
-class Beyond(NamedTuple):
-    """[004 §4] A neighborhood utility: what can be reached through a node.
-
-    `steps` counts the neighborhoods that it was passed on through, and `via` is the neighbor over which the node that says
-    it has learned it.
-    """
-
-    utility: Utility
-    steps: Annotated[int, Meta(ge=1, le=MAX_REACH)]
-    via: NodeId
+Steps = Annotated[int, Meta(ge=1, le=MAX_REACH)]
 
 
 class Utilities(Message, frozen=True, gc=False, tag=1):
     """[004 §2.2] What a node is worth as a receiver, by interest, on its way to all within the horizon.
 
     `subscribed` are the filters for which its utility is 1. `worth` has its utilities as a carrier; the filter that
-    matches everything stands for all interests without an entry. `beyond` has the neighborhood utilities that exceed the
-    node's own. All of it is good for `valid_s`.
+    matches everything stands for all interests without an entry. All of it is good for `valid_s`.
+
+    [004 §4] `beyond` has the neighborhood utilities that exceed the node's own. Entry by entry, `via` says over which
+    neighbor it was learned, and `steps` through how many neighborhoods; without `steps` it is one for all.
     """
 
     node: NodeId
@@ -42,7 +33,13 @@ class Utilities(Message, frozen=True, gc=False, tag=1):
     valid_s: Annotated[float, Meta(gt=0, le=86400)]
     subscribed: Annotated[tuple[FilterText, ...], Meta(max_length=MAX_ENTRIES)]
     worth: Annotated[dict[FilterText, Utility], Meta(max_length=MAX_ENTRIES)]
-    beyond: Annotated[dict[FilterText, Beyond], Meta(max_length=MAX_ENTRIES)]
+    beyond: Annotated[dict[FilterText, Utility], Meta(max_length=MAX_ENTRIES)]
+    via: Annotated[tuple[NodeId, ...], Meta(max_length=MAX_ENTRIES)] = ()
+    steps: Annotated[tuple[Steps, ...], Meta(max_length=MAX_ENTRIES)] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.via) != len(self.beyond) or len(self.steps) not in (0, len(self.beyond)):
+            raise ValueError("via and steps have an entry for each of beyond")
 
 
 class Carried(EventMessage, frozen=True, gc=False, tag=2):

@@ -9,8 +9,8 @@ from driftcast.parts.kalman import LevelFilter, steady_variance
 from driftcast.parts.predictability import ResidualMonitor
 
 FORGOTTEN = 0.01
-"""A prediction for an interest below this is let go, so that an interest without subscribers is one day no longer known.
-It changes a utility by less than a hundredth."""
+"""A prediction for an interest below this is let go, so that an interest without subscribers is one day no longer
+known. It changes a utility by less than a hundredth."""
 
 
 class Series:

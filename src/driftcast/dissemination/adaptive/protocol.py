@@ -1,18 +1,24 @@
 """Adaptive content-based routing for delay-tolerant networks [004].
 
-Nodes report, over a few hops, what they are worth as receivers of events by interest: everything as a subscriber, else what
-they are predicted to be as a carrier. An event goes to subscribers, then over the links that are worth most, then over
-random ones; good carriers store it and try again.
+Nodes report, over a few hops, what they are worth as receivers of events by interest: everything as a subscriber, else
+what they are predicted to be as a carrier. An event goes to subscribers, then over the links that are worth most, then
+over random ones; good carriers store it and try again.
 """
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
+import msgspec
+
+from driftcast.dissemination.adaptive.context import attributes
 from driftcast.dissemination.adaptive.context.attribute import Surroundings
-from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Beyond, Carried, Utilities
-from driftcast.dissemination.adaptive.neighborhood import gathered
+from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
+from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
 from driftcast.dissemination.adaptive.rules import carries, change_degree, link_utility, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
+from driftcast.errors import UserError
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.fanout import chosen_links, quota
@@ -37,10 +43,14 @@ class Adaptive(Protocol):
     settings_type = AdaptiveSettings
     messages = (Utilities, Carried)
     # [004 §4] With the two optimizations that the paper evaluates, the other way round than by default.
-    variants = {"without_neighborhood": {"neighborhood": 0}, "adaptive_updates": {"adaptive_updates": True}}
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        "without_neighborhood": {"neighborhood": 0},
+        "adaptive_updates": {"adaptive_updates": True},
+    }
 
     def __init__(self, node: NodeId, settings: AdaptiveSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
+        _check_offers(settings, host)
         self._settings = settings
         self._local = LocalSubscriptions(port)
         self._own: dict[str, None] = {}
@@ -52,7 +62,7 @@ class Adaptive(Protocol):
         self._change = 0.0
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
-        self._horizon: Horizon[Utilities] = Horizon(node, _subscribed)
+        self._horizon: Horizon[Seen] = Horizon(node, _subscribed)
         self._interests = Interests()
         self._predictions = Predictions(settings)
         self._carrier = Carrier(port, settings.buffer, settings.retry_s)
@@ -171,9 +181,12 @@ class Adaptive(Protocol):
         sequence = next_sequence(self.host.incarnation, self._counter)
         valid_s = settings.missed_updates * interval_s
         worth = self._worth()
-        beyond = self._beyond(worth) if settings.neighborhood > 0 else {}
         subscribed = tuple(self._own)[:MAX_ENTRIES]
-        self.port.broadcast(Utilities(self.node, sequence, 1, valid_s, subscribed, worth, beyond))
+        if settings.neighborhood > 0:
+            report = Utilities(self.node, sequence, 1, valid_s, subscribed, worth, *self._beyond(worth))
+        else:
+            report = Utilities(self.node, sequence, 1, valid_s, subscribed, worth, {})
+        self.port.broadcast(report)
 
     def _worth(self) -> dict[str, float]:
         """This node's utilities as a carrier, without entries that a covering one makes idle."""
@@ -183,16 +196,13 @@ class Adaptive(Protocol):
         # What stands for all other interests comes first, and so is never cut off.
         return worth if len(worth) <= MAX_ENTRIES else dict(list(worth.items())[:MAX_ENTRIES])
 
-    def _beyond(self, worth: dict[str, float]) -> dict[str, Beyond]:
-        settings, horizon = self._settings, self._horizon
-        links = [(neighbor, horizon.links[neighbor]) for neighbor in self._links if neighbor in horizon.links]
-        node = self.node if settings.split_horizon else None
-        found = gathered(links, settings.phi, settings.neighborhood, node)
+    def _beyond(self, worth: dict[str, float]) -> tuple[dict[str, float], tuple[NodeId, ...], tuple[int, ...]]:
+        """[004 §4] What can be reached through this node, as the last fields of a report have it."""
+        settings, links = self._settings, self._horizon.links
+        near = [(neighbor, links[neighbor]) for neighbor in self._links if neighbor in links]
         own = {**worth, **dict.fromkeys(self._own, 1.0)}
-        exceeding = found.exceeding(own, own.get(EVERYTHING, 0.0))
-        if len(exceeding) > MAX_ENTRIES:
-            exceeding = dict(list(exceeding.items())[:MAX_ENTRIES])
-        return exceeding
+        found = gathered(near, settings.phi, settings.neighborhood)
+        return found.exceeding(own, own.get(EVERYTHING, 0.0))
 
     def _on_utilities(self, now: float, sender: NodeId, message: Utilities) -> None:
         phi, node = self._settings.phi, message.node
@@ -208,10 +218,10 @@ class Adaptive(Protocol):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
             return
         until = now + message.valid_s
-        self._horizon.accept(node, sender, message.hops, message.sequence, until, message)
+        seen = Seen(message, phi, self.node if self._settings.split_horizon else None)
+        self._horizon.accept(node, sender, message.hops, message.sequence, until, seen)
         if message.hops < phi:
-            onward = (message.subscribed, message.worth, message.beyond)
-            self.port.broadcast(Utilities(node, message.sequence, message.hops + 1, message.valid_s, *onward))
+            self.port.broadcast(msgspec.structs.replace(message, hops=message.hops + 1))
 
     def _learn(self, message: Utilities) -> bool:
         """Take in the filters of a report; False if one of them cannot be read."""
@@ -226,7 +236,7 @@ class Adaptive(Protocol):
         wanted = set(self._own)
         wanted.update(self._predictions.worth)
         for _, known in self._horizon:
-            report = known.report
+            report = known.report.report
             wanted.update(report.subscribed, report.worth, report.beyond)
         self._interests.keep(wanted)
 
@@ -235,7 +245,7 @@ class Adaptive(Protocol):
     def _meet(self, now: float, event: Event, hops: int, remaining_s: float, sender: NodeId | None) -> None:
         """The first time that an event is met: deliver, forward, and store it if this node is a good carrier for it."""
         settings = self._settings
-        until = now + min(remaining_s, event.lease_s)
+        until = now + min(remaining_s, event.lease_s, settings.lease_s)
         self._seen.add(now, event.id, until + settings.seen_grace_s)
         self._local.deliver(event, hops)
         matched = self._interests.match(event)
@@ -244,11 +254,10 @@ class Adaptive(Protocol):
             holders = set(sent) if self._tracks else None
             if holders is not None and sender is not None:
                 holders.add(sender)
-            lease_end = min(until, now + settings.lease_s)
-            self._carrier.store(now, Copy(event, hops, sender, lease_end, UNLIMITED, holders))
+            self._carrier.store(now, Copy(event, hops, sender, until, UNLIMITED, holders))
 
     def _stores(self, matched: list[str]) -> bool:
-        """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests; or if there is nobody to forward it to."""
+        """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests, or if there are no neighbors."""
         if not self._links:
             return True
         others = [interest for interest in matched if interest not in self._own]
@@ -271,7 +280,7 @@ class Adaptive(Protocol):
         """[004 §2.3.1] The forwarding rule; the links that were used."""
         # [004 §2.3.1] Never onto the link it came from.
         links = self._links.copy()
-        if sender in self._neighbors:
+        if sender is not None and sender in self._neighbors:
             links.remove(sender)
         if holders is not None:
             links = [neighbor for neighbor in links if neighbor not in holders]
@@ -301,14 +310,15 @@ class Adaptive(Protocol):
 
     def _by_utility(self, links: list[NodeId], matched: list[str]) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] Links with a prediction, by decreasing utility; and those without."""
-        settings, node, reached_over = self._settings, self.node, self._horizon.links
-        phi, split_horizon = settings.phi, settings.split_horizon
-        draw = self.rng.random if settings.ties == "random" else _no_draw
+        reached_over = self._horizon.links
+        draw = self.rng.random if self._settings.ties == "random" else _no_draw
         rated: list[tuple[float, float, int, NodeId]] = []
         unrated: list[NodeId] = []
         for neighbor in links:
             reached = reached_over.get(neighbor)
-            worth = 0.0 if reached is None else link_utility(reached.values(), matched, phi, node, split_horizon)
+            worth = 0.0
+            if reached is not None:
+                worth = link_utility([known.report.table for known in reached.values()], matched)
             if worth > 0.0:
                 rated.append((-worth, draw(), len(rated), neighbor))
             else:
@@ -317,9 +327,18 @@ class Adaptive(Protocol):
         return [entry[3] for entry in rated], unrated
 
 
+def _check_offers(settings: AdaptiveSettings, host: Host) -> None:
+    """Refuse a weight for something that this world cannot measure."""
+    for name, kind in attributes().items():
+        missing = kind.needs - host.offers
+        if settings.weights.get(name, 0.0) > 0 and missing:
+            needed = ", ".join(sorted(missing))
+            raise UserError(f"adaptive: weights.{name}: needs {needed}, which this world does not offer; leave it out")
+
+
 def _no_draw() -> float:
     return 0.0
 
 
-def _subscribed(report: Utilities) -> tuple[str, ...]:
-    return report.subscribed
+def _subscribed(seen: Seen) -> tuple[str, ...]:
+    return seen.subscribed

@@ -1,19 +1,19 @@
-"""The equations of adaptive content-based routing [004], each a pure function. The forwarding rule is `parts.fanout`."""
+"""The equations of adaptive content-based routing [004], each a pure function. The forwarding rule is in
+`parts.fanout`."""
 
 from collections.abc import Iterable, Mapping, Set
+from itertools import repeat
 
-from driftcast.dissemination.adaptive.messages import Utilities
 from driftcast.model import NodeId
-from driftcast.parts.horizon import Known
 
 
 def host_utility(subscribed: bool, as_carrier: float) -> float:
-    """[004 §2.2.1, eq. 1] What a node is worth as a receiver: everything as a subscriber, else what it is as a carrier."""
+    """[004 §2.2.1, eq. 1] What a node is worth as a receiver: 1 as a subscriber, else what it is as a carrier."""
     return 1.0 if subscribed else as_carrier
 
 
 def forwarding_utility(utilities: Iterable[float]) -> float:
-    """[004 §2.2.2, eq. 2] What a link is worth: the most that a node reached over it within the horizon is; 0 if none."""
+    """[004 §2.2.2, eq. 2] What a link is worth: the most that a node reached over it within the horizon is."""
     return max(utilities, default=0.0)
 
 
@@ -36,16 +36,30 @@ def neighborhood_utility(forwarding_utilities: Iterable[float]) -> float:
     return max(forwarding_utilities, default=0.0)
 
 
-def seen_utility(own: float, neighborhood: float, hops: int, horizon: int) -> float:
-    """[004 §4, eq. 8] What a known node counts for: exactly at the horizon, what can be reached through it counts too."""
-    return max(own, neighborhood) if hops == horizon else own
+def seen_utilities(
+    own: Mapping[str, float], neighborhood: Mapping[str, float], ignored: Iterable[str], hops: int, horizon: int
+) -> Mapping[str, float]:
+    """[004 §4, eq. 8] What a known node counts for, by interest: at the horizon, what can be reached through it too.
+
+    Neighborhood utilities are reported only where they exceed the node's own, so theirs is the maximum. Those of
+    `ignored` interests do not count.
+    """
+    if hops != horizon or not neighborhood:
+        return own
+    seen = {**own, **neighborhood}
+    for interest in ignored:
+        if interest in own:
+            seen[interest] = own[interest]
+        else:
+            seen.pop(interest, None)
+    return seen
 
 
 def update_interval_s(change: float, shortest_s: float, longest_s: float) -> float:
     """[004 §4, eq. 9] Time to the next report of utilities: the more the neighbors change, the sooner.
 
-    The equation alone would exceed its own maximum for a small change; T_dmax bounds it [004 §5.1.2: "ranges from T_dmin
-    to T_dmax"].
+    The equation alone would exceed its own maximum for a small change; T_dmax bounds it ("ranges from T_dmin to
+    T_dmax" [004 §5.1.2]).
     """
     return longest_s if change <= 0 else min(longest_s, shortest_s / change)
 
@@ -55,28 +69,18 @@ def carries(as_carrier: float, sigma: float) -> bool:
     return as_carrier >= sigma
 
 
-def link_utility(
-    reached: Iterable[Known[Utilities]], interests: list[str], horizon: int, node: NodeId, split_horizon: bool
-) -> float:
-    """[004 eq. 2 and 8] What a link is worth for an event of some interests, by the carriers reached over it.
+def link_utility(tables: Iterable[Mapping[str, float]], interests: list[str]) -> float:
+    """[004 eq. 2] What a link is worth for an event of some interests, from the tables of the nodes reached over it.
 
-    The same as `forwarding_utility` of `seen_utility` of each table entry, which a test holds it to; here in one pass,
-    since every event asks it of every link. Subscribers are not looked at: links to them are taken before (step 1).
-    With split horizon, what a node learned from `node` itself does not count.
+    The same as `forwarding_utility` of all entries that the event matches, without a list of them: every event asks it
+    of every link.
     """
     best = 0.0
-    for known in reached:
-        report = known.report
-        worth = report.worth
-        if known.hops == horizon and report.beyond:
-            beyond = report.beyond
-            for interest in interests:
-                entry = beyond.get(interest)
-                if entry is not None and entry[0] > best and not (split_horizon and entry[2] == node):
-                    best = entry[0]
-                    if best >= 1.0:
-                        return best
-        for interest in interests:
-            if interest in worth and worth[interest] > best:
-                best = worth[interest]
+    for table in tables:
+        worth = max(map(table.get, interests, _ZEROS))
+        if worth > best:
+            best = worth
     return best
+
+
+_ZEROS = repeat(0.0)

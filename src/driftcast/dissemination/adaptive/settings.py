@@ -31,18 +31,20 @@ class AdaptiveSettings(Settings, frozen=True):
     # [004 §5.2] The paper's figures but Figure 11 are without adaptation.
     adaptive_updates: Annotated[bool, Meta(description="report less often while the neighbors stay the same")] = False
     # The paper gives no lease. Its baselines try ten times at 60 s, and a run lasts 600 s.
-    lease_s: Annotated[float, Meta(gt=0, description="how long an event is stored, if its own lease is longer")] = 600.0
+    lease_s: Annotated[float, Meta(gt=0, description="no event lives longer, whatever its own lease")] = 600.0
     # "Provides aggregate information about a host's phi-neighborhood" [004 §4]: a neighborhood utility is made of host
     # utilities. Made of neighborhood utilities in turn, as equation 8 in equation 2 could be read, it would tell of the
     # whole network and outlive its subscribers, going round in circles until its steps run out.
     neighborhood: Annotated[
         int,
-        Meta(ge=0, le=MAX_REACH, description="neighborhoods that a utility is passed on through; 0: none; >1: recursive"),
+        Meta(
+            ge=0, le=MAX_REACH, description="neighborhoods that a utility is passed on through; 0: none; >1: recursive"
+        ),
     ] = 1
     # Else two neighbors praise each other for what each has only heard from the other.
-    split_horizon: Annotated[
-        bool, Meta(description="a neighborhood utility does not count where it was learned")
-    ] = True
+    split_horizon: Annotated[bool, Meta(description="a neighborhood utility does not count where it was learned")] = (
+        True
+    )
     # The paper sorts by utility and says nothing of equals. A fixed order would send every event over the same links.
     ties: Annotated[
         Literal["random", "fixed"], Meta(description="order of links of equal utility; fixed: oldest link first")
@@ -59,7 +61,9 @@ class AdaptiveSettings(Settings, frozen=True):
     ] = True
     # [004 §4] says that there is such a test and not with what numbers.
     predictability: Annotated[bool, Meta(description="do without predictions that turn out unreliable")] = True
-    error_max: Annotated[Share, Meta(description="root mean square residual above which predictions are unreliable")] = 0.35
+    error_max: Annotated[
+        Share, Meta(description="root mean square residual above which predictions are unreliable")
+    ] = 0.35
     bias_max: Annotated[Share, Meta(description="mean residual above which predictions are unreliable")] = 0.1
     accurate: Annotated[Share, Meta(description="root mean square residual up to which they are reliable")] = 0.05
     # drift / noise = 0.1 gives a gain of 0.27, a memory of about four periods. Gains from 0.1 to 0.6 are sensible.

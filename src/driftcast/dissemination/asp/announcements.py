@@ -156,7 +156,6 @@ class Announcements:
 
     def _admit(self, now: float, entry: Announced, announcer: NodeId, cached: bool) -> None:
         broker = self._broker
-        entry.before = entry.stream.window.highest
         # Whether this very message was met before, under an older announcement or as a publication.
         first = entry.stream.window.add(entry.item.counter)
         entry.alternatives[announcer] = entry.metric_s

@@ -12,6 +12,9 @@ from driftcast.parts.local import LocalSubscriptions
 from driftcast.protocol import Fact, Port
 from driftcast.wire import HEADER_BYTES, Message
 
+GRAIN_S = 0.001
+"""Nothing ends so punctually that a timer for less than a millisecond would be worth it."""
+
 
 class Broker:
     """The state of a broker, and what every part of it does in the same way."""
@@ -42,11 +45,11 @@ class Broker:
         return any(Filter(subscription.filter).overlaps(described) for subscription in self.local)
 
     def watch(self, now: float) -> None:
-        """One timer for the earliest end of anything. It may be early, never late."""
+        """One timer for the earliest end of anything."""
         end = self.table.next_end()
         if end is not None and (self._expiry_s is None or end < self._expiry_s):
             self._expiry_s = end
-            self.port.set_timer("expiry", max(0.0, end - now))
+            self.port.set_timer("expiry", max(GRAIN_S, end - now))
 
     def watched(self) -> None:
         """The timer has run out."""

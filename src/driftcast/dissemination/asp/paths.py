@@ -104,8 +104,7 @@ class Paths:
                 self._remove(now, entry, subscriber, path.neighbor, PathKind.UNSUBSCRIBE)
                 if subscriber not in entry.active:
                     continue
-                path = entry.active[subscriber]
-            metric_s = path.metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
+            metric_s = entry.active[subscriber].metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
             self._forward(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE, None)
             if sent is not None and (sent.target == self._broker.node or self._broker.neighbors.reachable(sent.target)):
                 self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)

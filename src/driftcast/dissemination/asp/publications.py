@@ -103,17 +103,18 @@ class Publications:
             self.large.repeat(now, entry, path.neighbor, after)
 
     def wanted_after(self, entry: Announced, asked: int | None) -> int | None:
-        """The number to put in a subscription: for a local application what it has met, for a neighbor what it asked
-        for, or, if all of that is kept here, what this broker has met itself."""
+        """The number to put in a subscription: that up to which nothing is missing here.
+
+        For a local application it looks back from the newest message over as many as others may have kept. For a
+        neighbor it begins where the neighbor asked to, if all that follows can be had from here.
+        """
         if not self._asks:
             return None
-        met = entry.stream.window.highest
+        window = entry.stream.window
         if asked is None:
-            # Nothing has come since the announcement: what the stream said before it may have been missed as well.
-            missed = met == entry.item.counter and 0 <= entry.before < met
-            return entry.before if missed else met
-        kept = min([item.counter for item in entry.stream.cache] + self.large.counters(entry.stream), default=met + 1)
-        return max(asked, met) if kept <= asked + 1 else asked
+            return window.settled(max(window.first, window.highest - max(1, self._kept)))
+        kept = [item.counter for item in entry.stream.cache] + self.large.counters(entry.stream)
+        return window.settled(asked) if min(kept, default=asked + 2) <= asked + 1 else asked
 
 
 def _counter(item: Item) -> int:

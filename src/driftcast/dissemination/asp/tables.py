@@ -63,7 +63,6 @@ class Announced:
         "active",
         "alternatives",
         "announcer",
-        "before",
         "flags",
         "id",
         "item",
@@ -107,8 +106,6 @@ class Announced:
         """The best metric there ever was under this sequence; it never rises, which keeps repairs free of loops."""
         self.path_s = metric_s
         """The metric of the announcer in use: worse than the best after a repair."""
-        self.before = -1
-        """The highest number of the stream that was met before this announcement."""
         self.alternatives: dict[NodeId, float] = {}
         self.active: dict[int, ActivePath] = {}
         self.standby: dict[int, dict[NodeId, ActivePath]] = {}

@@ -3,7 +3,9 @@
 Costa and Picco's protocol as the adaptive routing paper describes and extends it [004 §2.1, §2.3.1, §5.1.3].
 """
 
+from collections.abc import Mapping
 from random import Random
+from typing import ClassVar
 
 from driftcast.dissemination.semi_probabilistic.messages import MAX_FILTERS, Forwarded, Interested
 from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisticSettings
@@ -28,11 +30,9 @@ class SemiProbabilistic(Protocol):
     settings_type = SemiProbabilisticSettings
     messages = (Interested, Forwarded)
     # [004 §5.1.3] The protocol as first published, and the purely probabilistic baseline.
-    variants = {"pure": {"store": False}, "probabilistic": {"phi": 0}}
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"pure": {"store": False}, "probabilistic": {"phi": 0}}
 
-    def __init__(
-        self, node: NodeId, settings: SemiProbabilisticSettings, port: Port, host: Host, rng: Random
-    ) -> None:
+    def __init__(self, node: NodeId, settings: SemiProbabilisticSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
@@ -132,7 +132,7 @@ class SemiProbabilistic(Protocol):
     def _meet(self, now: float, event: Event, hops: int, remaining_s: float, sender: NodeId | None) -> None:
         """The first time that an event is met: deliver, forward, and perhaps store it."""
         settings = self._settings
-        until = now + min(remaining_s, event.lease_s)
+        until = now + min(remaining_s, event.lease_s, settings.max_lease_s)
         self._seen.add(now, event.id, until + settings.seen_grace_s)
         self._local.deliver(event, hops)
         sent = self._forward(event, hops, until - now, sender, None)
@@ -148,7 +148,7 @@ class SemiProbabilistic(Protocol):
         """[004 §2.3.1] Steps 1a, 1b and 3 of the forwarding rule: this protocol makes no predictions."""
         # [004 §2.3.1] Never onto the link it came from.
         links = self._links.copy()
-        if sender in self._neighbors:
+        if sender is not None and sender in self._neighbors:
             links.remove(sender)
         if holders is not None:
             links = [neighbor for neighbor in links if neighbor not in holders]

@@ -29,7 +29,8 @@ class SemiProbabilisticSettings(Settings, frozen=True):
         Literal["everyone", "others"],
         Meta(description="others: a stored event is not sent again to neighbors that are known to have it"),
     ] = "everyone"
+    max_lease_s: Annotated[
+        float, Meta(gt=0, description="no event lives longer, whatever its own lease; bounds the memory")
+    ] = 3600.0
     # Copies that other nodes still hold may end a little later than one's own.
-    seen_grace_s: Annotated[
-        float, Meta(ge=0, description="how long past its lease an event is remembered")
-    ] = 60.0
+    seen_grace_s: Annotated[float, Meta(ge=0, description="how long past its lease an event is remembered")] = 60.0

@@ -24,7 +24,7 @@ class Surroundings:
     """The unused share of the buffer."""
 
 
-class ContextAttribute(ABC):
+class ContextAttribute:
     """The base of all attributes."""
 
     name: ClassVar[str] = ""
@@ -33,7 +33,7 @@ class ContextAttribute(ABC):
     """What the node's world must offer if the attribute has a weight."""
 
 
-class HostAttribute(ContextAttribute):
+class HostAttribute(ContextAttribute, ABC):
     """An attribute of the node itself, the same for every interest."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class HostAttribute(ContextAttribute):
         """The value for this period, or None if there is nothing to be seen: the prediction then stands."""
 
 
-class InterestAttribute(ContextAttribute):
+class InterestAttribute(ContextAttribute, ABC):
     """An attribute with a value for each interest."""
 
     @abstractmethod

@@ -1,0 +1,113 @@
+"""The baseline of ASP: every message everywhere, and processors that flood their results."""
+
+from pathlib import Path
+
+import pytest
+
+from driftcast.dissemination.processor_flooding.protocol import FloodedMessage, ProcessorFlooding
+from driftcast.model import Event, EventId, Processor
+from driftcast.protocol import Link
+from driftcast.protocol.effects import Process
+from driftcast.testing import Net, alone
+from driftcast.trace import Kind
+
+FUNCTIONS = """
+def kelvin(event):
+    return {"topic": "t", "unit": "K", "value": event.attributes["value"] + 273.15}
+
+
+def increment(event):
+    return {"topic": "t", "unit": "C", "value": event.attributes["value"] + 1}
+
+
+def broken(event):
+    raise RuntimeError
+
+
+def mean(events):
+    return {"topic": "mean", "value": sum(event.attributes["value"] for event in events) / len(events)}
+"""
+
+
+def net_with(base: Path, name: str, nodes: list[int], inputs: int = 1, **settings: object) -> Net:
+    """Four nodes in a line; some of them run a processor on Celsius."""
+    (base / "functions.py").write_text(FUNCTIONS)
+    entry = {"id": name, "function": f"functions.py:{name}", "nodes": nodes, "filter": "unit = 'C'", "inputs": inputs}
+    places = [(100.0 * node, 0.0) for node in range(4)]
+    return Net(4, "processor_flooding", settings, {"base": str(base), "processors": [entry]}, positions=places)
+
+
+def publish(net: Net, node: int, value: float) -> None:
+    net.publish(node, {"topic": "t", "unit": "C", "value": value})
+    net.run(1)
+
+
+def values(net: Net, node: int) -> list[object]:
+    return [event.attributes["value"] for event in net.delivered(node)]
+
+
+def test_results_are_flooded_as_messages_are(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "kelvin", [2])
+    net.subscribe(0, "unit = 'K'")
+    net.subscribe(3, "unit = 'C'")
+    publish(net, 0, 1.5)
+    assert values(net, 0) == [274.65]
+    assert values(net, 3) == [1.5]
+    # Along a line of four, Celsius takes three transmissions; Kelvin starts in the middle and takes three as well.
+    assert net.sent("FloodedMessage") == 3 + 3
+
+
+def test_by_broadcast_each_node_speaks_once_for_each_message(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "kelvin", [2], send_by="broadcast")
+    net.subscribe(0, "unit = 'K'")
+    publish(net, 0, 1.5)
+    assert values(net, 0) == [274.65]
+    assert net.sent("FloodedMessage") == 4 + 4
+
+
+def test_a_processor_does_not_take_its_own_results_and_a_chain_of_equals_ends(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "increment", [1, 2], max_stages=3)
+    net.subscribe(3, "unit = 'C'")
+    publish(net, 0, 0.0)
+    assert max(values(net, 3), key=str) == 3.0
+    assert net.rows(Kind.DROP, reason="too_many_processors")
+
+
+def test_a_processor_that_fails_is_reported_and_the_flood_goes_on(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "broken", [1])
+    net.subscribe(3, "unit = 'C'")
+    publish(net, 0, 1.5)
+    assert values(net, 3) == [1.5]
+    assert len(net.rows(Kind.DROP, reason="processor_failed")) == 1
+
+
+def test_an_aggregate_takes_the_newest_of_each_source(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "mean", [1], inputs=2)
+    net.subscribe(3, "topic = 'mean'")
+    publish(net, 0, 1.0)
+    publish(net, 0, 2.0)
+    assert values(net, 3) == []
+    publish(net, 2, 4.0)
+    assert values(net, 3) == [3.0]
+
+
+@pytest.mark.parametrize("remaining_s", [0.0, -1.0, float("nan")])
+def test_a_message_past_its_lease_is_dropped_by_name(remaining_s: float) -> None:
+    protocol, port = alone("processor_flooding")
+    protocol.on_link_up(0.0, Link(1, "radio", 0.01))
+    protocol.on_message(1.0, 1, FloodedMessage(Event(EventId(1, 1), {}), 1, remaining_s), "radio")
+    [note] = port.take()
+    assert "lease_over" in str(note)
+
+
+def test_a_processor_that_has_gone_gets_nothing_more() -> None:
+    protocol, port = alone("processor_flooding")
+    assert isinstance(protocol, ProcessorFlooding)
+    protocol.on_processor(0.0, Processor("p", "true"))
+    event = Event(EventId(0, 1), {})
+    protocol.on_publish(1.0, event)
+    assert port.take() == [Process("p", b"", (event,), 1)]
+    protocol.on_processor_gone(1.0, "p")
+    protocol.on_processed(1.1, 1, b"", [Event(EventId(0, 2), {})], 0.1, "")
+    protocol.on_publish(2.0, Event(EventId(0, 3), {}))
+    assert ["processor_gone" in str(note) for note in port.take()] == [True]

@@ -1,0 +1,74 @@
+"""Calls of processors, one at a time for each state."""
+
+from driftcast.model import Event, EventId
+from driftcast.parts.processing import Calls
+from driftcast.protocol import RecordingPort
+from driftcast.protocol.effects import Process
+
+
+def event(number: int) -> Event:
+    return Event(EventId(0, number), {})
+
+
+def test_a_second_call_waits_and_takes_the_state_that_the_first_has_left() -> None:
+    port = RecordingPort()
+    calls: Calls[str] = Calls(port)
+    calls.open("line", "count", b"0")
+    assert calls.submit("line", [event(1)], "first")
+    assert calls.submit("line", [event(2)], "second")
+    assert port.take() == [Process("count", b"0", (event(1),), 1)]
+    assert calls.finish(1, b"1", "") == "first"
+    assert port.take() == [Process("count", b"1", (event(2),), 2)]
+    assert calls.finish(2, b"2", "") == "second"
+    assert calls.state("line") == b"2"
+    assert port.take() == []
+
+
+def test_after_an_error_the_state_before_the_call_stands() -> None:
+    port = RecordingPort()
+    calls: Calls[str] = Calls(port)
+    calls.open("line", "count", b"0")
+    calls.submit("line", [event(1)], "first")
+    calls.submit("line", [event(2)], "second")
+    assert calls.finish(1, b"rubbish", "it raised") == "first"
+    assert port.take()[-1] == Process("count", b"0", (event(2),), 2)
+
+
+def test_lines_do_not_wait_for_each_other() -> None:
+    port = RecordingPort()
+    calls: Calls[str] = Calls(port)
+    calls.open("a", "count")
+    calls.open("b", "count")
+    calls.submit("a", [event(1)], "one")
+    calls.submit("b", [event(2)], "two")
+    assert len(port.take()) == 2
+    assert calls.finish(2, b"", "") == "two"
+    assert calls.finish(1, b"", "") == "one"
+
+
+def test_a_line_takes_so_many_and_no_more() -> None:
+    calls: Calls[int] = Calls(RecordingPort(), limit=2)
+    calls.open("line", "count")
+    assert [calls.submit("line", [event(number)], number) for number in range(4)] == [True, True, True, False]
+    assert not calls.submit("nobody opened this", [event(1)], 1)
+
+
+def test_what_ran_on_a_closed_line_comes_to_nothing_and_what_waited_is_dropped() -> None:
+    port = RecordingPort()
+    calls: Calls[str] = Calls(port)
+    calls.open("line", "count")
+    calls.submit("line", [event(1)], "first")
+    calls.submit("line", [event(2)], "second")
+    calls.close("line")
+    assert "line" not in calls
+    port.take()
+    assert calls.finish(1, b"", "") is None
+    assert port.take() == []
+    assert calls.finish(99, b"", "") is None, "an outcome that nobody waits for"
+
+
+def test_opening_again_keeps_the_state() -> None:
+    calls: Calls[str] = Calls(RecordingPort())
+    calls.open("line", "count", b"7")
+    calls.open("line", "count", b"0")
+    assert calls.state("line") == b"7"
