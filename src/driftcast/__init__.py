@@ -3,13 +3,15 @@
 from pkgutil import extend_path
 from typing import TYPE_CHECKING
 
-from driftcast.version import VERSION as __version__
+from driftcast.version import VERSION
 
 if TYPE_CHECKING:
     from driftcast.api import Filter, connect, simulate
 
 # Open, so that a folder `driftcast/dissemination/<name>/` elsewhere on the module search path is found too.
 __path__ = extend_path(__path__, __name__)
+
+__version__ = VERSION
 
 __all__ = ["Filter", "__version__", "connect", "simulate"]
 

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from driftcast.errors import UserError
 from driftcast.pipeline.compare import METRICS, Comparison, compare
-from driftcast.pipeline.protocols import parse_protocols
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.pipeline.sweep import read_runs
+from driftcast.simulation.protocols import parse_protocols
 
 SCENARIO = """
 duration_s = 60.0

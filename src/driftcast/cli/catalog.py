@@ -116,12 +116,12 @@ def _mobility(arguments: argparse.Namespace) -> int:
 
 
 def _experiments(arguments: argparse.Namespace) -> int:
-    from driftcast.pipeline.experiment import experiments
+    from driftcast.pipeline.experiment import experiment_names, load_experiment
 
-    rows: list[dict[str, object]] = [
-        {"name": name, "summary": experiment.title, "runs": experiment.runs}
-        for name, experiment in experiments().items()
-    ]
+    rows: list[dict[str, object]] = []
+    for experiment in map(load_experiment, experiment_names()):
+        points, seeds = len(experiment.points), len(experiment.seeds)
+        rows.append({"name": experiment.name, "summary": experiment.definition.title, "runs": points * seeds})
     if arguments.json:
         print_json({"experiments": rows})
     else:

@@ -87,7 +87,8 @@ def _add_out(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.compare import compare
-    from driftcast.simulation.overrides import parse_assignment, parse_protocols
+    from driftcast.simulation.overrides import parse_assignment
+    from driftcast.simulation.protocols import parse_protocols
 
     found = compare(
         arguments.scenario,

@@ -11,8 +11,6 @@ from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Figure
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.metrics import paired, summary
-from driftcast.pipeline.overrides import apply
-from driftcast.pipeline.protocols import protocol_label
 from driftcast.pipeline.report.picture import comparison_picture
 from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import csv_text, mean_text
@@ -21,6 +19,8 @@ from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE
 from driftcast.settings import read_toml
+from driftcast.simulation.overrides import apply
+from driftcast.simulation.protocols import protocol_label
 from driftcast.simulation.scenario import Scenario, load, scenario_from
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import msgspec
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Quick, Selector
 from driftcast.pipeline.labels import labels_of, text_of, texts
-from driftcast.pipeline.overrides import apply
 from driftcast.pipeline.validation import check
 from driftcast.settings import read_toml, typed
+from driftcast.simulation.overrides import apply
 from driftcast.simulation.scenario import Scenario, load, scenario_from
 
 FILE = "experiment.toml"

@@ -33,7 +33,9 @@ class Tour:
 
         tables = []
         for experiment in self.experiments:
-            metrics = experiment.definition.headline.metrics
+            headline = experiment.definition.headline
+            assert headline is not None, "a tour has only experiments with a headline"
+            metrics = headline.metrics
             table = Table(title=escape(experiment.definition.title), title_justify="left")
             for axis in experiment.definition.axes:
                 table.add_column(escape(axis.name))

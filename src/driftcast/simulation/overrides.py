@@ -1,92 +1,78 @@
-"""Scenarios with some settings replaced, as the command line and sweeps do it."""
+"""Change single settings of a scenario by their dotted names, as `--set radio.range_m=100` and axes of sweeps do."""
 
+import copy
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from driftcast.errors import UserError
-from driftcast.settings import read_toml, unknown_key
-from driftcast.simulation.scenario import Scenario, scenario_from
+from driftcast.simulation.scenario import Scenario, load, scenario_from
+
+_BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
 
 
-def parse_value(text: str) -> object:
-    """A value as TOML writes it; a bare word is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def parse_value(text: str, where: str) -> object:
+    """A value as TOML writes it; a bare word is taken for a string, so that shells need no double quoting."""
+    written = text.strip()
+    if written and "\n" not in written:
+        try:
+            return tomllib.loads(f"value = {written}")["value"]
+        except tomllib.TOMLDecodeError:
+            if _BARE_WORD.fullmatch(written):
+                return written
+    raise UserError(f"{where}: {text!r} is not a value; write a number, true, false, a word or a 'quoted string'")
 
 
-def parse_setting(text: str) -> tuple[str, object]:
-    """`radio.range_m=100` as a key and a value."""
+def parse_assignment(text: str, where: str = "--set") -> tuple[str, object]:
+    """`key=value` as a dotted key and a typed value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UserError(f"--set {text}: write KEY=VALUE, as in radio.range_m=100")
-    return key.strip(), parse_value(value.strip())
+        raise UserError(f"{where}: {text!r} is not of the form key=value, such as protocol.p=0.5")
+    return key.strip(), parse_value(value, f"{where} {key.strip()}")
 
 
-def parse_protocol(text: str) -> dict[str, object]:
-    """`gossip`, `gossip:p=0.3`, `name/variant:key=value,key=value` as a scenario's [protocol] table."""
-    found = parse_protocols(text)
-    if len(found) != 1:
-        raise UserError(f"{text!r}: name one protocol, as in gossip:p=0.3")
-    return found[0]
+def apply(scenario: Scenario, overrides: Mapping[str, object], where: str = "--set") -> Scenario:
+    """The scenario with some settings replaced, checked anew. A list is entered by number: `publish.0.count`."""
+    from driftcast.simulation.protocols import parse_protocol
 
-
-def parse_protocols(text: str) -> list[dict[str, object]]:
-    """Several, separated by commas. `key=value` after a comma belongs to the protocol before it."""
-    tables: list[dict[str, object]] = []
-    for item in re.split(r",(?![^\[\]]*\])", text):
-        name, colon, setting = item.partition(":")
-        if not colon and "=" in item and tables:
-            setting = item
-        else:
-            name, slash, variant = name.strip().partition("/")
-            if not name:
-                raise UserError(f"{text!r}: name protocols separated by commas, as in flooding,gossip:p=0.3")
-            tables.append({"name": name, **({"variant": variant} if slash else {})})
-        if setting.strip():
-            key, equals, value = setting.partition("=")
-            if not equals:
-                raise UserError(f"{item!r}: a protocol's setting is written key=value, as in gossip:p=0.3")
-            tables[-1][key.strip()] = parse_value(value.strip())
-    return tables
-
-
-def protocol_text(table: Mapping[str, object]) -> str:
-    """A [protocol] table as `parse_protocol` reads it; the label of a protocol in tables and figures."""
-    settings = {key: value for key, value in table.items() if key not in ("name", "variant")}
-    name = f"{table['name']}/{table['variant']}" if "variant" in table else str(table["name"])
-    shown = ",".join(f"{key}={_written(value)}" for key, value in settings.items())
-    return f"{name}:{shown}" if shown else name
-
-
-def _written(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
-
-
-def replaced(table: Mapping[str, object], settings: Mapping[str, object], where: str) -> dict[str, object]:
-    """Tables in which dotted keys have other values. `protocol` as a text replaces the whole protocol."""
-    tables: dict[str, object] = {**table}
-    for key, value in settings.items():
+    table: dict[str, object] = msgspec.to_builtins(scenario)
+    for key, value in overrides.items():
         if key == "protocol" and isinstance(value, str):
-            tables["protocol"] = parse_protocol(value)
-            continue
-        *path, last = key.split(".")
-        here = tables
-        for part in path:
-            below = here.get(part, {})
-            if isinstance(below, list):
-                raise UserError(f"{where}: {key}: {part} is a list; it can only be replaced as a whole")
-            if not isinstance(below, Mapping):
-                raise UserError(f"{where}: {key}: {unknown_key(last, [])}")
-            here[part] = dict(below)
-            here = here[part]  # type: ignore[assignment]  # the dict just made
-        here[last] = value
-    return tables
+            value = parse_protocol(value, where)  # noqa: PLW2901 - from here on a table like any other
+        _replace(table, key, copy.deepcopy(value), where)
+    return scenario_from(table, where)
+
+
+def _replace(table: dict[str, object], key: str, value: object, where: str) -> None:
+    parts = key.split(".")
+    if parts[0] not in Scenario.__struct_fields__ or parts[0] == "base":
+        allowed = ", ".join(sorted(set(Scenario.__struct_fields__) - {"base"}))
+        raise UserError(f"{where} {key}: a scenario has no {parts[0]!r}; it has {allowed}")
+    here: object = table
+    for depth, part in enumerate(parts):
+        last = depth == len(parts) - 1
+        if isinstance(here, dict):
+            if last:
+                here[part] = value
+                return
+            if here.get(part) is None:
+                here[part] = {}
+            here = here[part]
+        elif isinstance(here, list):
+            if not part.isdecimal() or int(part) >= len(here):
+                count = f"0 to {len(here) - 1}" if here else "none, the list is empty"
+                raise UserError(
+                    f"{where} {key}: {part!r} is not an entry of {'.'.join(parts[:depth])}; there are {count}"
+                )
+            if last:
+                here[int(part)] = value
+                return
+            here = here[int(part)]
+        else:
+            raise UserError(f"{where} {key}: {'.'.join(parts[:depth])} is a plain value and has nothing below it")
 
 
 def chosen_scenario(
@@ -95,21 +81,18 @@ def chosen_scenario(
     settings: Sequence[str] = (),
     protocol_settings: Mapping[str, object] | None = None,
 ) -> Scenario:
-    """A scenario, from a file or its tables, with a protocol and settings put in place of its own."""
-    if isinstance(source, Mapping):
-        where, tables = "scenario", {**source}
-    else:
-        path = Path(source)
-        where, tables = str(path), read_toml(path)
-        if "base" in tables:
-            raise UserError(f"{path}: {unknown_key('base', [])}")
-        tables = {"name": path.stem, **tables, "base": str(path.parent)}
-    if protocol is not None:
-        tables["protocol"] = parse_protocol(protocol)
-    tables = replaced(tables, dict(map(parse_setting, settings)), where)
-    if protocol_settings:
-        tables = replaced(tables, {f"protocol.{key}": value for key, value in protocol_settings.items()}, where)
-    scenario = scenario_from(tables, where)
+    """A scenario, from a file or its tables, with a protocol and settings put in place of its own.
+
+    `settings` are `key=value` texts, as `--set` has them; `protocol_settings` are the protocol's own.
+    """
+    scenario = scenario_from(source, "scenario") if isinstance(source, Mapping) else load(Path(source))
+    changes: dict[str, object] = {} if protocol is None else {"protocol": protocol}
+    if changes:
+        scenario = apply(scenario, changes, "--protocol")
+    changes = dict(parse_assignment(text) for text in settings)
+    changes |= {f"protocol.{key}": value for key, value in (protocol_settings or {}).items()}
+    if changes:
+        scenario = apply(scenario, changes)
     if not scenario.protocol:
-        raise UserError(f"{where}: names no protocol; add [protocol] or say --protocol NAME")
+        raise UserError(f"{scenario.name}: names no protocol; add [protocol] or say --protocol NAME")
     return scenario

@@ -1,7 +1,7 @@
 """The equations of adaptive content-based routing [004], each a pure function. The forwarding rule is in
 `parts.fanout`."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import repeat
 
 from driftcast.model import NodeId
@@ -69,18 +69,20 @@ def carries(as_carrier: float, sigma: float) -> bool:
     return as_carrier >= sigma
 
 
-def link_utility(tables: Iterable[Mapping[str, float]], interests: list[str]) -> float:
-    """[004 eq. 2] What a link is worth for an event of some interests, from the tables of the nodes reached over it.
+def link_table(tables: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """[004 §2.2.2, eq. 2] The forwarding utilities of a link by interest, from the tables of the nodes behind it."""
+    if len(tables) == 1:
+        return tables[0]
+    interests = dict.fromkeys(interest for table in tables for interest in table)
+    return {
+        interest: forwarding_utility([table[interest] for table in tables if interest in table])
+        for interest in interests
+    }
 
-    The same as `forwarding_utility` of all entries that the event matches, without a list of them: every event asks it
-    of every link.
-    """
-    best = 0.0
-    for table in tables:
-        worth = max(map(table.get, interests, _ZEROS))
-        if worth > best:
-            best = worth
-    return best
+
+def link_utility(table: Mapping[str, float], interests: list[str]) -> float:
+    """[004 §2.3.1, step 2] What a link is worth for an event: the most over the interests that it matches."""
+    return max(map(table.get, interests, _ZEROS))
 
 
 _ZEROS = repeat(0.0)

@@ -1,13 +1,17 @@
 """The announcement cache [001 §6.3]: late sinks and new neighbors learn of what is still valid."""
 
+from math import ceil
+
 from driftcast.dissemination.asp.announcements import Announcements
 from driftcast.dissemination.asp.broker import Broker, announcement_of
-from driftcast.dissemination.asp.messages import MAX_KNOWN, Ask, Digest, Flag, Known
+from driftcast.dissemination.asp.messages import MAX_KNOWN, Ask, Digest, Flag, Known, Reply
 from driftcast.dissemination.asp.paths import Paths
-from driftcast.dissemination.asp.rules import valid_metric
 from driftcast.dissemination.asp.tables import Announced
 from driftcast.model import NodeId
 from driftcast.protocol import Link
+
+
+US_PER_S = 1_000_000
 
 
 class AnnouncementCache:
@@ -29,16 +33,21 @@ class AnnouncementCache:
             if entry.announcer != self._broker.node or entry.production is not None:
                 self._paths.subscribe_locally(now, entry)
 
-    def on_neighbor(self, now: float, link: Link) -> None:
-        """A new neighbor is told what is valid here."""
+    def on_link_up(self, now: float, link: Link) -> None:
+        """A new neighbor. Both ends notice, so the one with the lower id speaks first, and mostly alone."""
+        if self._on and self._broker.node < link.neighbor:
+            self._greet(now, link)
+
+    def on_neighbor_back(self, now: float, link: Link) -> None:
+        """A neighbor that could not be reached is back; the other end may have noticed nothing."""
         if self._on:
-            self._tell(now, link, self._broker.table.entries())
+            self._greet(now, link)
 
     def spread(self, now: float, entry: Announced, announcer: NodeId) -> None:
         """An announcement that came from a cache goes on to the other neighbors by its id alone."""
         for link in self._broker.neighbors:
             if link.neighbor != announcer:
-                self._tell(now, link, [entry])
+                self._tell(link, self._offers(now, link, [entry]), Reply.NOTHING)
 
     def on_digest(self, now: float, sender: NodeId, message: Digest) -> None:
         """What is unknown here is asked for; what is known may be a better path, or one in place of a lost one."""
@@ -46,14 +55,14 @@ class AnnouncementCache:
         lacking = []
         for known in message.known:
             entry = broker.table.get(known.id)
-            if not valid_metric(known.metric_s):
-                broker.drop("metric_invalid", peer=sender)
-            elif entry is None or known.sequence > entry.sequence:
+            if entry is None or known.sequence > entry.sequence:
                 lacking.append(known.id)
             elif known.sequence == entry.sequence:
-                self._announcements.offer(now, entry, sender, known.metric_s)
+                self._announcements.offer(now, entry, sender, known.metric_us / US_PER_S)
         if lacking:
             broker.neighbors.send(sender, Ask(tuple(lacking)))
+        if self._on and message.reply is not Reply.NOTHING:
+            self._answer(now, sender, message)
 
     def on_ask(self, now: float, sender: NodeId, message: Ask) -> None:
         """A neighbor wants full announcements."""
@@ -71,16 +80,29 @@ class AnnouncementCache:
             else:
                 broker.neighbors.send(sender, full)
 
-    def _tell(self, now: float, link: Link, entries: list[Announced]) -> None:
-        known = [
-            Known(entry.id, entry.sequence, entry.path_s + link.cost_s)
+    def _greet(self, now: float, link: Link) -> None:
+        offers = self._offers(now, link, self._broker.table.entries())
+        self._tell(link, offers, Reply.REST if len(offers) <= MAX_KNOWN else Reply.ALL)
+
+    def _answer(self, now: float, sender: NodeId, message: Digest) -> None:
+        listed = {known.id for known in message.known} if message.reply is Reply.REST else set()
+        for link in self._broker.neighbors:
+            if link.neighbor == sender:
+                offers = self._offers(now, link, self._broker.table.entries())
+                rest = [known for known in offers if known.id not in listed]
+                if rest:
+                    self._tell(link, rest, Reply.NOTHING)
+
+    def _offers(self, now: float, link: Link, entries: list[Announced]) -> list[Known]:
+        """What a neighbor may want to know of: not what a newer announcement has replaced, nor what comes from it."""
+        return [
+            Known(entry.id, entry.sequence, ceil((entry.path_s + link.cost_s) * US_PER_S))
             for entry in entries
-            # Not what a newer announcement has replaced, what is no use to the neighbor, or what comes from it.
-            if entry.current
-            and not entry.individual
-            and entry.until > now
-            and entry.announcer is not None
-            and entry.announcer != link.neighbor
+            if entry.current and not entry.individual and entry.until > now
+            if entry.announcer is not None and entry.announcer != link.neighbor
         ]
-        for first in range(0, len(known), MAX_KNOWN):
-            self._broker.neighbors.send(link.neighbor, Digest(tuple(known[first : first + MAX_KNOWN])))
+
+    def _tell(self, link: Link, offers: list[Known], reply: Reply) -> None:
+        for first in range(0, max(1, len(offers)), MAX_KNOWN):
+            digest = Digest(tuple(offers[first : first + MAX_KNOWN]), reply if first == 0 else Reply.NOTHING)
+            self._broker.neighbors.send(link.neighbor, digest)

@@ -12,7 +12,7 @@ from driftcast.parts.fragments import MAX_FRAGMENTS
 from driftcast.wire import EventMessage, Message, Traffic
 
 MAX_KNOWN = 64
-"""Announcements in one digest: about 1.5 kB, so that it fits in a packet. More travel in more digests."""
+"""Announcements in one digest: about 1.3 kB at the most, so that it fits in a packet. More travel in more digests."""
 
 Bits = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -106,17 +106,28 @@ class MissingFragments(Message, frozen=True, gc=False, tag=6):
 
 
 class Known(NamedTuple):
-    """One announcement in a digest; the metric includes the link the digest comes over."""
+    """One announcement in a digest. The metric includes the link the digest comes over; in whole microseconds, rounded
+    up, it takes a third of the bytes and never looks better than it is."""
 
     id: Bits
     sequence: Count
-    metric_s: float
+    metric_us: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Reply(enum.IntEnum):
+    """What the receiver of a digest is asked to tell in turn."""
+
+    NOTHING = 0
+    REST = 1
+    """What it knows and this digest does not list."""
+    ALL = 2
 
 
 class Digest(Message, frozen=True, gc=False, tag=7):
     """These announcements are valid here: ask for what you lack."""
 
     known: Annotated[tuple[Known, ...], Meta(max_length=MAX_KNOWN)]
+    reply: Reply
 
 
 class Ask(Message, frozen=True, gc=False, tag=8):

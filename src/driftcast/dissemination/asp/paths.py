@@ -7,6 +7,7 @@ from driftcast.dissemination.asp.messages import PathKind, PathLost, PathMessage
 from driftcast.dissemination.asp.rules import aggregated_metric, derived_subscriber, feasible, valid_metric
 from driftcast.dissemination.asp.tables import ActivePath, Announced, SentPath
 from driftcast.model import NodeId
+from driftcast.protocol import Fact
 
 if TYPE_CHECKING:
     from driftcast.dissemination.asp.publications import Publications
@@ -240,6 +241,8 @@ class Paths:
             return
         before_s = entry.path_s
         entry.path_s, entry.announcer = min(usable)
+        if entry.active:
+            broker.port.note(Fact("path_repaired", entry.item.event.id, entry.announcer))
         for subscriber, path in list(entry.active.items()):
             sent = entry.sent.get(subscriber)
             # How much worse the whole path is now.

@@ -103,7 +103,7 @@ class Asp(Protocol, RunsProcessors):
 
     def on_link_up(self, now: float, link: Link) -> None:
         if self._broker.neighbors.found(link):
-            self._cache.on_neighbor(now, link)
+            self._cache.on_link_up(now, link)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._broker.neighbors.found(link)
@@ -155,7 +155,7 @@ class Asp(Protocol, RunsProcessors):
     def _on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
         for link in self._broker.neighbors:
             if link.neighbor == neighbor:
-                self._cache.on_neighbor(now, link)
+                self._cache.on_neighbor_back(now, link)
 
     def _expire(self, now: float) -> None:
         self._broker.watched()

@@ -10,6 +10,7 @@ from driftcast.dissemination.asp.rules import announcement_id, stream_id
 from driftcast.dissemination.asp.tables import Announced, Item
 from driftcast.model import Event, Scalar
 from driftcast.parts.horizon import next_sequence
+from driftcast.protocol import Fact
 
 DUE_S = 1e-6
 """Times have a microsecond's accuracy; a message due at the end of a validity announces."""
@@ -74,6 +75,7 @@ class Sources:
         to an announcement". One for an earlier announcement is no news."""
         source = self._by_stream.get(entry.stream.id)
         if source is not None and source.announced == entry.id:
+            self._broker.port.note(Fact("path_broken", entry.item.event.id))
             source.broken[subscriber] = None
 
     def on_renew(self, entry: Announced) -> None:
@@ -125,6 +127,7 @@ class Sources:
             if entry.stream.window.add(item.counter):
                 broker.local.deliver(item.event, 0)
             return
+        broker.port.note(Fact("announce", item.event.id))
         source.announced = entry.id
         source.broken.clear()
         if large:

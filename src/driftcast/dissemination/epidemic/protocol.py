@@ -170,9 +170,9 @@ class Epidemic(Protocol):
         self._seen.add(now, id, until + self._settings.seen_grace_s)
         self._local.deliver(event, hops)
         evicted = self._buffer.add(Stored(event, until, hops))
-        self.port.note(Fact("store", id))
         if evicted is not None:
             self._forget(evicted, "buffer_full")
+        self.port.note(Fact("store", id))
         self._watch_leases(now)
         self._offer(id)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from driftcast.errors import UserError
-from driftcast.pipeline.overrides import parse_value
+from driftcast.simulation.overrides import parse_value
 
 _NAME = re.compile(r"[A-Za-z][\w-]*")
 _KEY = re.compile(r"[A-Za-z_]\w*")

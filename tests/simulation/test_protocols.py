@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from driftcast.errors import UserError
-from driftcast.pipeline.overrides import apply, parse_assignment
-from driftcast.pipeline.protocols import parse_protocol, parse_protocols, protocol_label
+from driftcast.simulation.overrides import apply, parse_assignment
+from driftcast.simulation.protocols import parse_protocol, parse_protocols, protocol_label
 from tests.pipeline.scenarios import tiny
 
 
@@ -111,7 +111,7 @@ def test_assignments_are_typed_as_toml() -> None:
 def test_reading_protocols_and_experiments_needs_no_spark() -> None:
     script = (
         "import sys\n"
-        "import driftcast.pipeline.protocols, driftcast.pipeline.overrides, driftcast.pipeline.experiment\n"
+        "import driftcast.simulation.protocols, driftcast.simulation.overrides, driftcast.pipeline.experiment\n"
         "import driftcast.pipeline.compare, driftcast.pipeline.reproduce, driftcast.pipeline.sweep\n"
         "print([name for name in ('pyspark', 'pandas', 'matplotlib') if name in sys.modules])"
     )
