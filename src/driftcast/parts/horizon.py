@@ -108,13 +108,15 @@ class Horizon(Generic[Report]):
             known = self._drop(node)
             self._ended[node] = (known.sequence, known.until + COPY_LIFE_S)
 
-    def expire(self, now: float) -> None:
-        """Forget what is no longer good. To be called now and then: reports are not watched one by one."""
-        for node in [node for node, known in self._nodes.items() if known.until <= now]:
+    def expire(self, now: float) -> bool:
+        """Forget what is no longer good; True if there was any. To be called now and then: reports are not watched."""
+        over = [node for node, known in self._nodes.items() if known.until <= now]
+        for node in over:
             known = self._drop(node)
             self._ended[node] = (known.sequence, now + COPY_LIFE_S)
         for node in [node for node, (_, until) in self._ended.items() if until <= now]:
             del self._ended[node]
+        return bool(over)
 
     def _drop(self, node: NodeId) -> Known[Report]:
         known = self._nodes.pop(node)

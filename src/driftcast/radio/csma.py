@@ -166,13 +166,10 @@ class CsmaMedium(Medium):
         self._advance(transmission.owner)
         reach, garbled = self.topology.reach(transmission.sender), transmission.garbled
         if garbled:
-            heard = []
-            for node in reach.nodes:
-                if node in garbled:
-                    air.lost(frame, node, "collision")
-                else:
-                    heard.append(node)
-            reach = Reach(tuple(heard))
+            missed = tuple([node for node in reach.nodes if node in garbled])
+            if missed:
+                air.missed(frame, missed, "collision")
+                reach = Reach(tuple([node for node in reach.nodes if node not in garbled]))
         air.received(frame, reach)
 
     def _end_data(self, transmission: Transmission) -> None:

@@ -91,6 +91,11 @@ class Air(ABC):
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node that should have heard a frame did not, or a frame never left its sender."""
 
+    def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+        """Several nodes that should have heard a frame did not, for one reason."""
+        for node in nodes:
+            self.lost(frame, node, reason)
+
 
 class Topology:
     """Who is linked with whom: in range, both nodes up, and the link not cut."""

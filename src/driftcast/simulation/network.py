@@ -7,7 +7,8 @@ from random import Random
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position, ProcessorId
 from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
-from driftcast.radio.disk import DiskMedium
+from driftcast.radio.csma import CsmaMedium
+from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach
 from driftcast.radio.plan import ContactPlan
 from driftcast.services.processors import Installed
@@ -52,6 +53,7 @@ class Network(Air):
         recorder: Recorder,
         plan: ContactPlan,
         trajectories: Trajectories | None,
+        contacts_within: Callable[[float], ContactPlan],
         faults: FaultPlan,
         installed: Sequence[dict[ProcessorId, Installed]],
         roles: dict[str, list[NodeId]],
@@ -70,7 +72,7 @@ class Network(Air):
         plain = stack.router is None and not faults.disturbs_frames and not faults.clocks and not recode
         self._direct = plain
         nodes = scenario.nodes
-        self.medium: Medium = DiskMedium(scenario.radio, RADIO, nodes, kernel, self, stream(seed, "radio"))
+        self.medium = self._radio(scenario, trajectories, contacts_within, stream(seed, "radio"))
         self._media: dict[Interface, Medium] = {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
@@ -114,6 +116,25 @@ class Network(Air):
         self._change_b = changes.b.tolist()
         self._next_change = 0
         self._restarted_us: dict[NodeId, int] = {}
+
+    def _radio(
+        self,
+        scenario: Scenario,
+        trajectories: Trajectories | None,
+        contacts_within: Callable[[float], ContactPlan],
+        rng: Random,
+    ) -> Medium:
+        radio, kernel = scenario.radio, self._kernel
+        if isinstance(radio, DiskRadio):
+            return DiskMedium(radio, RADIO, scenario.nodes, kernel, self, rng)
+        assert trajectories is not None, "checked when the scenario was loaded"
+        there = trajectories
+        medium = CsmaMedium(
+            radio, RADIO, scenario.nodes, kernel, self, rng, lambda node: there.position(node, kernel.now_s)
+        )
+        for range_m, vicinity in medium.wider:
+            vicinity.follow(contacts_within(range_m), scenario.duration_s)
+        return medium
 
     def start(self) -> None:
         """Start every node; links and faults come as their times do."""
@@ -200,6 +221,9 @@ class Network(Air):
         event = carried(frame.message)[1]
         peer = frame.target if node == frame.sender else frame.sender
         self._recorder.on_drop(node, frame.layer, peer, reason, event)
+
+    def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+        self._recorder.on_missed(frame, nodes, reason)
 
     def _receive(self, frame: Frame, id: NodeId) -> None:
         """One reception that cannot go straight to the protocol's handler."""

@@ -98,6 +98,16 @@ class Recorder:
             named = None if event is None else str(event)
             self._row(node, Kind.DROP, layer=LAYERS[layer], event=named, peer=peer, reason=reason)
 
+    def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+        """Several nodes did not hear a frame. One entry of the fingerprint: there may be many in every transmission."""
+        detail = struct.pack(f"<{len(nodes)}q", *nodes) + reason.encode()
+        self.fingerprint.add(b"M", self._kernel.now_us, frame.sender, len(nodes), detail)
+        if self.trace.full:
+            event, layer = carried(frame.message)[1], LAYERS[frame.layer]
+            named = None if event is None else str(event)
+            for node in nodes:
+                self._row(node, Kind.DROP, layer=layer, event=named, peer=frame.sender, reason=reason)
+
     def on_fact(self, node: NodeId, layer: Layer, fact: Fact) -> None:
         """A protocol noted something."""
         event = fact.event

@@ -94,6 +94,7 @@ class Simulation:
             self.recorder,
             plan,
             trajectories,
+            lambda range_m: movement(scenario, seed, range_m)[0],
             faults,
             installed,
             roles,
@@ -168,11 +169,17 @@ def run(
             gc.enable()
 
 
-def movement(scenario: Scenario, seed: int) -> tuple[ContactPlan, Trajectories | None]:
-    """Who meets whom when. The last few are kept, so that protocols compared on one seed share the work."""
+def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tuple[ContactPlan, Trajectories | None]:
+    """Who comes within a distance of whom when, by default the radio's range, and how everybody moves.
+
+    The last few are kept, so that protocols compared on one seed share the work.
+    """
     relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
-    key = msgspec.json.encode((relevant, scenario.duration_s, scenario.radio.range_m, seed), order="deterministic")
-    return _movement(key, _Unhashed(scenario), seed)
+    key = msgspec.json.encode((relevant, scenario.duration_s, seed), order="deterministic")
+    carried = _Unhashed(scenario)
+    return _plan(key, carried, seed, scenario.radio.range_m if range_m is None else range_m), _moving(
+        key, carried, seed
+    )
 
 
 class _Unhashed:
@@ -189,14 +196,22 @@ class _Unhashed:
 
 
 @functools.lru_cache(maxsize=4)
-def _movement(key: bytes, carried: _Unhashed, seed: int) -> tuple[ContactPlan, Trajectories | None]:
+def _moving(key: bytes, carried: _Unhashed, seed: int) -> Trajectories | None:
     scenario = carried.scenario
     model = scenario.mobility_model()
     if model is None:
+        return None
+    return model.trajectories(scenario.nodes, scenario.area, scenario.duration_s, array_stream(seed, "mobility"))
+
+
+@functools.lru_cache(maxsize=8)
+def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactPlan:
+    scenario = carried.scenario
+    moving = _moving(key, carried, seed)
+    if moving is None:
         assert scenario.contacts is not None
-        return _replayed(scenario, Path(scenario.base) / scenario.contacts), None
-    moving = model.trajectories(scenario.nodes, scenario.area, scenario.duration_s, array_stream(seed, "mobility"))
-    return contacts(moving, scenario.radio.range_m, scenario.duration_s), moving
+        return _replayed(scenario, Path(scenario.base) / scenario.contacts)
+    return contacts(moving, range_m, scenario.duration_s)
 
 
 def _replayed(scenario: Scenario, path: Path) -> ContactPlan:

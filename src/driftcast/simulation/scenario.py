@@ -16,6 +16,7 @@ from driftcast.protocol.host import Capability
 from driftcast.protocol.machine import Protocol
 from driftcast.protocol.registry import protocol_named, router_named
 from driftcast.radio.disk import DiskRadio
+from driftcast.radio.dot11 import CsmaRadio
 from driftcast.settings import field_names, read_toml, typed, unknown_key
 from driftcast.simulation.draws import Selection, check_selection
 from driftcast.simulation.energy import Energy
@@ -23,7 +24,7 @@ from driftcast.simulation.faults import Fault, check_fault
 from driftcast.simulation.workload import PublishEntry, SubscribeEntry, check_entry
 from driftcast.trace import Level
 
-Radio: TypeAlias = DiskRadio
+Radio: TypeAlias = DiskRadio | CsmaRadio
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 
 
@@ -183,6 +184,8 @@ def check(scenario: Scenario, where: str) -> None:
         raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
     if scenario.mobility is not None:
         _check_mobility(scenario.mobility, where)
+    elif isinstance(scenario.radio, CsmaRadio):
+        raise UserError(f"{where}: radio.model: csma must know where nodes are: it needs [mobility], not contacts")
     for place, wire in enumerate(scenario.wires):
         for pair in wire.between:
             check_selection(list(pair), scenario.nodes, {}, f"{where}: wires[{place}].between")

@@ -16,7 +16,7 @@ from driftcast.dissemination.adaptive.context.attribute import Surroundings
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
 from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
-from driftcast.dissemination.adaptive.rules import carries, change_degree, link_utility, update_interval_s
+from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utility, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.errors import UserError
 from driftcast.matching import Filter
@@ -63,6 +63,8 @@ class Adaptive(Protocol):
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
         self._horizon: Horizon[Seen] = Horizon(node, _subscribed)
+        self._tables: dict[NodeId, Mapping[str, float]] = {}
+        """The forwarding utilities of each link, as long as nothing behind it has changed."""
         self._interests = Interests()
         self._predictions = Predictions(settings)
         self._carrier = Carrier(port, settings.buffer, settings.retry_s)
@@ -101,6 +103,7 @@ class Adaptive(Protocol):
         if self._neighbors.remove(link):
             self._links = list(self._neighbors)
             self._horizon.lose(link.neighbor)
+            self._tables.pop(link.neighbor, None)
 
     def on_publish(self, now: float, event: Event) -> None:
         if event.id not in self._seen_ids:
@@ -139,7 +142,8 @@ class Adaptive(Protocol):
 
     def _sample(self, now: float) -> None:
         """[004 §3] The end of a period: observe the context and predict the next."""
-        self._horizon.expire(now)
+        if self._horizon.expire(now):
+            self._tables.clear()
         here = frozenset(self._neighbors)
         before, self._before = self._before, here
         if before is None:
@@ -219,6 +223,10 @@ class Adaptive(Protocol):
             return
         until = now + message.valid_s
         seen = Seen(message, phi, self.node if self._settings.split_horizon else None)
+        known = self._horizon.get(node)
+        if known is not None:
+            self._tables.pop(known.via, None)
+        self._tables.pop(sender, None)
         self._horizon.accept(node, sender, message.hops, message.sequence, until, seen)
         if message.hops < phi:
             self.port.broadcast(msgspec.structs.replace(message, hops=message.hops + 1))
@@ -247,8 +255,9 @@ class Adaptive(Protocol):
         settings = self._settings
         until = now + min(remaining_s, event.lease_s, settings.lease_s)
         self._seen.add(now, event.id, until + settings.seen_grace_s)
-        self._local.deliver(event, hops)
         matched = self._interests.match(event)
+        if not self._own.keys().isdisjoint(matched):
+            self._local.deliver(event, hops)
         sent = self._forward(event, matched, hops, until - now, sender, None)
         if self._stores(matched):
             holders = set(sent) if self._tracks else None
@@ -310,21 +319,28 @@ class Adaptive(Protocol):
 
     def _by_utility(self, links: list[NodeId], matched: list[str]) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] Links with a prediction, by decreasing utility; and those without."""
-        reached_over = self._horizon.links
-        draw = self.rng.random if self._settings.ties == "random" else _no_draw
-        rated: list[tuple[float, float, int, NodeId]] = []
+        tables = self._tables
+        draw = self.rng.random if self._settings.ties == "random" else None
+        rated: list[tuple[float, float, NodeId]] = []
         unrated: list[NodeId] = []
-        for neighbor in links:
-            reached = reached_over.get(neighbor)
-            worth = 0.0
-            if reached is not None:
-                worth = link_utility([known.report.table for known in reached.values()], matched)
+        for place, neighbor in enumerate(links):
+            table = tables.get(neighbor)
+            if table is None:
+                table = self._table_of(neighbor)
+            worth = link_utility(table, matched)
             if worth > 0.0:
-                rated.append((-worth, draw(), len(rated), neighbor))
+                rated.append((-worth, place if draw is None else draw(), neighbor))
             else:
                 unrated.append(neighbor)
         rated.sort()
-        return [entry[3] for entry in rated], unrated
+        return [entry[2] for entry in rated], unrated
+
+    def _table_of(self, neighbor: NodeId) -> Mapping[str, float]:
+        """The forwarding utilities of a link, made anew after one of the nodes behind it has reported."""
+        reached = self._horizon.links.get(neighbor)
+        tables = [known.report.table for known in reached.values()] if reached is not None else [{}]
+        table = self._tables[neighbor] = link_table(tables)
+        return table
 
 
 def _check_offers(settings: AdaptiveSettings, host: Host) -> None:
@@ -334,10 +350,6 @@ def _check_offers(settings: AdaptiveSettings, host: Host) -> None:
         if settings.weights.get(name, 0.0) > 0 and missing:
             needed = ", ".join(sorted(missing))
             raise UserError(f"adaptive: weights.{name}: needs {needed}, which this world does not offer; leave it out")
-
-
-def _no_draw() -> float:
-    return 0.0
 
 
 def _subscribed(seen: Seen) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ from driftcast.dissemination.asp.tables import Announced
 from driftcast.model import NodeId
 from driftcast.protocol import Link
 
-
 US_PER_S = 1_000_000
 
 

@@ -217,7 +217,7 @@ class Paths:
             broker.neighbors.send(sent.target, PathMessage(entry.id, subscriber, sent.metric_s, kind))
         elif entry.production is None:
             if kind is PathKind.PATH_BROKEN:
-                self.sources.on_path_broken(entry, subscriber)
+                self.sources.on_path_broken(now, entry, subscriber)
         else:
             for id in entry.production.inputs:
                 source = broker.table.get(id)
@@ -288,7 +288,7 @@ class Paths:
         elif entry.announcer != broker.node:
             broker.neighbors.send(entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW))
         elif entry.production is None:
-            self.sources.on_renew(entry)
+            self.sources.on_renew(now, entry)
         else:
             for id in entry.production.inputs:
                 source = broker.table.get(id)

@@ -39,7 +39,8 @@ class Asp(Protocol, RunsProcessors):
     messages = MESSAGES
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         # What the paper names as shortcomings and future work [001 §6.2, §6.3], as far as it concerns small streams.
-        "repaired": {"repair": True, "announcement_cache": True, "publication_cache": 8},
+        # The patience is that of discovery with beacons every second, three of which may be missed.
+        "repaired": {"repair": True, "patience_s": 3.0, "announcement_cache": True, "publication_cache": 8},
         "cached": {"announcement_cache": True, "publication_cache": 8},
         "rerouted": {"repair": True},
         # Messages of any size [001 §2, groups three and four].
@@ -71,6 +72,7 @@ class Asp(Protocol, RunsProcessors):
         self.port.cancel_timer("expiry")
         self._broker.neighbors.stop()
         self._large.stop()
+        self._sources.stop()
 
     # Applications.
 
@@ -149,6 +151,8 @@ class Asp(Protocol, RunsProcessors):
             node, interface = about
             if self._broker.neighbors.on_back(node, interface):
                 self._on_neighbor_back(now, node)
+        elif word == "patience":
+            self._sources.on_timer(now, about[0])
         else:
             self._large.on_timer(now, about)
 

@@ -62,6 +62,9 @@ class AspSettings(Settings, frozen=True):
     repair: Annotated[
         bool, Meta(description="a broker that loses its best announcer turns to a stored one that cannot make a loop")
     ] = False
+    patience_s: Annotated[
+        float, Meta(ge=0, le=3600, description="how long a source waits for the repair of a path before it announces")
+    ] = 0.0
     announcement_cache: Annotated[
         bool, Meta(description="late sinks and new neighbors learn of announcements that are still valid")
     ] = False

@@ -22,14 +22,20 @@ MAX_SOURCES = 10_000
 class Source:
     """One local stream: the announcement its messages follow, and what has become of its paths."""
 
-    __slots__ = ("announced", "broken", "counter", "stream")
+    __slots__ = ("announced", "broken", "counter", "last", "stream")
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
         self.counter = 0
+        self.last: Item | None = None
+        """Its newest message."""
         self.announced = 0
-        self.broken: dict[int, None] = {}
-        """Subscribers whose path is broken and not made again since."""
+        self.broken: dict[int, float] = {}
+        """Subscribers whose path is broken and not made again since, and until when the source waits for that."""
+
+    def due(self, now: float) -> bool:
+        """Whether it has waited long enough for a broken path."""
+        return any(until <= now + DUE_S for until in self.broken.values())
 
 
 class Sources:
@@ -58,8 +64,8 @@ class Sources:
             self._broker.drop("too_many_streams", event.id)
             return
         entry = self._broker.table.get(source.announced)
-        item = self._item(now, source, event)
-        if entry is None or now >= entry.until - DUE_S or source.broken or one_off:
+        item = source.last = self._item(now, source, event)
+        if entry is None or now >= entry.until - DUE_S or source.due(now) or one_off:
             self._announce(now, source, item, Flag.INDIVIDUAL if one_off else Flag(0))
         else:
             self._publications.publish(now, entry, item, self._broker.node)
@@ -70,18 +76,36 @@ class Sources:
         if self._broker.settings.repair and source is not None and source.announced == entry.id:
             source.broken.pop(subscriber, None)
 
-    def on_path_broken(self, entry: Announced, subscriber: int) -> None:
+    def on_path_broken(self, now: float, entry: Announced, subscriber: int) -> None:
         """[001 §4.3] "If a source receives such a path broken subscription, it prepares to extend the next publication
         to an announcement". One for an earlier announcement is no news."""
         source = self._by_stream.get(entry.stream.id)
         if source is not None and source.announced == entry.id:
             self._broker.port.note(Fact("path_broken", entry.item.event.id))
-            source.broken[subscriber] = None
+            patience_s = self._broker.settings.patience_s
+            source.broken.setdefault(subscriber, now + patience_s)
+            if patience_s > 0:
+                self._broker.port.set_timer(("patience", (source.stream,)), patience_s)
 
-    def on_renew(self, entry: Announced) -> None:
+    def on_renew(self, now: float, entry: Announced) -> None:
         """A subscriber has no safe path to the source any more."""
-        # 0 is no subscriber's id, so no new path takes this back.
-        self.on_path_broken(entry, 0)
+        source = self._by_stream.get(entry.stream.id)
+        if source is not None and source.announced == entry.id:
+            # 0 is no subscriber's id, so no new path takes this back.
+            source.broken[0] = now
+
+    def on_timer(self, now: float, stream: int) -> None:
+        """A path was not made again in time: announce anew, with the newest message if no newer one has come. Whoever
+        has met it is not given it twice."""
+        source = self._by_stream[stream]
+        last = source.last
+        if last is not None and source.due(now) and not self._publications.is_large(last.event):
+            self._announce(now, source, last, Flag(0))
+
+    def stop(self) -> None:
+        """Disarm every timer."""
+        for stream in self._by_stream:
+            self._broker.port.cancel_timer(("patience", (stream,)))
 
     def _source(self, event: Event) -> Source | None:
         key = tuple((name, event.attributes.get(name)) for name in self._broker.settings.stream_attributes)
