@@ -151,14 +151,14 @@ SUBSCRIPTION = Subscription(SubscriptionId(1, 0), "true")
 
 
 def test_an_event_is_made_once() -> None:
-    checkers = Checkers()
+    checkers = Checkers(10)
     checkers.on_event(0.0, EVENT)
     with pytest.raises(ViolationError, match="event 0:0 was made twice"):
         checkers.on_event(1.0, EVENT)
 
 
 def test_an_application_that_crashed_may_get_an_event_again() -> None:
-    checkers = Checkers()
+    checkers = Checkers(10)
     checkers.on_event(0.0, EVENT)
     checkers.on_subscribe(SUBSCRIPTION)
     checkers.on_deliver(1.0, 1, SUBSCRIPTION.id, EVENT)
@@ -169,7 +169,7 @@ def test_an_application_that_crashed_may_get_an_event_again() -> None:
 
 
 def test_a_crash_frees_a_node_of_what_it_stored() -> None:
-    checkers = Checkers()
+    checkers = Checkers(10)
     checkers.on_event(0.0, EVENT)
     checkers.on_store(1.0, 1, EVENT.id)
     checkers.on_crash(1)
@@ -178,7 +178,7 @@ def test_a_crash_frees_a_node_of_what_it_stored() -> None:
 
 
 def test_a_slow_clock_may_keep_an_event_longer_by_as_much_as_it_is_slow() -> None:
-    checkers = Checkers(worst_drift=0.2)
+    checkers = Checkers(10, worst_drift=0.2)
     checkers.on_event(0.0, EVENT)
     checkers.on_store(1.0, 1, EVENT.id)
     checkers.on_evict(125.0, 1, EVENT.id)

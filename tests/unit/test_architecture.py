@@ -11,8 +11,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
 
-# Which layers each layer may import, besides itself, `errors` and `version`. Protocols and routers are found by name through the
-# registry in `protocol`, so no world imports `dissemination` or `routing`.
+# Which layers each layer may import, besides itself, `errors` and `version`. Protocols and routers are found by name
+# through the registry in `protocol`, so no world imports `dissemination` or `routing`.
 MAY_IMPORT = {
     # Leaves: how a command ends badly, which version this is, and how a settings file is read.
     "errors": "",

@@ -26,7 +26,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_scenario(compare)
     compare.add_argument(
-        "--protocols", required=True, metavar="P,Q,R", help="as in flooding,gossip:p=0.3,epidemic; the first is the reference"
+        "--protocols",
+        required=True,
+        metavar="P,Q,R",
+        help="as in flooding,gossip:p=0.3,epidemic; the first is the reference",
     )
     compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
     compare.add_argument(
@@ -38,7 +41,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     sweep = commands.add_parser(
         "sweep",
         help="run an experiment's simulations",
-        description="Run all simulations of an experiment that are not done yet; `driftcast report DIR` then judges them.",
+        description="Run the simulations of an experiment that are not done yet; `driftcast report DIR` judges them.",
     )
     sweep.add_argument("experiment", metavar="EXPERIMENT", help="a name (driftcast experiments) or a TOML file")
     _add_size(sweep)
@@ -51,7 +54,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Run experiments, judge their claims, draw their figures and write one report.",
     )
     reproduce.add_argument(
-        "experiments", nargs="*", metavar="EXPERIMENT[/FIGURE]", help="names, paper numbers or TOML files (default: all)"
+        "experiments", nargs="*", metavar="EXPERIMENT[/FIGURE]", help="names, paper numbers, TOML files (default: all)"
     )
     _add_size(reproduce)
     reproduce.add_argument("--require-claims", action="store_true", help="exit with 1 if a claim fails")

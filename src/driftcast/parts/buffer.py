@@ -10,78 +10,79 @@ _COMPACT_FROM = 64
 
 
 class Stored(NamedTuple):
-    """A kept event, when its lease ends by this node's clock, and how many hops it had behind it."""
+    """A kept event: when its lease ends by this node's clock, its id, and how many hops it had behind it.
 
-    event: Event
+    In this order, so that what is stored sorts by the end of its lease.
+    """
+
     until: float
+    id: EventId
+    event: Event
     hops: int
 
 
 class LeasedBuffer:
     """At most `capacity` events; the oldest arrival makes room."""
 
-    __slots__ = ("_capacity", "_ends", "_events")
+    __slots__ = ("_capacity", "_ends", "events")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._events: dict[EventId, Stored] = {}
-        self._ends: list[tuple[float, EventId]] = []
+        self.events: dict[EventId, Stored] = {}
+        """What is kept, oldest arrival first; to be read only."""
+        self._ends: list[Stored] = []
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self.events)
 
     def __contains__(self, event: EventId) -> bool:
-        return event in self._events
+        return event in self.events
 
     def __iter__(self) -> Iterator[EventId]:
         """The ids, oldest arrival first."""
-        return iter(self._events)
+        return iter(self.events)
 
     def other_than(self, ids: Iterable[EventId]) -> set[EventId]:
         """What is kept and not among the given ids."""
-        return set(self._events).difference(ids)
+        return set(self.events).difference(ids)
 
     def get(self, event: EventId) -> Stored | None:
         """What is kept under an id, or None."""
-        return self._events.get(event)
+        return self.events.get(event)
 
-    def add(self, stored: Stored) -> EventId | None:
-        """Keep an event that is not kept yet; the id of the one that had to go for it, or None."""
-        events = self._events
+    def add(self, stored: Stored) -> Stored | None:
+        """Keep an event that is not kept yet; the one that had to go for it, or None."""
+        events = self.events
         evicted = None
         if len(events) >= self._capacity:
-            evicted = next(iter(events))
-            del events[evicted]
-        event = stored.event.id
-        events[event] = stored
-        heapq.heappush(self._ends, (stored.until, event))
+            evicted = events.pop(next(iter(events)))
+        events[stored.id] = stored
+        heapq.heappush(self._ends, stored)
         if len(self._ends) > 2 * len(events) + _COMPACT_FROM:
             # Most ends are of events that left early; those with a long lease would stay here for all of it.
-            self._ends = [(kept.until, id) for id, kept in events.items()]
+            self._ends = list(events.values())
             heapq.heapify(self._ends)
         return evicted
 
     def discard(self, event: EventId) -> bool:
         """Let an event go before its time; False if it is not there."""
-        return self._events.pop(event, None) is not None
+        return self.events.pop(event, None) is not None
 
-    def expire(self, now: float) -> list[EventId]:
-        """Drop what has reached the end of its lease; the ids that went, by end of lease."""
+    def expire(self, now: float) -> list[Stored]:
+        """Drop what has reached the end of its lease; what went, by end of lease."""
         gone = []
-        while self._ends and self._ends[0][0] <= now:
-            end, event = heapq.heappop(self._ends)
-            stored = self._events.get(event)
-            if stored is not None and stored.until == end:
-                del self._events[event]
-                gone.append(event)
+        while self._ends and self._ends[0].until <= now:
+            ended = heapq.heappop(self._ends)
+            if self.events.get(ended.id) is ended:
+                del self.events[ended.id]
+                gone.append(ended)
         return gone
 
     def next_end(self) -> float | None:
         """When the next lease ends, or None. Ends of events that left early are passed over."""
         while self._ends:
-            end, event = self._ends[0]
-            stored = self._events.get(event)
-            if stored is not None and stored.until == end:
-                return end
+            first = self._ends[0]
+            if self.events.get(first.id) is first:
+                return first.until
             heapq.heappop(self._ends)
         return None

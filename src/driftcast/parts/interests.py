@@ -12,14 +12,19 @@ EVERYTHING = Filter("").text
 MAX_INTERESTS = 10_000
 """Filters known at one time; forged ones cannot fill the memory."""
 
+MAX_COMPARED = 512
+"""A filter that is learned when more are known is not compared with them: tables then hold a few idle entries more."""
+
 _KEPT_FILTERS = 20_000
 _KEPT_EVENTS = 4096
 
 
 @lru_cache(maxsize=1 << 16)
-def covers(text: str, other: str) -> bool:
-    """Whether one filter covers another, both given by their texts. Nodes ask this of the same few again and again."""
-    return Filter(text).covers(Filter(other))
+def relation(text: str, other: str) -> int:
+    """How two filters cover each other: 1 if the first covers the second, 2 if the second covers the first, 3 if both,
+    0 if neither. Nodes ask this of the same few again and again."""
+    one, two = Filter(text), Filter(other)
+    return one.covers(two) + 2 * two.covers(one)
 
 
 class _Matcher:
@@ -79,13 +84,8 @@ class Interests:
             return False
         for text, parsed in zip(new, filters, strict=True):
             _MATCHER.add(text, parsed)
-            for other in self.known:
-                if other == EVERYTHING:
-                    continue
-                if covers(other, text):
-                    self._covering.setdefault(text, []).append(other)
-                if covers(text, other):
-                    self._covering.setdefault(other, []).append(text)
+            if len(self.known) <= MAX_COMPARED:
+                self._compare(text)
             self.known[text] = None
         return True
 
@@ -146,6 +146,17 @@ class Interests:
                 kept[text] = value
         return kept
 
+    def _compare(self, text: str) -> None:
+        """Find out which known filters cover a new one, and which it covers."""
+        for other in self.known:
+            # In the order of the texts, so that each pair is asked about in one way only.
+            found = relation(text, other) if text < other else _TURNED[relation(other, text)]
+            if found and other != EVERYTHING:
+                if found & 2:
+                    self._covering.setdefault(text, []).append(other)
+                if found & 1:
+                    self._covering.setdefault(other, []).append(text)
+
     def _tell_again(self) -> None:
         self._generation = _MATCHER.generation
         for text in self.known:
@@ -154,3 +165,4 @@ class Interests:
 
 
 _NONE: list[str] = []
+_TURNED = (0, 2, 1, 3)

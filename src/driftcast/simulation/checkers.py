@@ -3,6 +3,8 @@
 A run that breaks one stops: numbers from a protocol that delivers wrongly are worth nothing.
 """
 
+from array import array
+
 from driftcast.errors import WorkError
 from driftcast.matching.eligibility import serves
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
@@ -18,14 +20,19 @@ class ViolationError(WorkError):
 class Checkers:
     """What must hold for every delivery and every stored copy."""
 
-    def __init__(self, worst_drift: float = 0.0) -> None:
+    def __init__(self, nodes: int, worst_drift: float = 0.0) -> None:
+        self._nodes = nodes
         # What the slowest clock takes for a second is this much longer.
         self._stretch = 1 / (1 - worst_drift)
         self._events: dict[EventId, tuple[Event, float]] = {}
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._boots: dict[NodeId, int] = {}
-        self._given: dict[EventId, set[SubscriptionId | tuple[SubscriptionId, int]]] = {}
-        self._holders: dict[EventId, set[NodeId]] = {}
+        self._numbers: dict[SubscriptionId, int] = {}
+        """A small number for each subscription there ever was, its place in `_given`."""
+        self._given: dict[EventId, array[int]] = {}
+        """To which subscriptions an event was delivered: 0 if not, else 1 and the boots of the node at the time."""
+        self._holders: dict[EventId, bytearray] = {}
+        """Which nodes store an event, a byte for each."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -39,11 +46,12 @@ class Checkers:
         if event.id in self._events:
             raise ViolationError(f"event {event.id} was made twice")
         self._events[event.id] = (event, now_s)
-        self._given[event.id] = set()
+        self._given[event.id] = array("H", bytes(2 * len(self._numbers)))
 
     def on_subscribe(self, subscription: Subscription) -> None:
         """From now on this subscription may be served."""
         self._subscriptions[subscription.id] = subscription
+        self._numbers.setdefault(subscription.id, len(self._numbers))
 
     def on_unsubscribe(self, subscription: SubscriptionId) -> None:
         """From now on it may not."""
@@ -53,7 +61,7 @@ class Checkers:
         """Its copies are gone, and an application that crashed with it may get again what it got before."""
         self._boots[node] = self._boots.get(node, 0) + 1
         for holders in self._holders.values():
-            holders.discard(node)
+            holders[node] = 0
 
     def on_deliver(self, now_s: float, node: NodeId, id: SubscriptionId, event: Event) -> None:
         """The event is real, the subscription stands, the two fit, and it is the first time."""
@@ -67,34 +75,35 @@ class Checkers:
             raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
         if not serves(event, subscription):
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
-        boots = self._boots.get(node, 0)
-        once = (id, boots) if boots else id
+        number, boots = self._numbers[id], self._boots.get(node, 0)
         given = self._given[event.id]
-        if once in given:
+        if number >= len(given):
+            given.extend([0] * (len(self._numbers) - len(given)))
+        if given[number] > boots:
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id} a second time")
-        given.add(once)
+        given[number] = boots + 1
 
     def on_store(self, now_s: float, node: NodeId, id: EventId) -> None:
         """A node keeps a copy."""
         self._check_lease(now_s, node, id)
         holders = self._holders.get(id)
         if holders is None:
-            holders = self._holders[id] = set()
-        holders.add(node)
+            holders = self._holders[id] = bytearray(self._nodes)
+        holders[node] = 1
 
     def on_evict(self, now_s: float, node: NodeId, id: EventId) -> None:
         """A node lets a copy go."""
         self._check_lease(now_s, node, id)
         holders = self._holders.get(id)
-        if holders is None or node not in holders:
+        if holders is None or not holders[node]:
             raise ViolationError(f"at {now_s} s node {node} evicted event {id}, which it did not store")
-        holders.discard(node)
+        holders[node] = 0
 
     def on_lease_over(self, now_s: float, id: EventId) -> None:
         """The lease and the slack are over: nobody may hold the event, and it can be forgotten here."""
         holders = self._holders.pop(id, None)
-        if holders:
-            raise ViolationError(f"at {now_s} s node {min(holders)} still stored event {id}, past its lease")
+        if holders is not None and any(holders):
+            raise ViolationError(f"at {now_s} s node {holders.index(1)} still stored event {id}, past its lease")
         del self._events[id]
         del self._given[id]
 

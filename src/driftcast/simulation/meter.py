@@ -39,7 +39,7 @@ class Meter:
     """Counts. `measure_from_s` to `measure_to_s` is the window in which an event must be published to be counted."""
 
     def __init__(self, nodes: int, measure_from_s: float, measure_to_s: float) -> None:
-        self._nodes = nodes
+        self.nodes = nodes
         self._from_s = measure_from_s
         self._to_s = measure_to_s
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
@@ -83,7 +83,7 @@ class Meter:
             if id.subscriber != event.id.source and admits(event, self._subscriptions[id])
         }
         counted = self.counts(now_s)
-        self._audiences[event.id] = _Audience(event, now_s, counted, eligible, self._nodes)
+        self._audiences[event.id] = _Audience(event, now_s, counted, eligible, self.nodes)
         if counted:
             self.published += 1
             self.eligible += len(eligible)

@@ -25,7 +25,7 @@ class Recorder:
 
     def __init__(self, kernel: Kernel, meter: Meter, trace: Trace, duration_s: float, worst_drift: float = 0.0) -> None:
         self.meter = meter
-        self.checkers = Checkers(worst_drift)
+        self.checkers = Checkers(meter.nodes, worst_drift)
         self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
         """Somebody who wants the delivered events themselves: a test, an application."""
         self.fingerprint = Fingerprint()

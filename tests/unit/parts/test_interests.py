@@ -18,8 +18,8 @@ def known(*written: str) -> Interests:
     return interests
 
 
-def event(number: int = 0, **attributes: int) -> Event:
-    return Event(EventId(0, number), attributes)
+def event(**attributes: int) -> Event:
+    return Event(EventId(0, 0), {**attributes})
 
 
 def test_an_event_matches_what_is_known_and_everything() -> None:

@@ -308,7 +308,7 @@ class Adaptive(Protocol):
         # Predictions are looked at only if they decide something.
         missing = wanted - len(adjacent) - len(nearby)
         if 0 < missing < len(rest) and self._predictions.reliable(matched):
-            predicted, rest = self._by_utility(rest, matched)
+            predicted, rest = self._by_utility(rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self.rng)
         if chosen:
             message = Carried(event, hops + 1, remaining_s)
@@ -317,8 +317,8 @@ class Adaptive(Protocol):
                 send(neighbor, message)
         return chosen
 
-    def _by_utility(self, links: list[NodeId], matched: list[str]) -> tuple[list[NodeId], list[NodeId]]:
-        """[004 §2.3.1, step 2] Links with a prediction, by decreasing utility; and those without."""
+    def _by_utility(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
+        """[004 §2.3.1, step 2] The links with the best predictions, at most so many; and those without a prediction."""
         tables = self._tables
         draw = self.rng.random if self._settings.ties == "random" else None
         rated: list[tuple[float, float, NodeId]] = []
@@ -333,7 +333,7 @@ class Adaptive(Protocol):
             else:
                 unrated.append(neighbor)
         rated.sort()
-        return [entry[2] for entry in rated], unrated
+        return [entry[2] for entry in rated[:missing]], unrated
 
     def _table_of(self, neighbor: NodeId) -> Mapping[str, float]:
         """The forwarding utilities of a link, made anew after one of the nodes behind it has reported."""

@@ -40,11 +40,11 @@ class Asp(Protocol, RunsProcessors):
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         # What the paper names as shortcomings and future work [001 §6.2, §6.3], as far as it concerns small streams.
         # The patience is that of discovery with beacons every second, three of which may be missed.
-        "repaired": {"repair": True, "patience_s": 3.0, "announcement_cache": True, "publication_cache": 8},
-        "cached": {"announcement_cache": True, "publication_cache": 8},
+        "repaired": {"repair": True, "patience_s": 3.0, "announcement_cache": True, "publication_cache": 16},
+        "cached": {"announcement_cache": True, "publication_cache": 16},
         "rerouted": {"repair": True},
         # Messages of any size [001 §2, groups three and four].
-        "large": {"fragment_bytes": 1400, "publication_cache": 8, "announcement_cache": True, "repair": True},
+        "large": {"fragment_bytes": 1400, "publication_cache": 16, "announcement_cache": True, "repair": True},
         # One-off messages [001 §2, group one].
         "individual": {"individual": "always"},
     }

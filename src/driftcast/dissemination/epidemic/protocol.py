@@ -57,8 +57,9 @@ class Epidemic(Protocol):
         self._settings = settings
         self._local = LocalSubscriptions(port)
         self._buffer = LeasedBuffer(settings.buffer)
-        self._seen = SeenCache()
-        self._seen_ids = self._seen.ids
+        self._held = self._buffer.events
+        self._gone = SeenCache()
+        """What was held once and may be offered again."""
         self._neighbors = Neighbors()
         self._strangers: set[NodeId] = set()
         """Neighbors that have not yet been told of everything."""
@@ -80,7 +81,7 @@ class Epidemic(Protocol):
             self.port.cancel_timer(key)
 
     def on_publish(self, now: float, event: Event) -> None:
-        if event.id not in self._seen:
+        if self._is_new(event.id):
             self._accept(now, event, 0, event.lease_s)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
@@ -125,18 +126,20 @@ class Epidemic(Protocol):
         if self._lacking:
             for id in ids:
                 self._holds(sender, id)
-        # Most summaries tell nothing new, so that is found out first and fast.
-        seen = self._seen_ids
-        if seen.issuperset(ids):
+        # Most summaries tell of one event, and most of those of one that is here.
+        held = self._held
+        if len(ids) == 1 and ids[0] in held:
+            return
+        new = [id for id in ids if id not in held and id not in self._gone.ids]
+        if not new:
             return
         linked = sender in self._neighbors
         wanted = []
-        for id in ids:
-            if id not in seen:
-                if linked:
-                    self._offered.setdefault(id, {})[sender] = None
-                if id not in self._asked:
-                    wanted.append(id)
+        for id in new:
+            if linked:
+                self._offered.setdefault(id, {})[sender] = None
+            if id not in self._asked:
+                wanted.append(id)
         if wanted:
             self._ask(now, sender, wanted)
 
@@ -158,7 +161,7 @@ class Epidemic(Protocol):
     def _on_transfer(self, now: float, sender: NodeId, message: Transfer) -> None:
         id = message.event.id
         self._asked.pop(id, None)
-        if id not in self._seen_ids:
+        if self._is_new(id):
             if sender in self._neighbors:
                 self._offered.setdefault(id, {})[sender] = None
             self._accept(now, message.event, message.hops, message.remaining_s)
@@ -167,11 +170,10 @@ class Epidemic(Protocol):
         """Deliver, keep, and offer at once to every neighbor not known to hold the event."""
         id = event.id
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
-        self._seen.add(now, id, until + self._settings.seen_grace_s)
         self._local.deliver(event, hops)
-        evicted = self._buffer.add(Stored(event, until, hops))
+        evicted = self._buffer.add(Stored(until, id, event, hops))
         if evicted is not None:
-            self._forget(evicted, "buffer_full")
+            self._forget(now, evicted, "buffer_full")
         self.port.note(Fact("store", id))
         self._watch_leases(now)
         self._offer(id)
@@ -257,13 +259,18 @@ class Epidemic(Protocol):
 
     def _expire(self, now: float) -> None:
         self._leasing_until = 0.0
-        for id in self._buffer.expire(now):
-            self._forget(id, "lease_over")
+        for stored in self._buffer.expire(now):
+            self._forget(now, stored, "lease_over")
         self._watch_leases(now)
 
-    def _forget(self, id: EventId, reason: str) -> None:
-        self.port.note(Fact("evict", id, reason=reason))
-        self._lacking.pop(id, None)
+    def _forget(self, now: float, stored: Stored, reason: str) -> None:
+        """It is gone but not forgotten: copies elsewhere may live a little longer than the lease says."""
+        self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
+        self.port.note(Fact("evict", stored.id, reason=reason))
+        self._lacking.pop(stored.id, None)
+
+    def _is_new(self, id: EventId) -> bool:
+        return id not in self._held and id not in self._gone.ids
 
     def _watch_leases(self, now: float) -> None:
         end = self._buffer.next_end()

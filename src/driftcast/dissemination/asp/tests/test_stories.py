@@ -215,6 +215,25 @@ def test_repair_finds_the_long_way_round_without_a_new_announcement() -> None:
     assert len(net.rows("path_repaired")) == 1
 
 
+def test_a_patient_source_gives_a_repair_time_and_then_announces_its_newest_message_again() -> None:
+    """A break without another way, noticed at once: nothing is announced before the patience is over."""
+    net = Net.line(
+        3, "asp", validity_s=100.0, publication_cache=8, announcement_cache=True, repair=True, patience_s=3.0
+    )
+    net.subscribe(2, "unit = 'C'")
+    publish(net, 0, 1.0)
+    net.cut(1, 2)
+    net.run(0.5)
+    publish(net, 0, 2.0)
+    publish(net, 0, 3.0)
+    assert len(net.rows("announce")) == 1
+    net.run(1)
+    assert len(net.rows("announce")) == 2
+    net.heal(1, 2)
+    net.run(1)
+    assert sorted(values(net, 2)) == [1.0, 2.0, 3.0], "what was missed comes with the new announcement, nothing twice"
+
+
 def test_with_the_publication_cache_an_unnoticed_break_loses_nothing() -> None:
     net = Net.ring(
         5,

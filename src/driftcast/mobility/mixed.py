@@ -1,0 +1,57 @@
+"""Some nodes stand at given places, all others move as another model says."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.mobility.given import Given
+from driftcast.mobility.model import Area, MobilityModel
+from driftcast.mobility.trajectory import Trajectories
+from driftcast.settings import typed
+
+
+class Mixed(MobilityModel, frozen=True, kw_only=True):
+    """The first nodes are stations at `positions`; the rest move by the model in the table `rest`."""
+
+    name: ClassVar[str] = "mixed"
+    summary: ClassVar[str] = "the first nodes stand at the places listed, the rest move by another model"
+
+    positions: Annotated[
+        tuple[tuple[float, float], ...], Meta(min_length=1, description="[x, y] of each station, in meters")
+    ]
+    rest: Annotated[dict[str, object], Meta(description="how the others move: a table with `model` and its settings")]
+
+    def __post_init__(self) -> None:
+        try:
+            self._moving()
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    def resolved(self, base: Path) -> Self:
+        """A copy in which the other model's file names are absolute."""
+        resolved = self._moving().resolved(base)
+        return msgspec.structs.replace(self, rest={"model": resolved.name, **msgspec.to_builtins(resolved)})
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """Stations first, then the others. Stations draw nothing, so they do not change how the others move."""
+        stations = len(self.positions)
+        if stations >= nodes:
+            raise UserError(f"mixed: {stations} positions for {nodes} nodes leave nobody to move; list fewer")
+        standing = Given(positions=self.positions).trajectories(stations, area, duration_s, rng)
+        moving = self._moving().trajectories(nodes - stations, area, duration_s, rng)
+        columns = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
+        return Trajectories(
+            np.concatenate([standing.first, moving.first[1:] + standing.legs]),
+            *(np.concatenate([getattr(standing, name), getattr(moving, name)]) for name in columns),
+        )
+
+    def _moving(self) -> MobilityModel:
+        # The registry finds models by importing their files, this one among them.
+        from driftcast.mobility.registry import lookup
+
+        table = dict(self.rest)
+        return typed(table, lookup(str(table.pop("model", ""))), "rest")
