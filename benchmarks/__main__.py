@@ -127,10 +127,29 @@ CASES: dict[str, Callable[[bool], list[dict[str, object]]]] = {
 }
 
 
+def _markdown(rows: list[dict[str, object]]) -> str:
+    lines = [
+        "# Benchmarks",
+        "",
+        f"Written by `make bench ARGS='--markdown docs/benchmarks.md'`, Python {platform.python_version()}. "
+        "CPU seconds of one process; ratios are of one call.",
+        "",
+        "| case | CPU s | figure | target | met |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cpu_s, met = row["cpu_s"], row.get("met")
+        shown = "" if cpu_s is None else f"{cpu_s:.3f}"
+        verdict = "" if met is None else "yes" if met else "**no**"
+        lines.append(f"| {row['case']} | {shown} | {row['figure']} | {row['target']} | {verdict} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(CASES)} (default: all)")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there as well")
     parser.add_argument("--quick", action="store_true", help="leave the longest cases out")
     arguments = parser.parse_args()
     for case in arguments.cases:
@@ -154,6 +173,8 @@ def main() -> int:
     console.print(table)
     facts = {"python": platform.python_version(), "machine": platform.machine(), "quick": arguments.quick}
     RESULTS.write_text(json.dumps({**facts, "rows": rows}, indent=2) + "\n")
+    if arguments.markdown is not None:
+        arguments.markdown.write_text(_markdown(rows))
     console.print(f"written to {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
     return 0
 

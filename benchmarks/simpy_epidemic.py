@@ -105,9 +105,12 @@ class Net:
     def broadcast(self, sender: int, kind: str, content: object) -> None:
         """To all neighbors."""
         arrival = self.env.timeout(DELAY_S)
-        arrival.callbacks.append(
-            lambda _: [self.nodes[target].inbox.put((kind, sender, content)) for target in self.links[sender]]
-        )
+        arrival.callbacks.append(lambda _: self.heard(sender, kind, content))
+
+    def heard(self, sender: int, kind: str, content: object) -> None:
+        """A broadcast is there, at everybody who is linked now."""
+        for target in self.links[sender]:
+            self.nodes[target].inbox.put((kind, sender, content))
 
     def arrive(self, sender: int, target: int, kind: str, content: object) -> None:
         """A unicast is there, if the link still is."""

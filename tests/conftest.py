@@ -1,10 +1,17 @@
 """Marks tests by what they need, so that `pytest -m 'not spark and not live'` runs anywhere."""
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 _LIVE = Path(__file__).parent / "live"
+
+# A change is judged by the same examples every time; whoever runs the tests by hand explores further.
+settings.register_profile("judged", derandomize=True, deadline=None)
+settings.register_profile("exploring", deadline=None)
+settings.load_profile("judged" if os.environ.get("CI") else "exploring")
 
 
 @pytest.hookimpl(tryfirst=True)

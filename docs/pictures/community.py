@@ -89,7 +89,7 @@ def draw_map() -> None:
     axes.scatter(place[first:, 0], place[first:, 1], c=group[first:], cmap="tab10", s=14, zorder=3)
     axes.scatter(place[:first, 0], place[:first, 1], marker="^", color="black", s=28, zorder=4, label="travelers")
     axes.set(xlim=(0, 2000), ylim=(0, 2000), xlabel="x (m)", ylabel="y (m)", aspect="equal")
-    axes.set_title("200 nodes in 10 groups at 300 s; ways of three travelers from 200 s to 400 s")
+    axes.set_title("Ten groups at 300 s; ways of three travelers, 200 s to 400 s")
     axes.legend(loc="upper right")
     figure.savefig(HERE / "community-map.png", dpi=110)
     plt.close(figure)

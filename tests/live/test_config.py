@@ -88,7 +88,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         (MINIMAL + "[link]\nretries = 100", "link.retries: .*<= 20"),
         (MINIMAL + "[control]", "control: give either socket .* or port"),
         (MINIMAL + "[trace]\ndirectory = 'x'\nlevel = 'all'", "trace.level: .*'all'"),
-        (MINIMAL + "[router]\nname = 'none'", "router.name: there is no router 'none'"),
+        (MINIMAL + "[router]\nname = 'none'", "router: flooding uses no router; leave it out"),
         (MINIMAL.replace("7400", "70000"), "listen.port: .*<= 65535"),
         (MINIMAL.replace("[listen]", "[listen]\nhost = 'here'"), "listen.host: 'here' is no IP address"),
         (
@@ -97,7 +97,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         ),
         (MINIMAL.replace('"flooding"', '"flooding"\njitter_s = -1'), "protocol.jitter_s: .*>= 0"),
         (MINIMAL.replace('"flooding"', '"flooding"\nvariant = "x"'), "protocol.variant: unknown key 'x'"),
-        (MINIMAL.replace('name = "flooding"', ""), "protocol.name: this key is required"),
+        (MINIMAL.replace('name = "flooding"', ""), "protocol.name: is needed, as a text"),
         (MINIMAL.replace("car-1", "../car"), "name: "),
         (MINIMAL.replace('name = "car-1"', ""), "missing required field `name`"),
         (MINIMAL + PROCESSOR, r"processors\[0\].function: there is no file .*mean.py"),

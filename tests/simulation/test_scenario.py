@@ -70,7 +70,10 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
             "protocol = { name = 'floding' }",
             f"FILE: protocol.name: there is no protocol 'floding': did you mean 'flooding'? there are {NAMES}",
         ),
-        ("protocol = { p = 1 }", "FILE: protocol.name: is needed; `driftcast protocols` lists them"),
+        (
+            "protocol = { p = 1 }",
+            "FILE: protocol.name: is needed, as a text; `driftcast protocols` lists what there is",
+        ),
         ("protocol = { name = 'gossip', p = 1.5 }", "FILE: protocol.p: Expected `float` <= 1.0 (it is 1.5)"),
         (
             "protocol = { name = 'gossip', q = 1 }",
@@ -196,11 +199,12 @@ def test_what_a_scenario_cannot_give_is_said_at_loading(tmp_path: Path, monkeypa
 
     register(monkeypatch, Hungry)
     told = complaint(tmp_path, GOOD.replace("flooding", "hungry"))
-    assert told == "FILE: protocol: hungry needs energy, which this scenario cannot give"
+    offered = "directory, durable store, global view"
+    assert told == f"FILE: protocol: hungry needs energy; what is offered is {offered}, position, velocity"
     (tmp_path / "contacts.txt").write_text("")
     replayed = GOOD.replace('mobility = { model = "line" }', "contacts = 'contacts.txt'")
     told = complaint(tmp_path, replayed.replace("flooding", "hungry"))
-    assert told == "FILE: protocol: hungry needs energy, position, which this scenario cannot give"
+    assert told == f"FILE: protocol: hungry needs energy, position; what is offered is {offered}"
 
 
 def test_the_scenario_of_a_run_can_be_written_down_and_read_again(tmp_path: Path) -> None:

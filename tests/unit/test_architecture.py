@@ -31,13 +31,15 @@ MAY_IMPORT = {
     "mobility": "model settings",
     "radio": "model wire protocol mobility settings",
     "trace": "model",
+    # Stacks from the tables that people write, for every world.
+    "stacks": "protocol settings",
     # The worlds that run protocols.
-    "simulation": "model matching wire protocol parts services mobility radio trace settings",
-    "live": "model matching wire protocol parts services trace settings",
+    "simulation": "model matching wire protocol parts services mobility radio trace settings stacks",
+    "live": "model matching wire protocol parts services trace settings stacks",
     "lab": "model matching wire protocol parts services mobility radio trace settings simulation live",
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
-    "testing": "model matching wire protocol parts services mobility radio trace settings simulation",
+    "testing": "model matching wire protocol parts services mobility radio trace settings stacks simulation",
     # What judges them.
     "pipeline": "model matching protocol mobility radio trace settings simulation",
     "experiments": "model matching protocol mobility radio trace settings simulation pipeline",

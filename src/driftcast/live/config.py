@@ -1,7 +1,7 @@
 """The configuration of a node: one TOML file. docs/live.md describes each key."""
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -17,10 +17,9 @@ from driftcast.live.identity import key_of, node_of
 from driftcast.live.processing import ProcessorConfig
 from driftcast.matching import Filter
 from driftcast.model import FilterText, NodeId, Position, Processor
-from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan, UsesRouter
-from driftcast.protocol.machine import Settings, StateMachine
-from driftcast.protocol.registry import protocol_named, router_named
-from driftcast.settings import read_toml, typed, unknown_key
+from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
+from driftcast.settings import read_toml, typed
+from driftcast.stacks import stack_plan
 from driftcast.trace import Level
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -173,33 +172,10 @@ def load_config(path: Path) -> NodeConfig:
 
 
 def _plan(file: NodeFile, path: Path) -> StackPlan:
-    name, values = _named(file.protocol, "protocol", path)
-    protocol = _found(protocol_named, name, "protocol.name", path)
-    variant = values.pop("variant", None)
-    if variant is not None:
-        if variant not in protocol.variants:
-            raise UserError(f"{path}: protocol.variant: {unknown_key(str(variant), list(protocol.variants))}")
-        values = {**protocol.variants[str(variant)], **values}
-    settings: Settings = typed(values, protocol.settings_type, str(path), "protocol")
-    machines: list[type[StateMachine]] = [protocol]
-    router = router_settings = None
-    if file.router is not None:
-        router_name, router_values = _named(file.router, "router", path)
-        router = _found(router_named, router_name, "router.name", path)
-        router_settings = typed(router_values, router.settings_type, str(path), "router")
-        machines.append(router)
-    elif issubclass(protocol, UsesRouter):
-        raise UserError(f"{path}: router: protocol {name!r} sends through a router; name one in [router]")
     offers = offered(file.store is not None, file.position is not None, file.directory is not None)
-    for machine in machines:
-        lacking = sorted(machine.needs - offers)
-        if lacking:
-            offering = f"this node offers {', '.join(sorted(offers)) or 'nothing'}"
-            more = "[store], [position] and [directory] add to it"
-            raise UserError(f"{path}: {machine.name!r} needs {', '.join(lacking)}; {offering} ({more})")
     discovery = file.discovery
     beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
-    return StackPlan(protocol, settings, router, router_settings, beacons)
+    return stack_plan(file.protocol, file.router, beacons, offers, str(path))
 
 
 def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
@@ -210,20 +186,6 @@ def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
         role: tuple(node_of(node.encode()) if isinstance(node, str) else node for node in nodes)
         for role, nodes in file.directory.items()
     }
-
-
-def _named(table: dict[str, object], place: str, path: Path) -> tuple[str, dict[str, object]]:
-    name = table.get("name")
-    if not isinstance(name, str):
-        raise UserError(f"{path}: {place}.name: this key is required and a text")
-    return name, {key: value for key, value in table.items() if key != "name"}
-
-
-def _found(find: Callable[[str], M], name: str, place: str, path: Path) -> M:
-    try:
-        return find(name)
-    except UserError as error:
-        raise UserError(f"{path}: {place}: {error}") from None
 
 
 def _address(text: str, place: str, path: Path) -> Address:

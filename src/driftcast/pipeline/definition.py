@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from driftcast.simulation.tally import Asked
 from driftcast.trace import Level
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]
@@ -33,12 +34,18 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     `line`: a metric over an axis with numbers. `bars`: a metric for each label of an axis. `tradeoff`: one metric over
     another, a mark for each point. `over_time`: the share of eligible pairs served within a time, from traces.
+    Of single runs: `box`: the spread of `metrics` for each label of an axis, a panel for each metric. `histogram`: how
+    many runs had which value of a metric. `runs`: several metrics of the first runs, run by run.
     """
 
     name: Name
-    kind: Literal["line", "bars", "tradeoff", "over_time"]
+    kind: Literal["line", "bars", "tradeoff", "over_time", "box", "histogram", "runs"]
     x: str = ""
     y: str = ""
+    metrics: list[str] = []
+    """Of `box` and `runs`, which show several."""
+    first: Annotated[int, Meta(ge=1, le=1000)] = 60
+    """Of `runs`: how many. Sixty can be told apart on a page."""
     series: str | None = None
     panels: str | None = None
     where: Selector = {}
@@ -84,6 +91,13 @@ class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     set: dict[str, object] = {}
 
 
+class Fewer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Points that need fewer runs than the others: the first of the same seeds, so that they still pair up."""
+
+    where: Selector
+    runs: Annotated[int, Meta(ge=1)]
+
+
 class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `driftcast tour` shows of an experiment."""
 
@@ -105,7 +119,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     runs: Annotated[int, Meta(ge=1, le=100_000)] = 20
     """Seeds 1 to `runs`. Twenty narrow an interval to about half a standard deviation."""
     seeds: Annotated[list[int], Meta(min_length=1)] | None = None
+    fewer: list[Fewer] = []
     trace: Level = Level.METRICS
+    measures: list[Asked] = []
+    """Metrics besides the usual ones, counted at every point."""
     metrics: Annotated[list[str], Meta(min_length=1)] = msgspec.field(
         default_factory=lambda: ["delivery_ratio", "delay_p50_s", "transmissions"]
     )

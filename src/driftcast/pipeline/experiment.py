@@ -11,6 +11,7 @@ import msgspec
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Quick, Selector
 from driftcast.pipeline.labels import labels_of, text_of, texts
+from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.validation import check
 from driftcast.settings import read_toml, typed
 from driftcast.simulation.overrides import apply
@@ -48,6 +49,16 @@ class Experiment:
     def name(self) -> str:
         """What it is called on the command line."""
         return self.definition.name
+
+    @property
+    def metrics(self) -> list[str]:
+        """Every metric that its runs have."""
+        return [*METRICS, *(asked.name for asked in self.definition.measures)]
+
+    def seeds_at(self, point: Point) -> list[int]:
+        """The seeds that a point runs with: all, unless fewer were said to do."""
+        limits = [fewer.runs for fewer in self.definition.fewer if point.chosen(fewer.where)]
+        return self.seeds[: min(limits)] if limits else self.seeds
 
     def axis(self, name: str) -> Axis:
         """The axis of that name."""
@@ -129,6 +140,8 @@ def _point(
             overrides |= value
         else:
             overrides[key] = value
+    if definition.measures:
+        overrides["measure.more"] = msgspec.to_builtins([*scenario.measure.more, *definition.measures])
     name = " / ".join(labels.values())
     at = f"{where}: at {name}"
     return Point(name=name, labels=labels, values=values, scenario=apply(scenario, {**overrides, **shorter}, at))

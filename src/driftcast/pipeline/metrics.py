@@ -7,7 +7,7 @@ missing, and so are runs that failed.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from driftcast.pipeline.records import METRICS
+from driftcast.pipeline.records import METRICS, MORE
 from driftcast.pipeline.statistics import student_t
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFra
     """One row per run and metric."""
     from pyspark.sql import functions as f
 
-    values = [f.col(metric).cast("double").alias(metric) for metric in metrics]
+    def column(metric: str) -> "Column":
+        return f.col(metric) if metric in METRICS else f.get_json_object(MORE, f"$.{metric}")
+
+    values = [column(metric).cast("double").alias(metric) for metric in metrics]
     wide = runs.select(*ids, *values)
     return wide.unpivot(tuple(ids), tuple(metrics), "metric", "value")
 

@@ -50,7 +50,7 @@ def planned_runs(experiment: Experiment) -> list[PlannedRun]:
     return [
         _planned(experiment, number, point, seed)
         for number, point in enumerate(experiment.points)
-        for seed in experiment.seeds
+        for seed in experiment.seeds_at(point)
     ]
 
 

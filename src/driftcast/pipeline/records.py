@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from driftcast.simulation.meter import METRIC_MEANINGS
 
 if TYPE_CHECKING:
@@ -32,10 +34,21 @@ IDENTITY_COLUMNS = (
 its outcome, code included."""
 
 
+MORE = "more"
+"""The column of the metrics that an experiment asked for besides the usual ones: a JSON object, or null."""
+
+
 def record_columns() -> list[tuple[str, str]]:
     """The columns in their order, with Arrow's names of their types."""
     metrics = [(name, "double" if name in REAL_METRICS else "int64") for name in METRICS]
-    return [*IDENTITY_COLUMNS, *metrics, ("error", "string")]
+    return [*IDENTITY_COLUMNS, *metrics, (MORE, "string"), ("error", "string")]
+
+
+def metric_columns(found: Mapping[str, object]) -> Record:
+    """The metrics of a run as its record has them."""
+    usual = {name: value for name, value in found.items() if name in METRIC_MEANINGS}
+    more = {name: value for name, value in found.items() if name not in METRIC_MEANINGS}
+    return {**usual, MORE: msgspec.json.encode(more).decode() if more else None}
 
 
 def record_schema() -> "pa.Schema":
@@ -64,5 +77,10 @@ def record_table(records: list[Record]) -> "pa.Table":
 
 def metric_value(record: Mapping[str, object], metric: str) -> float | None:
     """A metric of a run, or None where it does not exist or the run failed."""
-    value = record.get(metric)
+    if metric in METRIC_MEANINGS:
+        value = record.get(metric)
+    else:
+        written = record.get(MORE)
+        more = msgspec.json.decode(written, type=dict[str, object]) if isinstance(written, str) else {}
+        value = more.get(metric)
     return float(value) if isinstance(value, int | float) else None

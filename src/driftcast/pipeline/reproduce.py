@@ -16,7 +16,7 @@ from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
 from driftcast.pipeline.metrics import summary
 from driftcast.pipeline.plan import code_digest
-from driftcast.pipeline.records import METRICS, Record
+from driftcast.pipeline.records import Record
 from driftcast.pipeline.report.figures import draw
 from driftcast.pipeline.report.page import Section, page
 from driftcast.pipeline.report.tables import csv_text
@@ -139,7 +139,8 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 
 
 def _written(experiments: Sequence[Experiment], records: list[Record], out: Path, spark: "SparkSession") -> Report:
-    summaries = summaries_of(out, spark)
+    metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
+    summaries = summaries_of(out, spark, metrics)
     sections = []
     for experiment in experiments:
         mine = [record for record in records if record["experiment"] == experiment.name]
@@ -162,19 +163,19 @@ def _written(experiments: Sequence[Experiment], records: list[Record], out: Path
     return Report(out, len(records), failed, claims)
 
 
-def summaries_of(out: Path, spark: "SparkSession") -> dict[tuple[str, str, str], Interval]:
+def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
     """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
     frame = spark.read.parquet(str((out / RUNS_FILE).resolve()))
     return {
         (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
-        for row in summary(frame).collect()
+        for row in summary(frame, metrics).collect()
     }
 
 
 def _mean_rows(section: Section) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for point in section.experiment.points:
-        for metric in METRICS:
+        for metric in section.experiment.metrics:
             found = section.summary.get((point.name, metric), Interval(0, None, None, None))
             rows.append({**point.labels, "metric": metric, **found._asdict()})
     return rows

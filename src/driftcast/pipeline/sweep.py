@@ -18,7 +18,7 @@ from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.ledger import Ledger
 from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
-from driftcast.pipeline.records import Record, record_ddl, record_schema, record_table
+from driftcast.pipeline.records import Record, metric_columns, record_ddl, record_schema, record_table
 from driftcast.pipeline.results import TRACES_FOLDER
 from driftcast.simulation.run import Run
 from driftcast.simulation.run import run as simulate_run
@@ -200,14 +200,13 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
             unfinished.rename(out / TRACES_FOLDER / planned.key)
     except Exception as error:
         return _record(planned, error=one_line(error), cpu_s=time.process_time() - began)
-    found: Record = dict(outcome.metrics)
     return _record(
         planned,
         protocol=outcome.protocol,
         run=outcome.trace.run,
         fingerprint=outcome.fingerprint,
         cpu_s=time.process_time() - began,
-        **found,
+        **metric_columns(outcome.metrics),
     )
 
 

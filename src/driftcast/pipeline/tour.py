@@ -62,4 +62,5 @@ def tour(out: Path, master: str | None = None, quiet: bool = False) -> Tour:
             experiments.append(load_experiment(chosen, quick=True))
     spark = session("driftcast", master)
     report = reproduce_experiments(experiments, out, spark, quiet)
-    return Tour(experiments, summaries_of(out, spark), report)
+    metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
+    return Tour(experiments, summaries_of(out, spark, metrics), report)

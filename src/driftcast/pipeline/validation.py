@@ -25,8 +25,10 @@ def check(definition: Definition, where: str) -> None:
         _check_selector(definition, dict(point), f"{where}: points[{place}]")
     for axis_name, kept in definition.quick.axes.items():
         _check_selector(definition, {axis_name: kept}, f"{where}: quick.axes")
+    for place, fewer in enumerate(definition.fewer):
+        _check_selector(definition, fewer.where, f"{where}: fewer[{place}].where")
     for place, metric in enumerate(definition.metrics):
-        _check_metric(metric, f"{where}: metrics[{place}]")
+        _check_metric(definition, metric, f"{where}: metrics[{place}]")
     _check_figures(definition, where)
     _check_headline(definition, where)
     _check_claims(definition, where)
@@ -48,10 +50,16 @@ def _check_figures(definition: Definition, where: str) -> None:
             if definition.trace == "metrics":
                 raise UserError(f"{at}.kind: over_time is drawn from traces; set trace = 'deliveries'")
             continue
-        _check_metric(figure.y, f"{at}.y")
-        if figure.kind == "tradeoff":
-            _check_metric(figure.x, f"{at}.x")
+        if figure.kind in ("box", "runs"):
+            if not figure.metrics:
+                raise UserError(f"{at}.metrics: is needed: a list of metrics")
+            for metric in figure.metrics:
+                _check_metric(definition, metric, f"{at}.metrics")
         else:
+            _check_metric(definition, figure.y, f"{at}.y")
+        if figure.kind == "tradeoff":
+            _check_metric(definition, figure.x, f"{at}.x")
+        elif figure.kind not in ("histogram", "runs"):
             _check_axis(definition, figure.x, f"{at}.x")
 
 
@@ -60,7 +68,7 @@ def _check_headline(definition: Definition, where: str) -> None:
     if headline is None:
         return
     for place, metric in enumerate(headline.metrics):
-        _check_metric(metric, f"{where}: headline.metrics[{place}]")
+        _check_metric(definition, metric, f"{where}: headline.metrics[{place}]")
     figures = [figure.name for figure in definition.figures]
     if headline.figure and headline.figure not in figures:
         raise UserError(f"{where}: headline.figure: {headline.figure!r} is none of {', '.join(figures) or 'none'}")
@@ -70,7 +78,7 @@ def _check_claims(definition: Definition, where: str) -> None:
     figures = ["", *(figure.name for figure in definition.figures)]
     for place, claim in enumerate(definition.claims):
         at = f"{where}: claims[{place}]"
-        _check_metric(claim.metric, f"{at}.metric")
+        _check_metric(definition, claim.metric, f"{at}.metric")
         if claim.figure not in figures:
             raise UserError(f"{at}.figure: {claim.figure!r} is none of {', '.join(figures[1:]) or 'none'}")
         for key in ("left", "right", "of"):
@@ -100,8 +108,9 @@ def _check_selector(definition: Definition, selector: Selector, where: str) -> N
                 raise UserError(f"{where}.{axis}: {label!r} is none of {', '.join(labels)}")
 
 
-def _check_metric(metric: str, where: str) -> None:
-    if metric not in METRIC_MEANINGS:
-        close = difflib.get_close_matches(metric, METRIC_MEANINGS, 1)
+def _check_metric(definition: Definition, metric: str, where: str) -> None:
+    known = [*METRIC_MEANINGS, *(asked.name for asked in definition.measures)]
+    if metric not in known:
+        close = difflib.get_close_matches(metric, known, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise UserError(f"{where}: {metric!r} is not a metric; {hint}there are {', '.join(METRIC_MEANINGS)}")
+        raise UserError(f"{where}: {metric!r} is not a metric; {hint}there are {', '.join(known)}")

@@ -11,6 +11,7 @@ from driftcast.simulation.energy import Batteries
 from driftcast.simulation.fingerprint import Fingerprint
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
 from driftcast.simulation.meter import Meter
+from driftcast.simulation.tally import Tally
 from driftcast.trace import Kind, Row, Trace
 from driftcast.wire import EventMessage, Layer, Traffic, carried
 
@@ -30,6 +31,8 @@ class Recorder:
         """Somebody who wants the delivered events themselves: a test, an application."""
         self.fingerprint = Fingerprint()
         self.batteries: Batteries | None = None
+        self.tally: Tally | None = None
+        """Only if the scenario asks for more than the usual metrics."""
         self.trace = trace
         self._kernel = kernel
         self._end_us = microseconds(duration_s)
@@ -39,6 +42,8 @@ class Recorder:
         now_s = self._kernel.now_s
         self.checkers.on_event(now_s, event)
         self.meter.on_event(now_s, event)
+        if self.tally is not None:
+            self.tally.on_event(now_s, event)
         self.fingerprint.add(b"P", self._kernel.now_us, node, event.id.sequence)
         if self.trace.deliveries:
             counted = self.meter.counts(now_s)
@@ -72,6 +77,8 @@ class Recorder:
         now_s = self._kernel.now_s
         self.checkers.on_deliver(now_s, node, id, event)
         self.meter.on_deliver(now_s, node, event.id, hops)
+        if self.tally is not None:
+            self.tally.on_deliver(now_s, node, event.id)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(b"D", self._kernel.now_us, node, id.subscriber, detail)
         if self.on_delivery is not None:
@@ -84,6 +91,8 @@ class Recorder:
         self.meter.on_frame(frame, reach)
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
+        if self.tally is not None:
+            self.tally.on_frame(frame)
         target = -1 if frame.target is None else frame.target
         self.fingerprint.add(b"F", self._kernel.now_us, frame.sender, target, frame.encoded + reach.packed)
         if self.trace.full:
@@ -111,6 +120,8 @@ class Recorder:
     def on_fact(self, node: NodeId, layer: Layer, fact: Fact) -> None:
         """A protocol noted something."""
         event = fact.event
+        if self.tally is not None:
+            self.tally.on_fact(fact)
         if fact.kind == Kind.DROP:
             self.on_drop(node, layer, fact.peer, fact.reason, event)
             return

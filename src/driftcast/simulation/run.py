@@ -24,6 +24,7 @@ from driftcast.simulation.network import Network
 from driftcast.simulation.recorder import Recorder
 from driftcast.simulation.scenario import Scenario
 from driftcast.simulation.streams import array_stream, stream
+from driftcast.simulation.tally import Tally
 from driftcast.simulation.workload import Publish, Subscribe, workload
 from driftcast.trace import Level, Trace
 
@@ -82,6 +83,8 @@ class Simulation:
         to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
         meter = Meter(scenario.nodes, scenario.measure.from_s, to_s)
         self.recorder = Recorder(self.kernel, meter, self.trace, scenario.duration_s, faults.worst_drift)
+        if scenario.measure.more:
+            self.recorder.tally = Tally(scenario.measure.more, scenario.nodes, scenario.measure.from_s, to_s)
         self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
         self._sequences: dict[NodeId, int] = {}
         for publish in self._played.publishes:
@@ -132,6 +135,9 @@ class Simulation:
         except ViolationError as error:
             raise self._placed(error) from None
         stack = self._stack
+        metrics = self.recorder.meter.metrics()
+        if self.recorder.tally is not None:
+            metrics |= self.recorder.tally.metrics()
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
         return Run(
@@ -139,7 +145,7 @@ class Simulation:
             stack.protocol.name,
             self.seed,
             self.recorder.fingerprint.text(),
-            self.recorder.meter.metrics(),
+            metrics,
             settings,
             self.trace,
         )

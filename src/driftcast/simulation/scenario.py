@@ -11,17 +11,17 @@ from driftcast.errors import UserError
 from driftcast.mobility.model import Area, MobilityModel
 from driftcast.mobility.registry import lookup as mobility_named
 from driftcast.model import Processor
-from driftcast.protocol import BeaconSettings, Settings, StackPlan, UsesRouter
+from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
-from driftcast.protocol.machine import Protocol
-from driftcast.protocol.registry import protocol_named, router_named
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from driftcast.settings import field_names, read_toml, typed, unknown_key
 from driftcast.simulation.draws import Selection, check_selection
 from driftcast.simulation.energy import Energy
 from driftcast.simulation.faults import Fault, check_fault
+from driftcast.simulation.tally import Asked, check_asked
 from driftcast.simulation.workload import PublishEntry, SubscribeEntry, check_entry
+from driftcast.stacks import stack_plan
 from driftcast.trace import Level
 
 Radio: TypeAlias = DiskRadio | CsmaRadio
@@ -61,10 +61,11 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events count: those published in this window."""
+    """Which events count: those published in this window. And which metrics are wanted besides the usual ones."""
 
     from_s: Time = 0.0
     to_s: Time | None = None
+    more: list[Asked] = []
 
 
 class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,16 +126,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def stack_plan(self) -> StackPlan:
         """The machines of every node."""
-        protocol, settings = machine_settings(self.protocol, self.name)
         beacons = None
         if isinstance(self.discovery, BeaconMode):
             fields = {name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__}
             beacons = BeaconSettings(**fields)
-        if self.router is None:
-            return StackPlan(protocol, settings, beacons=beacons)
-        table = dict(self.router)
-        router = router_named(str(table.pop("name", "")))
-        return StackPlan(protocol, settings, router, typed(table, router.settings_type, self.name, "router"), beacons)
+        return stack_plan(self.protocol, self.router, beacons, self.offers(), self.name)
 
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
@@ -142,24 +138,6 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         moving = {Capability.POSITION, Capability.VELOCITY} if self.mobility is not None else set()
         powered = {Capability.ENERGY} if self.energy is not None else set()
         return frozenset(always | moving | powered)
-
-
-def machine_settings(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
-    """A protocol and its settings from a scenario's table: `name`, perhaps `variant`, and settings of its own."""
-    settings = dict(table)
-    name = settings.pop("name", None)
-    if not isinstance(name, str):
-        raise UserError(f"{where}: protocol.name: is needed; `driftcast protocols` lists them")
-    try:
-        kind = protocol_named(name)
-    except UserError as error:
-        raise UserError(f"{where}: protocol.name: {error}") from None
-    variant = settings.pop("variant", None)
-    if variant is not None:
-        if variant not in kind.variants:
-            raise UserError(f"{where}: protocol.variant: {unknown_key(str(variant), list(kind.variants))}")
-        settings = {**kind.variants[str(variant)], **settings}
-    return kind, typed(settings, kind.settings_type, where, "protocol")
 
 
 def load(path: Path) -> Scenario:
@@ -211,8 +189,9 @@ def check(scenario: Scenario, where: str) -> None:
     to_s = scenario.measure.to_s
     if to_s is not None and to_s < scenario.measure.from_s:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
+    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
     if scenario.protocol:
-        _check_stack(scenario, where)
+        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where)
 
 
 def _check_mobility(table: Mapping[str, object], where: str) -> None:
@@ -225,18 +204,3 @@ def _check_mobility(table: Mapping[str, object], where: str) -> None:
     except UserError as error:
         raise UserError(f"{where}: mobility.model: {error}") from None
     typed(settings, kind, where, "mobility")
-
-
-def _check_stack(scenario: Scenario, where: str) -> None:
-    machine_settings(scenario.protocol, where)
-    plan = scenario.stack_plan()
-    uses = issubclass(plan.protocol, UsesRouter)
-    if uses and plan.router is None:
-        raise UserError(f"{where}: router: {plan.protocol.name} sends through a router; name one")
-    if not uses and plan.router is not None:
-        raise UserError(f"{where}: router: {plan.protocol.name} uses no router; leave it out")
-    for machine in (plan.protocol, plan.router):
-        missing = machine.needs - scenario.offers() if machine is not None else frozenset()
-        if machine is not None and missing:
-            names = ", ".join(sorted(missing))
-            raise UserError(f"{where}: protocol: {machine.name} needs {names}, which this scenario cannot give")

@@ -5,7 +5,7 @@ from random import Random
 from driftcast.model import NodeId, Position, Processor, Velocity
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host, Protocol, RecordingPort
 from driftcast.simulation.node import MemoryStore
-from driftcast.simulation.scenario import machine_settings
+from driftcast.stacks import chosen_protocol
 
 
 class LoneHost(Host):
@@ -53,7 +53,7 @@ def alone(
     name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
 ) -> tuple[Protocol, RecordingPort]:
     """A protocol by name with its settings, started at time 0, and the port that writes down what it does."""
-    kind, chosen = machine_settings({"name": name, **settings}, "alone")
+    kind, chosen = chosen_protocol({"name": name, **settings}, "alone")
     port = RecordingPort()
     protocol = kind(node, chosen, port, host or LoneHost(), Random(seed))
     protocol.on_start(0.0)

@@ -5,7 +5,7 @@ what they are predicted to be as a carrier. An event goes to subscribers, then o
 over random ones; good carriers store it and try again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from driftcast.dissemination.adaptive.context.attribute import Surroundings
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
 from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
-from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utility, update_interval_s
+from driftcast.dissemination.adaptive.rules import carries, change_degree, link_utilities, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.errors import UserError
 from driftcast.matching import Filter
@@ -31,7 +31,7 @@ from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
 from driftcast.wire import Message
 
-SWEEP_SAMPLES = 6
+SWEEP_SAMPLES = 30
 """Once in that many periods a node forgets the filters that nobody speaks of any more."""
 
 
@@ -63,8 +63,8 @@ class Adaptive(Protocol):
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
         self._horizon: Horizon[Seen] = Horizon(node, _subscribed)
-        self._tables: dict[NodeId, Mapping[str, float]] = {}
-        """The forwarding utilities of each link, as long as nothing behind it has changed."""
+        self._tables: dict[NodeId, Sequence[Mapping[str, float]]] = {}
+        """The utilities of the nodes reached over each link, as long as none of them has reported since."""
         self._interests = Interests()
         self._predictions = Predictions(settings)
         self._carrier = Carrier(port, settings.buffer, settings.retry_s)
@@ -319,28 +319,35 @@ class Adaptive(Protocol):
 
     def _by_utility(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] The links with the best predictions, at most so many; and those without a prediction."""
-        tables = self._tables
-        draw = self.rng.random if self._settings.ties == "random" else None
-        rated: list[tuple[float, float, NodeId]] = []
-        unrated: list[NodeId] = []
-        for place, neighbor in enumerate(links):
-            table = tables.get(neighbor)
-            if table is None:
-                table = self._table_of(neighbor)
-            worth = link_utility(table, matched)
-            if worth > 0.0:
-                rated.append((-worth, place if draw is None else draw(), neighbor))
-            else:
-                unrated.append(neighbor)
+        tables, draw = self._tables, self.rng.random
+        worth = link_utilities([tables.get(neighbor) or self._tables_of(neighbor) for neighbor in links], matched)
+        rated: list[tuple[float, float, NodeId]]
+        if self._settings.ties == "random":
+            rated = [(-utility, draw(), link) for utility, link in zip(worth, links, strict=True) if utility > 0.0]
+        else:
+            places = range(len(links))
+            rated = [
+                (-utility, place, link)
+                for utility, place, link in zip(worth, places, links, strict=True)
+                if utility > 0
+            ]
         rated.sort()
-        return [entry[2] for entry in rated[:missing]], unrated
+        unrated: list[NodeId] = []
+        if len(rated) < len(links):
+            unrated = [link for utility, link in zip(worth, links, strict=True) if utility <= 0.0]
+        return [link for _, _, link in rated[:missing]], unrated
 
-    def _table_of(self, neighbor: NodeId) -> Mapping[str, float]:
-        """The forwarding utilities of a link, made anew after one of the nodes behind it has reported."""
+    def _tables_of(self, neighbor: NodeId) -> Sequence[Mapping[str, float]]:
+        """The utilities of the nodes reached over a link, gathered anew after one of them has reported."""
         reached = self._horizon.links.get(neighbor)
-        tables = [known.report.table for known in reached.values()] if reached is not None else [{}]
-        table = self._tables[neighbor] = link_table(tables)
-        return table
+        tables = self._tables[neighbor] = (
+            [known.report.table for known in reached.values()] if reached is not None else _UNKNOWN
+        )
+        return tables
+
+
+_UNKNOWN: Sequence[Mapping[str, float]] = ({EVERYTHING: 0.0},)
+"""The tables of a link over which nobody has reported."""
 
 
 def _check_offers(settings: AdaptiveSettings, host: Host) -> None:

@@ -69,20 +69,17 @@ def carries(as_carrier: float, sigma: float) -> bool:
     return as_carrier >= sigma
 
 
-def link_table(tables: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """[004 §2.2.2, eq. 2] The forwarding utilities of a link by interest, from the tables of the nodes behind it."""
-    if len(tables) == 1:
-        return tables[0]
-    interests = dict.fromkeys(interest for table in tables for interest in table)
-    return {
-        interest: forwarding_utility([table[interest] for table in tables if interest in table])
-        for interest in interests
-    }
+def link_utilities(links: Iterable[Sequence[Mapping[str, float]]], interests: list[str]) -> list[float]:
+    """[004 §2.3.1, step 2] What each link is worth for an event, from the tables of the nodes reached over it.
 
-
-def link_utility(table: Mapping[str, float], interests: list[str]) -> float:
-    """[004 §2.3.1, step 2] What a link is worth for an event: the most over the interests that it matches."""
-    return max(map(table.get, interests, _ZEROS))
+    Equation 2, and the most over the interests that the event matches.
+    """
+    return [
+        max(map(tables[0].get, interests, _ZEROS))
+        if len(tables) == 1
+        else max([max(map(table.get, interests, _ZEROS)) for table in tables])
+        for tables in links
+    ]
 
 
 _ZEROS = repeat(0.0)

@@ -8,8 +8,7 @@ from driftcast.dissemination.adaptive.rules import (
     composed,
     forwarding_utility,
     host_utility,
-    link_table,
-    link_utility,
+    link_utilities,
     neighborhood_utility,
     seen_utilities,
     update_interval_s,
@@ -89,9 +88,11 @@ def test_a_carrier_stores_from_the_threshold_on(as_carrier: float, sigma: float,
     assert carries(as_carrier, sigma) == stored
 
 
-def test_the_table_of_a_link_is_equation_2_for_each_interest() -> None:
-    tables = [{"i": 0.2, "j": 0.9}, {"i": 0.5}, {"k": 0.1, "j": 0.3}]
-    assert link_table(tables) == {"i": 0.5, "j": 0.9, "k": 0.1}
+def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
+    links = [[{"i": 0.2, "j": 0.9}, {"i": 0.5}, {"k": 0.1, "j": 0.3}], [{"k": 0.4}]]
     for interests in (["i"], ["i", "j"], ["k", "x"], ["x"]):
-        matching = [table[interest] for table in tables for interest in interests if interest in table]
-        assert link_utility(link_table(tables), interests) == forwarding_utility(matching)
+        by_hand = [
+            forwarding_utility(table[interest] for table in tables for interest in interests if interest in table)
+            for tables in links
+        ]
+        assert link_utilities(links, interests) == by_hand

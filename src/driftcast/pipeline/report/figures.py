@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from driftcast.pipeline.definition import Figure, Selector
 from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.pipeline.pairs import served_within, time_grid
+from driftcast.pipeline.report.distributions import KINDS as DISTRIBUTIONS
+from driftcast.pipeline.report.distributions import distribution
 from driftcast.pipeline.report.style import (
     COLORS,
     DASHES,
@@ -51,6 +53,10 @@ class _Mark:
 
 def draw(figure: Figure, results: Results) -> Drawn | None:
     """One figure; None if what it shows left no data."""
+    if figure.kind in DISTRIBUTIONS:
+        with paper_style():
+            found = distribution(figure, results)
+            return None if found is None else _finished(figure, *found)
     curves = _curves(results) if figure.kind == "over_time" else {}
     panels: list[tuple[str, dict[str, list[_Mark]]]] = []
     for panel in _labels(results.experiment, figure.panels, figure.where):
@@ -60,10 +66,14 @@ def draw(figure: Figure, results: Results) -> Drawn | None:
         return None
     with paper_style():
         canvas = _canvas(figure, panels, results.experiment)
-        png, svg = io.BytesIO(), io.BytesIO()
-        canvas.savefig(png, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
-        canvas.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return Drawn(figure, png.getvalue(), svg.getvalue(), _rows(figure, panels, results.experiment))
+        return _finished(figure, canvas, _rows(figure, panels, results.experiment))
+
+
+def _finished(figure: Figure, canvas: "Canvas", rows: list[dict[str, object]]) -> Drawn:
+    png, svg = io.BytesIO(), io.BytesIO()
+    canvas.savefig(png, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
+    canvas.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return Drawn(figure, png.getvalue(), svg.getvalue(), rows)
 
 
 def _labels(experiment: Experiment, axis: str | None, where: Selector) -> list[str]:

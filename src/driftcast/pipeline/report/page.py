@@ -12,7 +12,7 @@ from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.records import Record
 from driftcast.pipeline.report.css import CSS
 from driftcast.pipeline.report.figures import Drawn
-from driftcast.pipeline.report.style import METRIC_LABELS, metric_label, metric_scale
+from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import mean_text, number
 from driftcast.pipeline.statistics import Interval
 from driftcast.simulation.meter import METRIC_MEANINGS
@@ -92,6 +92,8 @@ def _section(section: Section, alone: bool) -> str:
     paper = f'<p class="paper">{escape(definition.paper)}</p>' if definition.paper else ""
     heading = "The experiment" if alone else definition.title or experiment.name
     scope = f"{len(experiment.points)} points × {len(experiment.seeds)} seeds; means with 95 % intervals."
+    if definition.fewer:
+        scope = scope.replace("seeds;", "seeds, fewer at some;")
     parts = [
         f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
         f'{paper}{paragraphs}<p class="scope">{escape(scope)}</p>',
@@ -137,7 +139,7 @@ def _figure(experiment: Experiment, drawn: Drawn) -> str:
     title = figure.title or figure.name
     caption = " ".join(figure.caption.split())
     paper = f" <em>Paper: {escape(figure.paper)}.</em>" if figure.paper else ""
-    wide = ' class="wide"' if figure.panels else ""
+    wide = ' class="wide"' if figure.panels or len(figure.metrics) > 1 or figure.kind == "runs" else ""
     return (
         f'<figure id="{_id(experiment.name, figure.name)}"{wide}>'
         f'<img alt="{escape(title, quote=True)}" src="data:image/svg+xml;base64,{image}">'
@@ -191,7 +193,9 @@ def _settings(section: Section) -> str:
             f"<details><summary>{escape(point.name)}</summary><pre>{escape(text)}</pre>"
             f"<p>Fingerprints by seed</p><pre>{escape(chr(10).join(prints))}</pre></details>"
         )
-    seeds = ", ".join(map(str, section.experiment.seeds))
+    numbers = section.experiment.seeds
+    row = numbers == list(range(numbers[0], numbers[0] + len(numbers))) and len(numbers) > 2
+    seeds = f"{numbers[0]} to {numbers[-1]}" if row else ", ".join(map(str, numbers))
     return (
         f'<h3 id="{_id(section.experiment.name, "settings")}">Exact settings</h3>'
         f"<p>Seeds {escape(seeds)}. Each point unfolds to all that decides its runs.</p>{''.join(folds)}"
@@ -199,10 +203,12 @@ def _settings(section: Section) -> str:
 
 
 def _meanings(sections: Sequence[Section]) -> str:
-    used = dict.fromkeys(metric for section in sections for metric in section.experiment.definition.metrics)
+    definitions = [section.experiment.definition for section in sections]
+    meanings = {asked.name: asked.meaning() for definition in definitions for asked in definition.measures}
+    meanings |= METRIC_MEANINGS
+    used = dict.fromkeys(metric for definition in definitions for metric in definition.metrics)
     items = "".join(
-        f"<dt>{escape(METRIC_LABELS[metric])} <code>{escape(metric)}</code></dt>"
-        f"<dd>{escape(METRIC_MEANINGS[metric])}</dd>"
+        f"<dt>{escape(metric_label(metric))} <code>{escape(metric)}</code></dt><dd>{escape(meanings[metric])}</dd>"
         for metric in used
     )
     return f"<section><h2>What the metrics mean</h2><dl>{items}</dl></section>"

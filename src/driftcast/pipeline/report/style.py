@@ -65,7 +65,11 @@ METRIC_LABELS = {
 
 def metric_label(metric: str) -> str:
     """What stands at an axis, with the unit."""
-    return METRIC_LABELS.get(metric, metric)
+    if metric in METRIC_LABELS:
+        return METRIC_LABELS[metric]
+    # An experiment's own metrics are called what they are.
+    words = metric.removesuffix("_bytes").replace("_", " ")
+    return f"{words} (kB)" if metric.endswith("_bytes") else words
 
 
 def metric_scale(metric: str) -> float:

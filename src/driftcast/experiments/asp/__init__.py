@@ -1,0 +1,1 @@
+"""Paper 001: announcement, subscription, publication, with processors on two stations, over 802.11b."""

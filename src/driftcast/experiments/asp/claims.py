@@ -1,0 +1,230 @@
+"""Claims about single runs: how many lost few messages, where the second mode lies, what a broken path costs."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from driftcast.pipeline.claims import Claim, decide
+from driftcast.pipeline.definition import Selector
+from driftcast.pipeline.results import Results
+from driftcast.pipeline.statistics import Interval, interval, student_t
+
+SENT = 100
+SINKS = ("sink_0", "sink_1")
+VALIDITIES_S = (10, 20, 50, 100)
+FEW = 6
+"""The paper: "for most runs less than 6 messages are lost"."""
+BEYOND = 3
+"""The paper: "x or a few more messages are missed". One less if the announcement came and the subscription failed."""
+LOAD_TOLERANCE = 0.2
+"""The paper gives 30, 10 and 5 kB, each with one digit."""
+BREAK_TOLERANCE = 0.25
+"""The paper has one example of each kind and no number."""
+
+
+def claims(results: Results) -> Iterator[Claim]:
+    """Whatever cannot be said of a mean."""
+    present = results.experiment.labels("setting")
+    validities_s = [validity_s for validity_s in VALIDITIES_S if f"{validity_s} s" in present]
+    for validity_s in validities_s:
+        yield few_lost(results, validity_s)
+    for validity_s in validities_s:
+        yield second_mode(results, validity_s)
+    if 100 in validities_s:
+        for radio in results.experiment.labels("radio"):
+            yield one_loss(results, radio)
+        yield one_announcement_more(results)
+        yield one_announcement(results)
+    for validity_s, paper in ((10, 3.0), (100, 6.0)):
+        if validity_s in validities_s:
+            yield load_ratio(results, validity_s, paper)
+    if {10, 100} <= set(validities_s):
+        yield not_inverse(results)
+
+
+def few_lost(results: Results, validity_s: int) -> Claim:
+    """The share of runs and sinks that lost few; a run's two sinks are one observation."""
+    shares = []
+    for run in _runs(results, f"{validity_s} s", *(f"received_by_{sink}" for sink in SINKS)):
+        shares.append(sum(SENT - received < FEW for received in run) / len(run))
+    found = interval(shares)
+    return _claim(
+        results,
+        "completeness",
+        f"ASP at {validity_s} s: in most runs fewer than {FEW} of {SENT} messages are lost",
+        found,
+        decide(found, ">", 0.5),
+        "share of runs and sinks",
+        "most",
+    )
+
+
+def second_mode(results: Results, validity_s: int) -> Claim:
+    """Of runs, more lost x - 1 to x + 3 messages than x / 2 to x - 2, for each number of messages."""
+    mode = range(validity_s - 1, min(validity_s + BEYOND, SENT) + 1)
+    valley = range(validity_s // 2, validity_s - 1)
+    excess = []
+    inside = 0
+    for (received,) in _runs(results, f"{validity_s} s", "received_by_sink_1"):
+        lost = SENT - round(received)
+        inside += lost in mode
+        excess.append((lost in mode) / len(mode) - (lost in valley) / len(valley))
+    found = interval(excess)
+    return _claim(
+        results,
+        "histograms",
+        f"ASP at {validity_s} s: losses at sink 1 have a second mode at {validity_s} messages or a few more",
+        found,
+        decide(found, ">", 0.0),
+        f"share of runs per number of messages lost, {mode[0]} to {mode[-1]} less {valley[0]} to {valley[-1]}; "
+        f"{inside} of {len(excess)} runs lie in the mode",
+        f"mode at {validity_s}",
+    )
+
+
+def one_loss(results: Results, radio: str) -> Claim:
+    """Losses of both sinks over broken paths, in runs in which every announcement came to both."""
+    names = [f"received_by_{sink}" for sink in SINKS] + [f"announcements_missed_by_{sink}" for sink in SINKS]
+    lost, broken = [], []
+    for first, second, missed, missed_too, breaks in _runs(results, "100 s", *names, "path_breaks", radio=radio):
+        if not missed and not missed_too:
+            lost.append(2 * SENT - first - second)
+            broken.append(breaks)
+    found = ratio(lost, broken)
+    return _claim(
+        results,
+        "single-runs",
+        f"ASP at 100 s, {radio}: a broken path costs one message",
+        found,
+        decide(found, "=", 1.0, BREAK_TOLERANCE),
+        f"messages lost at both sinks for each broken path, over the {len(lost)} runs in which no announcement missed "
+        f"a sink; tolerance {BREAK_TOLERANCE:g}",
+        1.0,
+    )
+
+
+def one_announcement_more(results: Results) -> Claim:
+    """Announcements beyond the first, over those whose paths broke. Paths that break at once are one break."""
+    more, broken = [], []
+    for announcements, breaks in _runs(results, "100 s", "announcements", "broken_announcements"):
+        more.append(announcements - 1)
+        broken.append(breaks)
+    found = ratio(more, broken)
+    return _claim(
+        results,
+        "single-runs",
+        "ASP at 100 s: a broken path costs one announcement more",
+        found,
+        decide(found, "=", 1.0, BREAK_TOLERANCE),
+        f"announcements after the first for each one whose path broke; tolerance {BREAK_TOLERANCE:g}",
+        1.0,
+    )
+
+
+def one_announcement(results: Results) -> Claim:
+    """Every run without a broken path is looked at, so one that differs refutes it."""
+    counts = [
+        announcements
+        for announcements, breaks in _runs(results, "100 s", "announcements", "path_breaks")
+        if breaks == 0
+    ]
+    found = interval(counts)
+    return _claim(
+        results,
+        "single-runs",
+        "ASP at 100 s: a run without a broken path has exactly one announcement",
+        found,
+        all(count == 1 for count in counts) if counts else None,
+        f"announcements in the {len(counts)} such runs",
+        1.0,
+    )
+
+
+def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
+    """The mean load of flooding over that of ASP, run by run on the same movement."""
+    flooding, asp = _loads(results, "flooding", f"{validity_s} s")
+    found = ratio(flooding, asp)
+    return _claim(
+        results,
+        "load",
+        f"Flooding sends about {paper:g} times what ASP at {validity_s} s sends",
+        found,
+        decide(found, "=", paper, paper * LOAD_TOLERANCE),
+        f"{_kilobytes(flooding)} against {_kilobytes(asp)} per node; tolerance {LOAD_TOLERANCE:.0%}",
+        paper,
+    )
+
+
+def not_inverse(results: Results) -> Claim:
+    """Ten times the validity saves less than nine tenths of the load."""
+    short, long = _loads(results, "10 s", "100 s")
+    found = ratio(short, long)
+    return _claim(
+        results,
+        "load",
+        "The load of ASP does not fall in inverse proportion to the validity: from 10 s to 100 s by less than 10 times",
+        found,
+        decide(found, "<", 10.0),
+        f"{_kilobytes(short)} at 10 s over {_kilobytes(long)} at 100 s",
+        2.0,
+    )
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """The ratio of two means over the same runs; its interval by linearization (Cochran's ratio estimator)."""
+    n = len(above)
+    if n == 0 or math.fsum(below) == 0:
+        return Interval(n, None, None, None)
+    mean = math.fsum(below) / n
+    found = math.fsum(above) / n / mean
+    if n == 1:
+        return Interval(1, found, None, None)
+    squares = math.fsum((one - found * other) ** 2 for one, other in zip(above, below, strict=True))
+    half = student_t(n - 1) * math.sqrt(squares / (n - 1) / n) / mean
+    return Interval(n, found, found - half, found + half)
+
+
+def _loads(results: Results, *settings: str) -> tuple[list[float], list[float]]:
+    """The loads of two settings over the seeds that both have."""
+    first, second = (results.selected(_at(setting), "sent_per_node_bytes") for setting in settings)
+    pairs = [(one, other) for seed, one in first.items() if one is not None and (other := second.get(seed)) is not None]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def _kilobytes(values: Sequence[float]) -> str:
+    return f"{math.fsum(values) / max(1, len(values)) / 1000:.1f} kB"
+
+
+def _at(setting: str, radio: str = "802.11b") -> Selector:
+    return {"radio": radio, "range": 177.0, "setting": setting}
+
+
+def _runs(results: Results, setting: str, *metrics: str, radio: str = "802.11b") -> Iterator[tuple[float, ...]]:
+    """Several metrics of each run that has all of them."""
+    columns = [results.selected(_at(setting, radio), metric) for metric in metrics]
+    for seed in columns[0]:
+        values = [column.get(seed) for column in columns]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            yield tuple(known)
+
+
+def _claim(
+    results: Results,
+    figure: str,
+    statement: str,
+    found: Interval,
+    holds: bool | None,
+    note: str,
+    paper: float | str,
+) -> Claim:
+    return Claim(
+        experiment=results.experiment.name,
+        figure=figure,
+        statement=statement,
+        paper=paper,
+        ours=found.mean,
+        low=found.low,
+        high=found.high,
+        holds=holds,
+        note=note,
+    )

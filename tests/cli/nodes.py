@@ -1,0 +1,77 @@
+"""Live nodes as processes of their own, for as long as a test needs them."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.console import COMMAND, call, environment
+
+CONFIG = """
+name = "{name}"
+[listen]
+host = "127.0.0.1"
+port = {port}
+[discovery]
+period_s = 0.05
+peers = [{peers}]
+[protocol]
+name = "epidemic"
+[control]
+socket = "{name}.sock"
+"""
+
+
+def write_config(folder: Path, name: str, *peers: str, port: int = 0) -> Path:
+    """The configuration of a node; port 0 is any that is free."""
+    path = folder / f"{name}.toml"
+    path.write_text(CONFIG.format(name=name, port=port, peers=", ".join(f'"{peer}"' for peer in peers)))
+    return path
+
+
+@contextmanager
+def started(*arguments: str | Path, env: dict[str, str] | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """A command that runs until it is told to stop, or until the test is over."""
+    with subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        env=environment() if env is None else env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def running_node(config: Path, env: dict[str, str] | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """A node that has said that it runs, and that ends with the test."""
+    with started("node", config, env=env) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith(f"node {config.stem} ("), line
+        yield process
+
+
+def stop(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+    """Exit status and what was said from here on."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    return process.returncode, out, err
+
+
+def status_of(socket: Path) -> dict[str, object]:
+    """What a node says of itself."""
+    return call("status", "--node", socket, "--json").object()
+
+
+def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+    """Wait for another process to get somewhere."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)

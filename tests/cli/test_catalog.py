@@ -1,0 +1,70 @@
+"""`protocols`, `mobility`, `experiments`: everything there is, for people and for programs."""
+
+import pytest
+
+from driftcast.mobility.registry import models
+from driftcast.pipeline.experiment import experiment_names
+from driftcast.protocol.registry import protocol_named, protocol_names
+from tests.cli.console import call
+
+NAMES = {"protocols": protocol_names(), "mobility": list(models()), "experiments": experiment_names()}
+
+
+def rows(*arguments: str) -> list[dict[str, object]]:
+    found = call(*arguments, "--json").object()
+    assert list(found) == [arguments[0]]
+    listed = found[arguments[0]]
+    assert isinstance(listed, list)
+    return listed
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_everything_registered_is_listed(command: str) -> None:
+    done = call(command)
+    assert (done.status, done.err) == (0, "")
+    assert NAMES[command]
+    first_words = [line.split()[0] for line in done.out.splitlines() if line.strip()]
+    assert set(NAMES[command]) <= set(first_words)
+    listed = rows(command)
+    assert [row["name"] for row in listed] == NAMES[command]
+    assert all(row["summary"] for row in listed)
+
+
+@pytest.mark.parametrize("name", NAMES["protocols"])
+def test_a_protocol_is_shown_with_all_its_settings(name: str) -> None:
+    done = call("protocols", name)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"{name}: ")
+    (row,) = rows("protocols", name)
+    settings = row["settings"]
+    assert isinstance(settings, list)
+    assert [setting["name"] for setting in settings] == list(protocol_named(name).settings_type.__struct_fields__)
+    for setting in settings:
+        assert f"\n{setting['name']} " in done.out
+        assert setting["meaning"], f"{setting['name']} says what it is for"
+
+
+@pytest.mark.parametrize("name", NAMES["mobility"])
+def test_a_movement_model_is_shown_with_all_its_settings(name: str) -> None:
+    done = call("mobility", name)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"{name}: ")
+    (row,) = rows("mobility", name)
+    settings = row["settings"]
+    assert isinstance(settings, list)
+    for setting in settings:
+        assert f"\n{setting['name']} " in done.out
+        assert setting["meaning"], f"{setting['name']} says what it is for"
+
+
+def test_an_experiment_tells_how_many_runs_it_has() -> None:
+    (row,) = [row for row in rows("experiments") if row["name"] == "baselines"]
+    assert row["runs"] == 10 * 20, "two settings, five protocols, twenty seeds"
+
+
+def test_variants_are_listed() -> None:
+    (row,) = rows("protocols", "semi_probabilistic")
+    variants = row["variants"]
+    assert isinstance(variants, dict)
+    assert variants
+    assert all(variant in call("protocols", "semi_probabilistic").out for variant in variants)

@@ -1,0 +1,156 @@
+"""`compare`, `sweep`, `reproduce`, `report`, `tour`: what they print, what they leave behind, how they end."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import driftcast.pipeline.tour
+from tests.cli.console import QUICK, Outcome, call
+
+EXPERIMENT = f"""
+title = "A tiny study"
+scenario = "{QUICK}"
+runs = 3
+metrics = ["delivery_ratio", "transmissions"]
+
+[[axes]]
+name = "protocol"
+values = ["flooding", "epidemic"]
+
+[quick]
+runs = 2
+
+[headline]
+metrics = ["delivery_ratio"]
+
+[[figures]]
+name = "delivery"
+kind = "bars"
+x = "protocol"
+y = "delivery_ratio"
+
+[[claims]]
+statement = "Flooding sends no control messages"
+figure = "delivery"
+kind = "bound"
+metric = "control_bytes"
+of = {{ protocol = "flooding" }}
+relation = "="
+"""
+FALSE_CLAIM = """
+[[claims]]
+statement = "Nobody publishes anything"
+figure = "delivery"
+kind = "bound"
+metric = "published"
+of = { protocol = "flooding" }
+relation = "="
+"""
+CLAIM_KEYS = {
+    "experiment",
+    "figure",
+    "statement",
+    "paper",
+    "ours",
+    "low",
+    "high",
+    "holds",
+    "calibration",
+    "note",
+}
+
+
+def check_report(directory: Path, runs: int, claims: int) -> None:
+    """A report directory has all that it promises, and nothing half-written."""
+    page = (directory / "index.html").read_text()
+    assert page.rstrip().endswith("</html>")
+    assert all(f"{quote}http" not in page for quote in ('src="', "src='")), "the page opens without a network"
+    figures, tables = sorted((directory / "figures").iterdir()), sorted((directory / "tables").iterdir())
+    assert figures
+    assert all(path.suffix == ".png" and path.read_bytes().startswith(b"\x89PNG") for path in figures)
+    assert tables
+    assert all(path.suffix == ".csv" and len(path.read_text().splitlines()) > 1 for path in tables)
+    table = pq.read_table(directory / "runs.parquet")
+    assert table.num_rows == runs
+    assert {"experiment", "point", "seed", "delivery_ratio", "error"} <= set(table.column_names)
+    written = json.loads((directory / "claims.json").read_text())
+    assert len(written) == claims
+    assert all(set(claim) == CLAIM_KEYS for claim in written)
+    assert not [path for path in directory.rglob("*") if path.suffix in (".tmp", ".partial")]
+
+
+@pytest.fixture(scope="module")
+def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    out = tmp_path_factory.mktemp("compare") / "out"
+    protocols = ["--protocols", "flooding,epidemic", "--runs", "2", "--set", "duration_s=30"]
+    return out, call("compare", QUICK, *protocols, "--out", out, "--json")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def test_compare_prints_one_object_and_leaves_table_picture_and_report(compared: tuple[Path, Outcome]) -> None:
+    out, done = compared
+    found = done.object()
+    assert (found["runs"], found["failed"], found["reference"]) == (4, 0, "flooding")
+    assert found["picture"] == str(out / "compare.png")
+    assert found["report"] == str(out / "index.html")
+    assert (out / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "compare.csv").is_file()
+    check_report(out, runs=4, claims=0)
+    published = pq.read_table(out / "runs.parquet").column("published").to_pylist()
+    assert all(0 < number < 10 for number in published), "--set duration_s=30 cuts the workload of a minute short"
+
+
+def test_report_writes_everything_anew(compared: tuple[Path, Outcome]) -> None:
+    out, _ = compared
+    (out / "index.html").write_text("old")
+    (out / "claims.json").unlink()
+    found = call("report", out, "--json").object()
+    assert (found["report"], found["runs"], found["failed"], found["claims"]) == (str(out / "index.html"), 4, 0, [])
+    check_report(out, runs=4, claims=0)
+
+
+def test_sweep_leaves_runs_for_report(spark: SparkSession, study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    found = call("sweep", study, "--runs", "1", "--out", out, "--json").object()
+    assert found == {"out": str(out), "runs": 2, "failed": 0}
+    assert not (out / "index.html").exists()
+    done = call("report", out)
+    assert done.status == 0
+    assert "Flooding sends no control messages" in " ".join(done.out.split())
+    check_report(out, runs=2, claims=1)
+
+
+def test_reproduce_fails_for_a_false_claim_only_if_asked_to(spark: SparkSession, study: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments: list[str | Path] = ["reproduce", study, "--quick", "--out", out, "--json"]
+    found = call(*arguments, "--require-claims").object(0)
+    assert found["runs"] == 4
+    check_report(out, runs=4, claims=1)
+    study.write_text(EXPERIMENT + FALSE_CLAIM)
+    claims = call(*arguments).object(0)["claims"]
+    assert isinstance(claims, list)
+    assert [claim["holds"] for claim in claims] == [True, False]
+    assert call(*arguments, "--require-claims").object(1)["runs"] == 4
+    check_report(out, runs=4, claims=2)
+
+
+def test_the_tour_ends_in_a_table_and_the_path_of_the_report(
+    spark: SparkSession, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driftcast.pipeline.tour, "experiment_names", lambda: [str(study)])
+    out = tmp_path / "out"
+    done = call("tour", "--out", out)
+    assert done.status == 0, done.err
+    assert "A tiny study" in done.out
+    assert "epidemic" in done.out
+    assert done.out.endswith(f"report {out / 'index.html'}\n")
+    check_report(out, runs=4, claims=1)

@@ -1,0 +1,171 @@
+"""`node`, `pub`, `sub`, `status`: processes on this machine that talk to each other."""
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.console import call, spawn
+from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The control channel of a node that runs alone."""
+    folder = tmp_path_factory.mktemp("alone")
+    with running_node(write_config(folder, "alone")) as process:
+        yield folder / "alone.sock"
+        assert stop(process) == (0, "", "")
+
+
+def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path: Path) -> None:
+    one, two = tmp_path / "car-1.sock", tmp_path / "car-2.sock"
+    with running_node(write_config(tmp_path, "car-1")) as first:
+        address = str(status_of(one)["address"])
+        with (
+            running_node(write_config(tmp_path, "car-2", address)) as second,
+            started("sub", "speed > 30", "--node", two, "--count", "1", "--json") as subscriber,
+        ):
+            until(lambda: status_of(two)["subscriptions"] == 1 and status_of(one)["neighbors"] != [])
+            slow = call("pub", "speed=20", "road=A1", "--node", one).out.strip()
+            fast = spawn("pub", "speed=31", "road=A1", "--payload", "hello", "--node", one, "--json").object()
+            out, err = subscriber.communicate(timeout=20)
+            assert (subscriber.returncode, err) == (0, "")
+            assert json.loads(out) == {
+                "event": fast["event"],
+                "attributes": {"speed": 31, "road": "A1"},
+                "payload_base64": "aGVsbG8=",
+            }
+            assert slow != fast["event"]
+            assert stop(second, signal.SIGINT) == (0, "", "")
+        assert stop(first) == (0, "", "")
+    assert not one.exists()
+    assert not two.exists()
+
+
+def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> None:
+    with started("sub", "--node", node, "--count", "2") as subscriber:
+        until(lambda: status_of(node)["subscriptions"] == 1)
+        event = call("pub", "road=A1", "icy=true", "--payload", "mind the gap", "--node", node).out.strip()
+        bare = call("pub", "--node", node).out.strip()
+        out, err = subscriber.communicate(timeout=20)
+    assert (subscriber.returncode, err) == (0, "")
+    first, second = out.splitlines()
+    assert first.split("  ") == [event, "road=A1 icy=true", "mind the gap"]
+    assert second.split() == [bare]
+
+
+def test_a_subscriber_stops_after_its_time(node: Path) -> None:
+    assert call("sub", "--node", node, "--timeout", "0.05") == (0, "", "")
+
+
+def test_a_subscriber_that_is_interrupted_says_so_in_one_line(node: Path) -> None:
+    with started("sub", "--node", node) as subscriber:
+        until(lambda: status_of(node)["subscriptions"] == 1)
+        assert stop(subscriber, signal.SIGINT) == (130, "", "driftcast: interrupted\n")
+    until(lambda: status_of(node)["subscriptions"] == 0)
+
+
+def test_a_subscriber_whose_node_stops_says_so_in_one_line(tmp_path: Path) -> None:
+    control = tmp_path / "car-1.sock"
+    with running_node(write_config(tmp_path, "car-1")) as process, started("sub", "--node", control) as subscriber:
+        until(lambda: status_of(control)["subscriptions"] == 1)
+        assert stop(process) == (0, "", "")
+        out, err = subscriber.communicate(timeout=10)
+    assert (subscriber.returncode, out) == (1, "")
+    assert err == f"driftcast: the node at {control} hung up\n"
+
+
+def test_status_is_for_people_and_for_programs(node: Path) -> None:
+    facts = status_of(node)
+    assert (facts["name"], facts["protocol"], facts["neighbors"]) == ("alone", "epidemic", [])
+    done = call("status", "--node", node)
+    assert (done.status, done.err) == (0, "")
+    assert "protocol epidemic\n" in done.out
+    assert "answer" not in done.out, "how the control channel words its replies is no fact about the node"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["pub", "speed"], "'speed' is no attribute; write name=value"),
+        (["pub", "=31"], "'=31' is no attribute; write name=value"),
+        (["pub", "speed=31", "speed=32"], "speed"),
+        (["pub", "speed=nan"], "speed"),
+        (["pub", f"speed={10**30}"], "attribute 'speed' does not fit in 64 bits"),
+        (["pub", "speed=31", "--lease", "0"], "--lease: a time above 0, not 0.0"),
+        (["pub", "speed=31", "--payload-file", "none.bin"], "none.bin: cannot be read: No such file"),
+        (["sub", "speed >"], "filter: expected a value after '>' at position 8: speed >"),
+        (["sub", "--count", "0"], "--count: at least 1, not 0"),
+        (["sub", "--timeout", "-1"], "--timeout: a time above 0, not -1.0"),
+    ],
+)
+def test_wrong_use_of_a_running_node_is_told_in_one_line(node: Path, arguments: list[str], told: str) -> None:
+    assert told in call(*arguments, "--node", node).refusal()
+
+
+@pytest.mark.parametrize("command", ["pub", "sub", "status"])
+def test_a_node_that_is_not_there_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+    address = tmp_path / "nobody.sock"
+    assert f"no node answers at {address}" in call(command, "--node", address).refusal(1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = f"127.0.0.1:{free.getsockname()[1]}"
+        assert f"no node answers at {port}" in call(command, "--node", port).refusal(1)
+
+
+def test_a_port_already_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        config = write_config(tmp_path, "car-1", port=port)
+        line = call("node", config).refusal(1)
+    assert f"cannot listen on 127.0.0.1:{port}: the port is already in use" in line
+    assert list(tmp_path.iterdir()) == [config]
+
+
+def test_a_control_port_already_in_use_is_told_in_one_line(tmp_path: Path) -> None:
+    config = write_config(tmp_path, "car-1")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        config.write_text(config.read_text().replace('socket = "car-1.sock"', f"port = {port}"))
+        line = call("node", config).refusal(1)
+    assert f"127.0.0.1:{port}" in line
+    assert "in use" in line
+
+
+def test_a_second_node_with_the_same_control_socket_leaves_the_first_alone(tmp_path: Path, node: Path) -> None:
+    config = write_config(tmp_path, "car-1")
+    config.write_text(config.read_text().replace("car-1.sock", str(node)))
+    assert str(node) in call("node", config).refusal(1)
+    assert status_of(node)["name"] == "alone"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "told"),
+    [
+        ("port = 0", "port = 0\nspeed = 1", "listen: unknown key 'speed'; allowed: host, port"),
+        ("port = 0", "port = 70000", "listen.port: Expected `int` <= 65535 (it is 70000)"),
+        ("port = 0", 'port = "any"', "listen.port: Expected `int`, got `str`"),
+        ("127.0.0.1", "here", "listen.host: 'here' is no IP address of this machine"),
+        ("epidemic", "epidemik", "protocol.name: there is no protocol 'epidemik': did you mean 'epidemic'?"),
+        ("peers = []", 'peers = ["nowhere"]', "discovery.peers[0]"),
+        ("period_s = 0.05", "period_s = -1", "discovery.period_s: Expected `float` >= 0.01 (it is -1)"),
+        ("[control]", "[control]\nport = 1", "control: give either socket (a path) or port"),
+        ("[listen]", "listen", "is not TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_told_with_file_and_key(tmp_path: Path, right: str, wrong: str, told: str) -> None:
+    config = write_config(tmp_path, "car-1")
+    config.write_text(config.read_text().replace(right, wrong, 1))
+    line = call("node", config).refusal()
+    assert str(config) in line
+    assert told in line
+    assert list(tmp_path.iterdir()) == [config]

@@ -1,0 +1,134 @@
+"""How commands end: 0 done, 1 the work failed, 2 wrong use, and one line that says why."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from driftcast import __version__
+from tests.cli.console import QUICK, call, spawn
+
+COMMANDS = [
+    "run", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
+    "node", "pub", "sub", "status", "protocols", "mobility", "experiments", "new",
+]  # fmt: skip
+
+
+def test_a_command_that_did_its_work_exits_with_0() -> None:
+    done = call("check", QUICK)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"{QUICK}: fine")
+
+
+def test_work_that_fails_exits_with_1(tmp_path: Path) -> None:
+    told = call("status", "--node", tmp_path / "nobody.sock").refusal(1)
+    assert f"no node answers at {tmp_path / 'nobody.sock'}" in told
+    assert "driftcast node" in told
+
+
+def test_the_exit_status_is_that_of_the_process(tmp_path: Path) -> None:
+    assert spawn("check", QUICK).status == 0
+    assert "no node answers" in spawn("status", "--node", tmp_path / "nobody.sock").refusal(1)
+    assert "there is no such file" in spawn("check", tmp_path / "none.toml").refusal(2)
+
+
+def test_the_version_is_told() -> None:
+    assert call("--version") == (0, f"driftcast {__version__}\n", "")
+
+
+def test_help_names_every_command() -> None:
+    done = call("--help")
+    assert done.status == 0
+    for command in COMMANDS:
+        assert re.search(rf"^    {command}\b", done.out, re.MULTILINE), command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    done = call(command, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"usage: driftcast {command}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["run"], "the following arguments are required: SCENARIO"),
+        (["check"], "the following arguments are required: SCENARIO"),
+        (["contacts"], "the following arguments are required: TRACE|SCENARIO, --out"),
+        (["compare", str(QUICK)], "the following arguments are required: --protocols"),
+        (["sweep"], "the following arguments are required: EXPERIMENT"),
+        (["report"], "the following arguments are required: DIR"),
+        (["node"], "the following arguments are required: CONFIG"),
+        (["pub", "speed=31"], "the following arguments are required: --node"),
+        (["sub"], "the following arguments are required: --node"),
+        (["status"], "the following arguments are required: --node"),
+        (["new"], "the following arguments are required: KIND"),
+        (["new", "protocol"], "the following arguments are required: NAME"),
+        (["run", str(QUICK), "--sed", "7"], "unrecognized arguments: --sed"),
+        (["run", str(QUICK), "another.toml"], "unrecognized arguments: another.toml"),
+        (["run", str(QUICK), "--seed", "seven"], "argument --seed: invalid int value: 'seven'"),
+        (["run", str(QUICK), "--seed"], "argument --seed: expected one argument"),
+        (["run", str(QUICK), "--level", "some"], "argument --level: invalid choice: 'some'"),
+        (["contacts", str(QUICK), "--range", "far", "--out", "x"], "argument --range: invalid float value: 'far'"),
+        (["pub", "--node", "x", "--payload", "a", "--payload-file", "b"], "not allowed with argument --payload"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(arguments: list[str], told: str) -> None:
+    line = call(*arguments).refusal()
+    assert told in line
+    assert "--help" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--protocol", "floding"], "no protocol 'floding': did you mean 'flooding'?"),
+        (["--protocol", "gossip:q=1"], "unknown key 'q'; allowed: jitter_s, max_hops, p, seen_s"),
+        (["--protocol", "gossip:p=2"], "protocol.p: Expected `float` <= 1.0 (it is 2)"),
+        (["--protocol", "gossip:p"], "'p' is not of the form key=value"),
+        (["--protocol", "adaptive/nimble"], "nimble"),
+        (["--set", "radio.range_m=-100"], "radio.range_m: Expected `float` > 0.0 (it is -100)"),
+        (["--set", "radio.range=100"], "unknown key 'range'; did you mean 'range_m'?"),
+        (["--set", "weather=1"], "a scenario has no 'weather'; it has area_m, "),
+        (["--set", "radio.range_m"], "'radio.range_m' is not of the form key=value"),
+        (["--set", "nodes=many"], "nodes: Expected `int`, got `str`"),
+        (["--set", "publish.3.count=1"], "'3' is not an entry of publish"),
+        (["--set", "mobility.model=brownian"], "no movement model 'brownian'. Available: "),
+        (["--set", "discovery.mode=psychic"], "'psychic' is none of 'oracle', 'beacon', 'none'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_wrong_protocol_or_setting_is_told_with_what_is_allowed(
+    command: str, arguments: list[str], told: str
+) -> None:
+    line = call(command, QUICK, *arguments).refusal()
+    assert told in line
+    assert arguments[0] in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["report", "{}/none"], "there is no such directory"),
+        (["report", "{}"], "give a directory that sweep or reproduce wrote"),
+        (["sweep", "nothing"], "there is no experiment 'nothing': there are "),
+        (["sweep", "{}/none.toml"], "there is no such file"),
+        (["reproduce", "baselines/nothing"], "there is no figure 'nothing'; there are "),
+        (["reproduce", "baselines", "baselines"], "named twice"),
+        (["compare", str(QUICK), "--protocols", "flooding", "--runs", "0"], "at least one run is needed"),
+        (["compare", str(QUICK), "--protocols", "flooding,flooding"], "'flooding' is there twice"),
+        (["compare", str(QUICK), "--protocols", "floding"], "did you mean 'flooding'?"),
+        (["compare", str(QUICK), "--protocols", "flooding", "--master", "mine"], "'mine' is no Spark master"),
+        (["protocols", "floding"], "did you mean 'flooding'?"),
+        (["mobility", "random_waypint"], "Did you mean random_waypoint?"),
+    ],
+)
+def test_what_does_not_exist_is_told_before_anything_starts(tmp_path: Path, arguments: list[str], told: str) -> None:
+    written = [argument.format(tmp_path) for argument in arguments]
+    if arguments[0] in ("compare", "sweep", "reproduce"):
+        written += ["--out", str(tmp_path / "out")]
+    assert told in call(*written).refusal()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,154 @@
+"""The experiments of ASP, small; and what they brought: figures of single runs, own metrics, fewer runs."""
+
+import csv
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from driftcast.errors import UserError
+from driftcast.pipeline.claims import load_hook
+from driftcast.pipeline.definition import Definition
+from driftcast.pipeline.experiment import FOLDER, Experiment, load_experiment, read_definition
+from driftcast.pipeline.plan import planned_runs
+from driftcast.pipeline.records import Record, metric_columns, metric_value
+from driftcast.pipeline.report.distributions import box_numbers
+from driftcast.pipeline.report.figures import draw
+from driftcast.pipeline.reproduce import Report, reproduce_experiments
+from driftcast.pipeline.results import Results
+from driftcast.simulation.run import run
+from driftcast.simulation.scenario import load
+from driftcast.simulation.tally import Asked
+from driftcast.trace import Level
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+def asp() -> Experiment:
+    return load_experiment("asp")
+
+
+@pytest.fixture(scope="module")
+def reproduced(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """Two runs of the five settings of the paper on the ideal disk, and of two over 802.11b."""
+    experiment = load_experiment("asp", runs=2)
+    kept = [point for point in experiment.points if point.labels["range"] == "177"]
+    chosen = [
+        point for point in kept if point.labels["radio"] == "disk" or point.labels["setting"] in ("10 s", "100 s")
+    ]
+    small = Experiment(experiment.definition, chosen, experiment.seeds, experiment.hook)
+    return reproduce_experiments([small], tmp_path_factory.mktemp("asp"), spark, quiet=True)
+
+
+def test_the_scenario_is_that_of_the_paper(asp: Experiment) -> None:
+    scenario = load(FOLDER / "asp" / "stations.toml")
+    assert (scenario.nodes, scenario.area_m, scenario.wires[0].between) == (7, (200.0, 500.0), [(0, 1)])
+    assert len(asp.seeds) == 1000
+    paper = [point for point in asp.points if (point.labels["radio"], point.labels["range"]) == ("802.11b", "177")]
+    assert [point.labels["setting"] for point in paper] == ["flooding", "10 s", "20 s", "50 s", "100 s"]
+    assert all(msgspec.to_builtins(point.scenario.radio) == msgspec.to_builtins(scenario.radio) for point in paper)
+
+
+def test_a_hundred_messages_are_published_one_a_second(asp: Experiment) -> None:
+    point = next(point for point in asp.points if point.labels["radio"] == "disk")
+    outcome = run(point.scenario, 1, Level.DELIVERIES)
+    sources = [row for row in outcome.trace.events().to_pylist() if row["source"] == 2]
+    times_s = [row["time_s"] for row in sources]
+    assert len(times_s) == 100
+    assert times_s == [5.0 + second for second in range(100)]
+
+
+def test_some_points_have_fewer_runs_on_the_first_of_the_same_seeds(asp: Experiment) -> None:
+    runs = planned_runs(asp)
+    by_point = {point.name: [one.seed for one in runs if one.point == point.name] for point in asp.points}
+    assert by_point["802.11b / 177 / 100 s"] == list(range(1, 1001))
+    assert by_point["disk / 177 / 100 s"] == by_point["802.11b / 150 / 100 s"] == list(range(1, 101))
+
+
+def test_the_report_has_the_four_figures_and_every_claim_has_a_number(reproduced: Report) -> None:
+    for name in ("completeness", "histograms", "single-runs", "load", "radios"):
+        assert (reproduced.out / "figures" / f"asp-{name}.png").read_bytes().startswith(PNG)
+    assert reproduced.failed == 0
+    by_statement = {claim.statement: claim for claim in reproduced.claims}
+    assert by_statement["ASP at 100 s, disk: a broken path costs one message"].ours is not None
+    calibrated = [claim for claim in reproduced.claims if claim.calibration]
+    assert len(calibrated) == 4
+
+
+def test_the_numbers_of_a_figure_are_those_of_the_runs(reproduced: Report) -> None:
+    with (reproduced.out / "tables" / "asp-single-runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["seed"] for row in rows] == ["1", "2", "mean of all runs"]
+    mean = sum(float(row["announcements"]) for row in rows[:2]) / 2
+    assert float(rows[2]["announcements"]) == mean
+    with (reproduced.out / "tables" / "asp-means.csv").open() as file:
+        means = {(row["radio"], row["setting"], row["metric"]): row for row in csv.DictReader(file)}
+    assert float(means["802.11b", "100 s", "announcements"]["mean"]) == mean
+    page = (reproduced.out / "index.html").read_text("utf-8")
+    assert "notes of announce" in page
+    assert "Seeds 1, 2." in page
+
+
+def test_the_repaired_experiment_asks_for_every_extension_on_the_same_scenario() -> None:
+    repaired = load_experiment("asp-repaired", quick=True)
+    assert repaired.name == "asp-repaired"
+    protocols = {point.labels["setting"]: point.scenario.protocol for point in repaired.points}
+    assert protocols["all"] == {"name": "asp", "variant": "repaired", "validity_s": 100}
+    assert len(protocols) == 7
+    everything = next(point for point in repaired.points if point.name == "disk / all")
+    metrics = run(everything.scenario, 1).metrics
+    received, soon = metrics["received_per_sink"], metrics["received_within_1_s_per_sink"]
+    assert received is not None
+    assert soon is not None
+    assert 90 <= soon <= received <= 100
+
+
+def test_own_metrics_travel_in_one_column_and_come_back() -> None:
+    record: Record = metric_columns({"delivered": 3, "announcements": 2, "share": 0.5})
+    assert json.loads(str(record["more"])) == {"announcements": 2, "share": 0.5}
+    assert [metric_value(record, name) for name in ("delivered", "announcements", "share", "other")] == [
+        3,
+        2,
+        0.5,
+        None,
+    ]
+    assert metric_columns({"delivered": 3})["more"] is None
+
+
+def test_a_box_shows_quartiles_and_counts_what_lies_beyond_its_whiskers() -> None:
+    found = box_numbers([0.0, 96.0, 97.0, 98.0, 99.0, 100.0, 100.0, 100.0, 100.0])
+    assert (found["q1"], found["median"], found["q3"]) == (97.0, 99.0, 100.0)
+    assert (found["low"], found["high"], found["beyond"]) == (96.0, 100.0, 1)
+
+
+def test_a_figure_of_single_runs_without_runs_is_left_out(asp: Experiment, tmp_path: Path) -> None:
+    for figure in asp.definition.figures:
+        if figure.kind in ("box", "histogram", "runs"):
+            assert draw(figure, Results(asp, [], tmp_path)) is None
+
+
+def test_the_ratio_of_two_means_has_an_interval_of_its_own() -> None:
+    module = load_hook(FOLDER / "asp" / "claims.py").__globals__
+    found = module["ratio"]([6.0, 12.0, 18.0], [2.0, 4.0, 6.0])
+    assert (found.mean, found.low, found.high) == (3.0, 3.0, 3.0), "a constant ratio has no spread"
+    spread = module["ratio"]([6.0, 13.0, 18.0], [2.0, 4.0, 6.0])
+    assert spread.low < spread.mean < spread.high
+    assert module["ratio"]([1.0, 2.0], [0.0, 0.0]).mean is None
+
+
+def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_for(tmp_path: Path) -> None:
+    written = (FOLDER / "asp" / "experiment.toml").read_text("utf-8")
+    broken = tmp_path / "asp.toml"
+    broken.write_text(written.replace('metrics = ["sent_per_node_bytes"]', 'metrics = ["sent_per_node"]'), "utf-8")
+    with pytest.raises(UserError, match="did you mean 'sent_per_node_bytes'"):
+        read_definition(broken)
+
+
+def test_asked_metrics_say_what_they_mean() -> None:
+    definition: Definition = read_definition(FOLDER / "asp-repaired" / "experiment.toml")
+    meanings = {asked.name: asked.meaning() for asked in definition.measures}
+    assert meanings["received_within_1_s_per_sink"].endswith("node 3 and 4, on average in some form within 1 s")
+    assert Asked(name="a", counts="facts", fact="x", distinct=True).meaning().startswith("different events")
