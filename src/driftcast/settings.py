@@ -25,7 +25,9 @@ def read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
@@ -60,6 +62,12 @@ def _explained(text: str, value: object, kind: type[object], prefix: str) -> str
     if unknown is not None:
         allowed = _allowed_at(kind, path, value)
         return f"{where}: {unknown_key(unknown[1], allowed)}" if where else unknown_key(unknown[1], allowed)
+    missing = re.search(r"missing required field `(.*)`", reason)
+    if missing is not None:
+        key = f"{path}.{missing[1]}" if path else missing[1]
+        choices = _choices_at(kind, key, value)
+        hint = f"; give {' or '.join(choices)}" if choices else ""
+        return f"{prefix}.{key}: this key is required{hint}" if prefix else f"{key}: this key is required{hint}"
     given = _value_at(value, path)
     if reason.startswith("Invalid "):
         choices = _choices_at(kind, path, value)

@@ -51,12 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error, 2)
     except WorkError as error:
         return _fail(error, 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
     except BrokenPipeError:
         # Whoever read our output has had enough. Nothing may be written to it any more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
 
 
 def _fail(reason: object, status: int) -> int:

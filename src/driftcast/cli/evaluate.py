@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from driftcast.cli.options import add_json, add_scenario, console, print_json, shown
+from driftcast.cli.options import add_json, add_scenario, console, print_json, say, shown
 from driftcast.errors import UserError
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         print_json(found.as_row())
     else:
         console().print(found.table())
-        console().print(f"picture {found.picture}\nreport  {found.report.page}", highlight=False)
+        say(f"picture {found.picture}")
+        say(f"report  {found.report.page}")
     return 1 if found.report.failed else 0
 
 
@@ -120,8 +121,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"out": str(arguments.out), "runs": done, "failed": failed})
     else:
-        console().print(f"{done} runs in {arguments.out}, {failed} failed", highlight=False)
-        console().print(f"next: driftcast report {arguments.out}", highlight=False)
+        say(f"{done} runs in {arguments.out}, {failed} failed")
+        say(f"next: driftcast report {arguments.out}")
     return 1 if failed else 0
 
 
@@ -173,7 +174,7 @@ def _print_report(found: "Report", as_json: bool) -> None:
         console().print(_claims_table(found.claims))
     if found.failed:
         console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
-    console().print(f"report {found.page}", highlight=False)
+    say(f"report {found.page}")
 
 
 def _claims_table(claims: "list[Claim]") -> Table:

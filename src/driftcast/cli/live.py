@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from driftcast.cli.options import add_json, console, print_json
+from driftcast.cli.options import add_json, print_json, say
 from driftcast.errors import UserError
+from driftcast.model import Scalar
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -83,6 +84,8 @@ def _pub(arguments: argparse.Namespace) -> int:
 def _sub(arguments: argparse.Namespace) -> int:
     from driftcast.live.commands import subscribe
 
+    if arguments.timeout_s is not None and not arguments.timeout_s > 0:
+        raise UserError(f"--timeout: a time above 0, not {arguments.timeout_s}")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count: at least 1, not {arguments.count}")
     for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s):
@@ -90,7 +93,7 @@ def _sub(arguments: argparse.Namespace) -> int:
             payload = base64.b64encode(event.payload).decode()
             print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})
         else:
-            shown = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+            shown = " ".join(f"{name}={_written(value)}" for name, value in event.attributes.items())
             text = event.payload.decode("utf-8", errors="replace")
             print(f"{event.id}  {shown}" + (f"  {text}" if text else ""))
         sys.stdout.flush()
@@ -103,7 +106,23 @@ def _status(arguments: argparse.Namespace) -> int:
     facts = msgspec.to_builtins(status(arguments.node))
     if arguments.json:
         print_json(facts)
-    else:
-        for name, value in facts.items():
-            console().print(f"[bold]{name}[/bold] {value}", highlight=False)
+        return 0
+    for name, value in facts.items():
+        if name in ("answer", "id"):
+            continue
+        say(f"{name} {_told(value)}")
     return 0
+
+
+def _told(value: object) -> str:
+    """A fact about a node, for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {count}" for key, count in value.items()) or "-"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _written(value: Scalar) -> str:
+    """As `pub` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+from driftcast.errors import UserError
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -39,14 +39,28 @@ def console() -> Console:
     return Console()
 
 
-def table_of(rows: Mapping[str, object], title: str, meanings: Mapping[str, str]) -> Table:
-    """Names, values and what they mean."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+def say(text: str) -> None:
+    """A line for people, never broken: paths and commands are there to be copied."""
+    print(text)
+
+
+def new_folder(path: Path, option: str) -> None:
+    """Make a folder for output; a UserError if something else stands there or in the way."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{option} {path}: cannot be made a folder: {error.strerror}") from None
+
+
+def table_of(rows: Mapping[str, object], meanings: Mapping[str, str] | None = None) -> Table:
+    """Names, values and, if told, what they mean."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("metric", style="bold")
     table.add_column("value", justify="right")
-    table.add_column("meaning", style="dim")
+    if meanings is not None:
+        table.add_column("meaning", style="dim")
     for name, value in rows.items():
-        table.add_row(name, shown(value), meanings.get(name, ""))
+        table.add_row(name, shown(value), *([] if meanings is None else [meanings.get(name, "")]))
     return table
 
 

@@ -6,7 +6,7 @@ import re
 from importlib import resources
 from pathlib import Path
 
-from driftcast.cli.options import console
+from driftcast.cli.options import new_folder, say
 from driftcast.errors import UserError
 
 FILES = {
@@ -42,19 +42,19 @@ def _new_protocol(arguments: argparse.Namespace) -> int:
         raise UserError(f"there is a protocol {name!r} already; choose another name")
     root = _root(arguments.dir)
     folder = root / "driftcast" / "dissemination" / name
-    if folder.exists():
+    if folder.is_dir():
         raise UserError(f"{folder}: exists already")
     class_name = "".join(part.capitalize() for part in name.split("_"))
     templates = resources.files("driftcast.cli") / "template"
-    folder.mkdir(parents=True)
+    new_folder(folder, "--dir")
     for file, template in FILES.items():
         text = (templates / template).read_text("utf-8").replace("@name@", name).replace("@Name@", class_name)
         (folder / file.format(name=name)).write_text(text, "utf-8")
-    out = console()
-    out.print(f"made {folder}", highlight=False)
+    say(f"made {folder}")
     prefix = "" if root.resolve() == Path("src").resolve() else f"PYTHONPATH={root} "
-    out.print(f"run it:  {prefix}driftcast run examples/quick.toml --protocol {name}", highlight=False)
-    out.print(f"test it: {prefix}python -m pytest {folder}", highlight=False)
+    scenario = "examples/quick.toml" if Path("examples/quick.toml").is_file() else "SCENARIO.toml"
+    say(f"run it:  {prefix}driftcast run {scenario} --protocol {name}")
+    say(f"test it: {prefix}python -m pytest {folder}")
     return 0
 
 

@@ -3,9 +3,13 @@
 import argparse
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, add_scenario, console, print_json, table_of
-from driftcast.errors import UserError
+from driftcast.cli.options import add_json, add_scenario, console, new_folder, print_json, say, table_of
+from driftcast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from driftcast.trace import Trace
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,38 +56,41 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.trace is None:
         outcome = run(scenario, arguments.seed)
     else:
-        if arguments.trace.exists() and any(arguments.trace.iterdir()):
+        new_folder(arguments.trace, "--trace")
+        if any(arguments.trace.iterdir()):
             raise UserError(f"{arguments.trace}: is not empty; give a new folder for the trace")
+        arguments.trace.rmdir()
         outcome = run(scenario, arguments.seed, Level(arguments.level))
-        _save_whole(outcome.trace.save, arguments.trace)
+        _save_whole(outcome.trace, arguments.trace)
     if arguments.json:
         print_json(outcome.summary())
         return 0
-    title = f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}"
-    console().print(table_of(outcome.metrics, title, METRIC_MEANINGS))
-    console().print(f"fingerprint {outcome.fingerprint}", highlight=False)
+    say(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
+    console().print(table_of(outcome.metrics, METRIC_MEANINGS))
+    say(f"fingerprint {outcome.fingerprint}")
     if arguments.trace is not None:
-        console().print(f"trace in {arguments.trace}", highlight=False)
+        say(f"trace in {arguments.trace}")
     return 0
 
 
-def _save_whole(save: "object", directory: Path) -> None:
+def _save_whole(trace: "Trace", directory: Path) -> None:
     """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole."""
-    assert callable(save)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
-        unfinished = Path(scratch) / "trace"
-        save(unfinished)
-        if directory.exists():
-            directory.rmdir()
-        unfinished.rename(directory)
+    try:
+        with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
+            unfinished = Path(scratch) / "trace"
+            trace.save(unfinished)
+            unfinished.rename(directory)
+    except OSError as error:
+        raise WorkError(f"{directory}: the trace cannot be written: {error.strerror or error}") from None
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from driftcast.simulation.overrides import chosen_scenario
+    from driftcast.simulation.run import check_files
 
     scenario = chosen_scenario(arguments.scenario, arguments.protocol, arguments.set)
     plan = scenario.stack_plan()
+    check_files(scenario)
     facts = {
         "scenario": scenario.name,
         "nodes": scenario.nodes,
@@ -95,9 +102,9 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"ok": True, **facts})
     else:
-        console().print(f"{arguments.scenario}: fine", highlight=False)
+        say(f"{arguments.scenario}: fine")
         for name, value in facts.items():
-            console().print(f"  {name} {'-' if value is None else value}", highlight=False)
+            say(f"  {name} {'-' if value is None else value}")
     return 0
 
 
@@ -105,13 +112,14 @@ def _contacts(arguments: argparse.Namespace) -> int:
     from driftcast.simulation.sources import plan_from
 
     plan = plan_from(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    new_folder(arguments.out, "--out")
     path = arguments.out / "contacts.parquet"
     plan.save(path)
     facts = plan.summary()
     if arguments.json:
         print_json({"plan": str(path), **facts})
         return 0
-    console().print(table_of(facts, f"{arguments.source}", {}))
-    console().print(f"contact plan in {path}", highlight=False)
+    say(str(arguments.source))
+    console().print(table_of(facts))
+    say(f"contact plan in {path}")
     return 0

@@ -40,15 +40,26 @@ CONNECT_S = 5.0
 ANSWER_S = 30.0
 """A node that has not answered by then hangs: an answer needs no network."""
 CHUNK_BYTES = 1 << 16
+RETRY_S = 0.05
 
 _decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 _encode = msgspec.json.Encoder().encode
 A = TypeVar("A", bound=Reply)
 
 
-def connect(address: str) -> "Client":
-    """A client of the node whose control channel is at `address`: the path of its socket, or `127.0.0.1:port`."""
-    return Client(address)
+def connect(address: str, patience_s: float = 0.0) -> "Client":
+    """A client of the node whose control channel is at `address`: the path of its socket, or `127.0.0.1:port`.
+
+    A node that has just been started needs a moment: with patience, it is waited for.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return Client(address)
+        except WorkError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(RETRY_S)
 
 
 class Client:

@@ -12,7 +12,10 @@ from driftcast.live.client import connect
 from driftcast.live.config import load_config
 from driftcast.live.messages import Status
 from driftcast.live.node import LiveNode
-from driftcast.model import Event, EventId, Scalar
+from driftcast.model import Event, EventId, Scalar, check_attributes
+
+PATIENCE_S = 3.0
+"""How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
 
 
 def run_node(config_path: str | Path) -> int:
@@ -43,7 +46,7 @@ def publish(
     address: str, attributes: Mapping[str, Scalar], payload: bytes = b"", lease_s: float | None = None
 ) -> EventId:
     """Publish one event through the node at an address; its id."""
-    with connect(address) as client:
+    with connect(address, PATIENCE_S) as client:
         return client.publish(attributes, payload, lease_s)
 
 
@@ -52,7 +55,7 @@ def subscribe(
 ) -> Iterator[Event]:
     """The events of a new subscription: at most `count`, and none after `timeout_s` in all."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    with connect(address) as client:
+    with connect(address, PATIENCE_S) as client:
         deliveries = client.subscribe(filter)
         received = 0
         while count is None or received < count:
@@ -65,7 +68,7 @@ def subscribe(
 
 def status(address: str) -> Status:
     """How the node at an address is."""
-    with connect(address) as client:
+    with connect(address, PATIENCE_S) as client:
         return client.status()
 
 
@@ -76,7 +79,13 @@ def parse_attributes(texts: Sequence[str]) -> dict[str, Scalar]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UserError(f"{text!r} is no attribute; write name=value")
+        if name in attributes:
+            raise UserError(f"{text!r}: {name} is given twice")
         attributes[name] = _scalar(value)
+    try:
+        check_attributes(attributes)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     return attributes
 
 

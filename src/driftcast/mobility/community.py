@@ -68,23 +68,25 @@ class Community(MobilityModel, frozen=True, kw_only=True):
     )
 
     # [004 §5.1.1] An 8 x 8 grid.
-    columns: Squares = 8
-    rows: Squares = 8
+    columns: Annotated[Squares, Meta(description="squares of the grid from left to right")] = 8
+    rows: Annotated[Squares, Meta(description="squares of the grid from bottom to top")] = 8
     # The paper gives no number of groups. Ten is the default of the model's own generator.
     groups: Annotated[int, Meta(ge=1, description="each lives in a square of its own")] = 10
     # [004 §5.2] Sixteen in the table of utility weights, the only number that is given.
     travelers: Annotated[int, Meta(ge=0, description="nodes that always go to another group")] = 16
     # [004 §5.1.2]
-    speed_min_mps: Speed = 1.0
-    speed_max_mps: Speed = 10.0
-    traveler_speed_mps: Speed = 20.0
+    speed_min_mps: Annotated[Speed, Meta(description="the slowest of those that do not travel")] = 1.0
+    speed_max_mps: Annotated[Speed, Meta(description="the fastest of those that do not travel")] = 10.0
+    traveler_speed_mps: Annotated[Speed, Meta(description="of every traveler")] = 20.0
     # Each node keeps the speed it was given, as in the model's generator; "leg" draws one for each leg.
-    speed_drawn: Literal["node", "leg"] = "node"
+    speed_drawn: Annotated[Literal["node", "leg"], Meta(description="a speed for each node or for each leg")] = "node"
     # Both as in the model's generator.
     rewiring: Annotated[Share, Meta(description="share of ties within groups that lead out of them")] = 0.1
     threshold: Annotated[float, Meta(ge=0, lt=0.5, description="ties above 1 - threshold are strong")] = 0.1
     # Deterministic as the paper has it: "the group of hosts that exert the highest attraction".
-    choice: Literal["deterministic", "probabilistic"] = "deterministic"
+    choice: Annotated[
+        Literal["deterministic", "probabilistic"], Meta(description="the most attractive square, or one by attraction")
+    ] = "deterministic"
     # Only for probabilistic choice; the generator's value.
     drift: Annotated[Share, Meta(description="attraction that every square has on top")] = 0.01
 

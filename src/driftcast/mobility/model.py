@@ -29,6 +29,9 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """A copy whose relative file names are taken from `base`, the folder of the scenario."""
         return self
 
+    def check(self, nodes: int) -> None:
+        """Refuse, with a UserError, to move so many nodes."""
+
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The movement of all nodes from 0 to duration_s, drawn from `rng` alone."""
         raise TypeError(f"{type(self).__name__} makes no trajectories")

@@ -60,9 +60,15 @@ class Ns2(TracePlayer, frozen=True, kw_only=True):
         return legs.trajectories(nodes)
 
     def extent(self) -> tuple[int, float]:
-        """The nodes named in the file, and when the last of its commands is given."""
+        """The nodes named in the file, and when the last of them has arrived."""
         read = _read(self.trace_file())
-        return len(read), max((max(node.commands[::4], default=0.0) for node in read.values()), default=0.0)
+        legs = _Legs(MAX_TIME_S)
+        for index, node in enumerate(read.values()):
+            legs.add(index, node)
+        start_s, end_s, _, _, vx_mps, vy_mps = legs.columns
+        rows = zip(start_s, end_s, vx_mps, vy_mps, strict=True)
+        # A node that stands to the end of all time has arrived when it begins to.
+        return len(read), max((end if vx or vy else start for start, end, vx, vy in rows), default=0.0)
 
 
 def _read(file: TraceFile) -> dict[int, _Node]:

@@ -61,7 +61,9 @@ class RandomWaypoint(MobilityModel, frozen=True, kw_only=True):
     # No pause unless asked for: the model's plainest form.
     pause_min_s: Pause = 0.0
     pause_max_s: Pause = 0.0
-    start: Literal["cold", "steady"] = "cold"
+    start: Annotated[
+        Literal["cold", "steady"], Meta(description="all set out from uniform places, or as if long under way")
+    ] = "cold"
 
     def __post_init__(self) -> None:
         if self.speed_min_mps > self.speed_max_mps:

@@ -212,6 +212,10 @@ def _parquet(path: Path) -> "pa.Table":
     return table
 
 
+# What such files also hold, messages created, sent, delivered, aborted, dropped, removed, and the fields of each.
+_OTHER_EVENTS = {"C": 6, "S": 5, "DE": 5, "A": 5, "DR": 4, "R": 4}
+
+
 class _OneEvents:
     """Reads `<time> CONN <host> <host> up|down [interface]` lines into contacts."""
 
@@ -234,8 +238,10 @@ class _OneEvents:
             if time_s < self.time_s:
                 raise self.file.error(f"time {time_s:g} comes after {self.time_s:g}; events must be sorted by time")
             self.time_s = time_s
-            if fields[1] != "CONN":
+            if len(fields) >= _OTHER_EVENTS.get(fields[1], len(fields) + 1):
                 continue
+            if fields[1] != "CONN":
+                raise self.file.error(f"expected {expected}, or another event: {', '.join(_OTHER_EVENTS)}")
             state = fields[4].lower() if len(fields) in (5, 6) else ""
             if state not in ("up", "down"):
                 raise self.file.error(f"expected {expected}")

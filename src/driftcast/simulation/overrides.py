@@ -94,5 +94,6 @@ def chosen_scenario(
     if changes:
         scenario = apply(scenario, changes)
     if not scenario.protocol:
-        raise UserError(f"{scenario.name}: names no protocol; add [protocol] or say --protocol NAME")
+        where = scenario.name if isinstance(source, Mapping) else source
+        raise UserError(f"{where}: names no protocol; add [protocol] or say --protocol NAME")
     return scenario

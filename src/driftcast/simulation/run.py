@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from driftcast.errors import UserError
+from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, ProcessorId
 from driftcast.radio.contacts import contacts
@@ -218,6 +219,12 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
         assert scenario.contacts is not None
         return _replayed(scenario, Path(scenario.base) / scenario.contacts)
     return contacts(moving, range_m, scenario.duration_s)
+
+
+def check_files(scenario: Scenario) -> None:
+    """Read the movement or contacts that a scenario takes from files; a UserError names what is wrong with them."""
+    if scenario.contacts is not None or isinstance(scenario.mobility_model(), TracePlayer):
+        movement(scenario, seed=1)
 
 
 def _replayed(scenario: Scenario, path: Path) -> ContactPlan:

@@ -161,7 +161,7 @@ def check(scenario: Scenario, where: str) -> None:
     if (scenario.mobility is None) == (scenario.contacts is None):
         raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
     if scenario.mobility is not None:
-        _check_mobility(scenario.mobility, where)
+        _check_mobility(scenario.mobility, scenario.nodes, where)
     elif isinstance(scenario.radio, CsmaRadio):
         raise UserError(f"{where}: radio.model: csma must know where nodes are: it needs [mobility], not contacts")
     for place, wire in enumerate(scenario.wires):
@@ -186,6 +186,8 @@ def check(scenario: Scenario, where: str) -> None:
         check_selection(processor.nodes, scenario.nodes, scenario.roles, f"{where}: processors[{place}].nodes")
     for place, fault in enumerate(scenario.faults):
         check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
+    if scenario.measure.from_s > scenario.duration_s:
+        raise UserError(f"{where}: measure.from_s: is after the end of the run, {scenario.duration_s:g} s")
     to_s = scenario.measure.to_s
     if to_s is not None and to_s < scenario.measure.from_s:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
@@ -194,7 +196,7 @@ def check(scenario: Scenario, where: str) -> None:
         stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where)
 
 
-def _check_mobility(table: Mapping[str, object], where: str) -> None:
+def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None:
     settings = dict(table)
     name = settings.pop("model", None)
     if not isinstance(name, str):
@@ -203,4 +205,8 @@ def _check_mobility(table: Mapping[str, object], where: str) -> None:
         kind = mobility_named(name)
     except UserError as error:
         raise UserError(f"{where}: mobility.model: {error}") from None
-    typed(settings, kind, where, "mobility")
+    model = typed(settings, kind, where, "mobility")
+    try:
+        model.check(nodes)
+    except UserError as error:
+        raise UserError(f"{where}: mobility: {error}") from None

@@ -26,6 +26,8 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
     if path.suffix == ".toml":
         return _from_scenario(path, range_m, duration_s, seed)
     if path.suffix == ".parquet":
+        if range_m is not None or duration_s is not None:
+            raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
         return ContactPlan.load(path)
     start = _start_of(path)
     if re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
@@ -48,8 +50,9 @@ def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, 
         return plan
     if moving is None:
         raise UserError(f"{path}: replays contacts, which have neither --range nor --duration of their own")
-    # A longer time than the scenario's would need movement that it does not have.
-    wanted_s = min(duration_s or scenario.duration_s, scenario.duration_s)
+    wanted_s = duration_s or scenario.duration_s
+    if wanted_s > scenario.duration_s:
+        raise UserError(f"--duration {wanted_s:g}: {path} moves its nodes for {scenario.duration_s:g} s only")
     return contacts(moving, scenario.radio.range_m if range_m is None else range_m, wanted_s)
 
 

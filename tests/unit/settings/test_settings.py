@@ -52,7 +52,7 @@ def test_a_good_table_becomes_a_value() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({}, "car.toml: Object missing required field `name`"),
+        ({}, "car.toml: name: this key is required"),
         ({"name": 3}, "car.toml: name: Expected `str`, got `int` (it is 3)"),
         ({"name": "a", "colour": 1}, "car.toml: unknown key 'colour'; allowed: doors, engine, name, spare, wheels"),
         (
