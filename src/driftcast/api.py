@@ -29,18 +29,21 @@ def simulate(
     protocol: str | None = None,
     seed: int = 1,
     level: str = "deliveries",
-    **settings: object,
+    settings: Mapping[str, object] | None = None,
+    **protocol_settings: object,
 ) -> Simulated:
     """Simulate a scenario: a file's path, or its tables as a dict.
 
-    `protocol` replaces the scenario's (`"gossip:p=0.3"`), and further keywords are settings of it. The trace is an
-    Arrow table at the given level: "metrics" (empty), "deliveries" or "full".
+    `protocol` replaces the scenario's (`"gossip:p=0.3"`), and further keywords are settings of it; `settings` replaces
+    others by their dotted keys (`{"radio.range_m": 100}`). The trace is an Arrow table at the given level: "metrics"
+    (empty), "deliveries" or "full".
     """
     from driftcast.simulation.overrides import chosen_scenario
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
-    outcome = run(chosen_scenario(scenario, protocol, protocol_settings=settings), seed, Level(level))
+    changes = {**(settings or {}), **{f"protocol.{key}": value for key, value in protocol_settings.items()}}
+    outcome = run(chosen_scenario(scenario, protocol, changes, ("protocol", "settings")), seed, Level(level))
     return Simulated(outcome.metrics, outcome.trace.table(), outcome.fingerprint)
 
 

@@ -35,7 +35,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     compare.add_argument(
         "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's, else beacon)"
     )
-    _add_out(compare, "out/compare")
+    _add_out(compare, "out/compare-SCENARIO")
     compare.set_defaults(command=_compare)
 
     sweep = commands.add_parser(
@@ -96,7 +96,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     found = compare(
         arguments.scenario,
         parse_protocols(arguments.protocols),
-        arguments.out,
+        Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem)),
         arguments.runs,
         arguments.master,
         None if arguments.discovery is None else {"mode": arguments.discovery},

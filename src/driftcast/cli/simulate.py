@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
-    scenario = chosen_scenario(arguments.scenario, arguments.protocol, arguments.set)
+    scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     if arguments.trace is None:
         outcome = run(scenario, arguments.seed)
     else:
@@ -73,6 +73,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _settings(arguments: argparse.Namespace) -> dict[str, object]:
+    from driftcast.simulation.overrides import parse_assignment
+
+    return dict(parse_assignment(text) for text in arguments.set)
+
+
 def _save_whole(trace: "Trace", directory: Path) -> None:
     """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole."""
     try:
@@ -88,7 +94,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from driftcast.simulation.overrides import chosen_scenario
     from driftcast.simulation.run import check_files
 
-    scenario = chosen_scenario(arguments.scenario, arguments.protocol, arguments.set)
+    scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.stack_plan()
     check_files(scenario)
     facts = {

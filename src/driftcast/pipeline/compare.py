@@ -155,7 +155,7 @@ def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Sc
 def _told(scenario: Scenario) -> str:
     table: dict[str, object] = msgspec.to_builtins(scenario.discovery)
     mode = str(table.pop("mode"))
-    settings = ", ".join(f"{key} = {value}" for key, value in table.items())
+    settings = ", ".join(f"{key} = {value:g}" for key, value in table.items() if isinstance(value, int | float))
     return f"{mode} ({settings})" if settings else mode
 
 

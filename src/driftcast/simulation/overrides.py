@@ -3,7 +3,7 @@
 import copy
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -78,22 +78,19 @@ def _replace(table: dict[str, object], key: str, value: object, where: str) -> N
 def chosen_scenario(
     source: str | Path | Mapping[str, object],
     protocol: str | None = None,
-    settings: Sequence[str] = (),
-    protocol_settings: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
+    spoken: tuple[str, str] = ("--protocol", "--set"),
 ) -> Scenario:
-    """A scenario, from a file or its tables, with a protocol and settings put in place of its own.
+    """A scenario, from a file or its tables, with a protocol and settings (by dotted keys) put in place of its own.
 
-    `settings` are `key=value` texts, as `--set` has them; `protocol_settings` are the protocol's own.
+    `spoken` is what the two are called where the user gave them.
     """
     scenario = scenario_from(source, "scenario") if isinstance(source, Mapping) else load(Path(source))
-    changes: dict[str, object] = {} if protocol is None else {"protocol": protocol}
-    if changes:
-        scenario = apply(scenario, changes, "--protocol")
-    changes = dict(parse_assignment(text) for text in settings)
-    changes |= {f"protocol.{key}": value for key, value in (protocol_settings or {}).items()}
-    if changes:
-        scenario = apply(scenario, changes)
+    if protocol is not None:
+        scenario = apply(scenario, {"protocol": protocol}, spoken[0])
+    if settings:
+        scenario = apply(scenario, settings, spoken[1])
     if not scenario.protocol:
         where = scenario.name if isinstance(source, Mapping) else source
-        raise UserError(f"{where}: names no protocol; add [protocol] or say --protocol NAME")
+        raise UserError(f"{where}: names no protocol; add [protocol] or say {spoken[0]} NAME")
     return scenario

@@ -15,6 +15,9 @@ from driftcast.simulation.streams import stream
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 
+MAX_EVENTS = 2_000_000
+"""Of one entry. They are made before the run, at a few hundred bytes each."""
+
 
 class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[[subscribe]]` of a scenario: some nodes subscribe to some filter."""
@@ -132,6 +135,10 @@ def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Rando
     end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
     if not nodes or end_s < entry.from_s:
         return []
+    span_s = end_s - entry.from_s
+    events = entry.count or span_s / (entry.interval_s or 1e9) + len(nodes) * span_s / (entry.every_s or 1e9)
+    if events > MAX_EVENTS:
+        raise UserError(f"publish: that makes {events:,.0f} events; a run has at most {MAX_EVENTS:,}")
     if entry.count is not None:
         return [(rng.uniform(entry.from_s, end_s), nodes[rng.randrange(len(nodes))]) for _ in range(entry.count)]
     times: list[tuple[float, int]] = []
