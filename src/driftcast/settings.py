@@ -4,6 +4,7 @@ import difflib
 import enum
 import re
 import tomllib
+import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -107,9 +108,12 @@ def _choices_at(kind: object, path: str, value: object) -> list[str]:
         if option.__struct_config__.tag_field == last and option.__struct_config__.tag is not None
     ]
     here = _type_at(kind, path, value) if not tags else None
+    if hasattr(here, "__metadata__"):
+        here = typing.get_args(here)[0]
     if isinstance(here, type) and issubclass(here, enum.Enum):
         return [repr(member.value) for member in here]
-    return [repr(tag) for tag in tags] or [repr(choice) for choice in getattr(here, "__args__", ())]
+    literal = typing.get_args(here) if typing.get_origin(here) is typing.Literal else ()
+    return [repr(choice) for choice in tags or literal]
 
 
 def _parts(path: str) -> list[str]:

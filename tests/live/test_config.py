@@ -99,7 +99,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         (MINIMAL.replace('"flooding"', '"flooding"\nvariant = "x"'), "protocol.variant: unknown key 'x'"),
         (MINIMAL.replace('name = "flooding"', ""), "protocol.name: is needed, as a text"),
         (MINIMAL.replace("car-1", "../car"), "name: "),
-        (MINIMAL.replace('name = "car-1"', ""), "missing required field `name`"),
+        (MINIMAL.replace('name = "car-1"', ""), "name: this key is required"),
         (MINIMAL + PROCESSOR, r"processors\[0\].function: there is no file .*mean.py"),
         (MINIMAL + PROCESSOR.replace("mean.py:mean", "mean"), r"processors\[0\].function: "),
     ],

@@ -52,7 +52,7 @@ def test_differences_are_paired_over_common_seeds(compared: Comparison) -> None:
 def test_beacons_find_links_unless_something_else_is_said(
     compared: Comparison, spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert compared.discovery.startswith("discovery by default, since the scenario states none: beacon (period_s = 1.0")
+    assert compared.discovery.startswith("discovery by default, since the scenario states none: beacon (period_s = 1,")
     beacons = compared.means["flooding", "discovery_bytes"].mean
     assert beacons is not None
     assert beacons > 0
