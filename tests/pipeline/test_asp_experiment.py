@@ -97,7 +97,7 @@ def test_the_repaired_experiment_asks_for_every_extension_on_the_same_scenario()
     assert repaired.name == "asp-repaired"
     protocols = {point.labels["setting"]: point.scenario.protocol for point in repaired.points}
     assert protocols["all"] == {"name": "asp", "variant": "repaired", "validity_s": 100}
-    assert len(protocols) == 7
+    assert len(protocols) == 8
     everything = next(point for point in repaired.points if point.name == "disk / all")
     metrics = run(everything.scenario, 1).metrics
     received, soon = metrics["received_per_sink"], metrics["received_within_1_s_per_sink"]

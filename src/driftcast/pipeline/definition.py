@@ -55,6 +55,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The figure of the paper that this one stands beside."""
     log_x: bool = False
     log_y: bool = False
+    y_from: float = 0.0
+    """Where the axis of `y` begins; above 0 it shows small differences (not for bars, whose length is the amount)."""
 
 
 class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.pipeline.definition import Figure, Selector
-from driftcast.pipeline.report.style import COLORS, HEIGHT_IN, WIDTH_IN, metric_label, metric_scale
+from driftcast.pipeline.report.style import COLORS, HEIGHT_IN, WIDTH_IN, metric_label, metric_scale, name_places
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
 from driftcast.simulation.meter import quantile
@@ -91,7 +91,7 @@ def _boxes(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None
         if figure.log_y:
             ax.set_yscale("log")
         else:
-            ax.set_ylim(bottom=0)
+            ax.set_ylim(bottom=figure.y_from)
     plt.close(canvas)
     rows: list[Row] = [
         {"metric": metric, figure.x: sample.label, **box_numbers(sample.values)}
@@ -122,9 +122,7 @@ def _box_panel(ax: "Axes", samples: list[Sample]) -> None:
             "markeredgewidth": 0,
         },
     )
-    ax.set_xticks(range(1, len(samples) + 1), [sample.label for sample in samples])
-    ax.grid(visible=False, axis="x")
-    ax.tick_params(axis="x", length=0)
+    name_places(ax, range(1, len(samples) + 1), [sample.label for sample in samples])
     ax.legend([shown["means"][0]], ["mean"], loc="best", handletextpad=0.2)
 
 

@@ -19,6 +19,7 @@ from driftcast.pipeline.report.style import (
     WIDTH_IN,
     metric_label,
     metric_scale,
+    name_places,
     paper_style,
 )
 from driftcast.pipeline.results import Results
@@ -190,9 +191,7 @@ def _panel(
             _line(ax, marks, label, place, steps=figure.kind == "over_time")
     if figure.kind == "bars":
         labels = experiment.labels(figure.x)
-        ax.set_xticks(range(len(labels)), labels)
-        ax.grid(visible=False, axis="x")
-        ax.tick_params(axis="x", length=0)
+        name_places(ax, range(len(labels)), labels)
     if figure.log_x:
         ax.set_xscale("log")
     if figure.log_y:
@@ -200,7 +199,7 @@ def _panel(
     elif figure.kind == "over_time" or figure.y == "delivery_ratio":
         ax.set_ylim(0, 1.05)
     else:
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(bottom=figure.y_from)
     ax.set_xlabel(_x_label(figure, experiment))
 
 

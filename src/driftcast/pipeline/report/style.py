@@ -1,7 +1,11 @@
 """How figures look, and what metrics are called in them. Matplotlib is imported where something is drawn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Okabe and Ito's palette, which readers with any color vision tell apart; black last, yellow left out for its contrast.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -12,6 +16,8 @@ DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (7, 1, 1, 
 WIDTH_IN = 3.5
 """A column of a two-column paper."""
 HEIGHT_IN = 2.6
+LABEL_CHARACTERS = 42
+"""As many fit side by side into that width."""
 RESOLUTION_DPI = 300
 """What journals ask for."""
 
@@ -75,6 +81,14 @@ def metric_label(metric: str) -> str:
 def metric_scale(metric: str) -> float:
     """What a value is multiplied by to be in the unit of its label."""
     return 0.001 if metric.endswith("_bytes") else 1.0
+
+
+def name_places(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> None:
+    """Words along the horizontal axis; aslant where they would run into each other."""
+    slanting = max(map(len, labels), default=0) * len(labels) > LABEL_CHARACTERS
+    ax.set_xticks(places, labels, rotation=30 if slanting else 0, ha="right" if slanting else "center")
+    ax.grid(visible=False, axis="x")
+    ax.tick_params(axis="x", length=0)
 
 
 @contextmanager

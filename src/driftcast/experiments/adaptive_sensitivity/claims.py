@@ -1,0 +1,203 @@
+"""The paper's main comparisons, once for each reading. Tolerances are those of the experiment adaptive."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from driftcast.pipeline.claims import Claim, decide
+from driftcast.pipeline.definition import Relation, Selector
+from driftcast.pipeline.results import Results
+from driftcast.pipeline.statistics import Interval, interval
+
+NEAR = 0.1
+"""How near a ratio must come to the paper's."""
+
+READINGS = {
+    "base": "10 groups, 16 travelers, to everyone, random order",
+    "5 g": "5 groups",
+    "20 g": "20 groups",
+    "50 g": "50 groups",
+    "8 t": "8 travelers",
+    "32 t": "32 travelers",
+    "new": "stored events only to neighbors not known to hold them",
+    "fixed": "fixed order among equal utilities",
+    "rec": "recursive neighborhood utilities",
+    "both": "recursive neighborhood utilities and fixed order",
+}
+SIMPLER = {"fixed": "base", "rec": "base", "both": "fixed"}
+"""The reading that gives the same where a setting knows nothing of what a reading changes."""
+
+
+class Comparison(NamedTuple):
+    """Something that the paper says of two settings."""
+
+    figure: str
+    statement: str
+    metric: str
+    left: str
+    right: str
+    relation: Relation
+    paper: float | None = None
+    share: bool = False
+    """left / right instead of left - right."""
+    value: float = 0.0
+    tolerance: float = 0.0
+
+
+COMPARISONS = (
+    Comparison(
+        "neighborhood",
+        "neighborhood utilities save forwards (ratio)",
+        "forwards",
+        "adaptive",
+        "no neighborhood",
+        "<",
+        279_904 / 378_621,
+        share=True,
+        value=1.0,
+    ),
+    Comparison(
+        "weights",
+        "change degree contributes to delivery",
+        "delivery_ratio",
+        "adaptive, no limit",
+        "0 : 1, no limit",
+        ">",
+        0.9224 - 0.8685,
+    ),
+    Comparison(
+        "weights",
+        "co-location contributes to delivery",
+        "delivery_ratio",
+        "adaptive, no limit",
+        "1 : 0, no limit",
+        ">",
+        0.9224 - 0.8747,
+    ),
+    Comparison(
+        "small-buffer",
+        "at β = 100 adaptive delivers more than spcast",
+        "delivery_ratio",
+        "adaptive",
+        "spcast",
+        ">",
+    ),
+    Comparison(
+        "small-buffer",
+        "at β = 100 delivery falls from σ = 0.4 to 0",
+        "delivery_ratio",
+        "σ = 0",
+        "adaptive",
+        "<",
+    ),
+    Comparison(
+        "no-limit",
+        "without a limit delivery rises from σ = 0.4 to 0",
+        "delivery_ratio",
+        "σ = 0, no limit",
+        "adaptive, no limit",
+        ">",
+    ),
+    Comparison(
+        "no-limit",
+        "without a limit adaptive delivers less than spcast",
+        "delivery_ratio",
+        "adaptive, no limit",
+        "spcast, no limit",
+        "<",
+    ),
+    Comparison(
+        "no-limit-forwards",
+        "without a limit adaptive forwards less than spcast (ratio)",
+        "forwards",
+        "adaptive, no limit",
+        "spcast, no limit",
+        "<",
+        share=True,
+        value=1.0,
+    ),
+    Comparison(
+        "no-limit-forwards",
+        "at σ = 0 without a limit adaptive forwards less than spcast (ratio)",
+        "forwards",
+        "σ = 0, no limit",
+        "spcast, no limit",
+        "<",
+        412_156 / 579_639,
+        share=True,
+        value=1.0,
+    ),
+    Comparison(
+        "reports",
+        "reports that adapt cut their traffic by about 70 % (ratio of bytes)",
+        "control_bytes",
+        "adaptive reports",
+        "adaptive",
+        "=",
+        10_771 / 36_244,
+        share=True,
+        value=10_771 / 36_244,
+        tolerance=NEAR,
+    ),
+)
+
+
+def claims(results: Results) -> Iterator[Claim]:
+    """Comparison by comparison, so that the readings of each stand together."""
+    for comparison in COMPARISONS:
+        for reading in READINGS:
+            left = results.points({"setting": comparison.left, "reading": reading})
+            right = results.points({"setting": comparison.right, "reading": reading})
+            # Where the reading changes neither side the comparison would only repeat that of the simpler one.
+            if left or right:
+                yield compared(results, comparison, reading)
+
+
+def compared(results: Results, comparison: Comparison, reading: str) -> Claim:
+    """One comparison under one reading."""
+    left = values(results, comparison.left, reading, comparison.metric)
+    right = values(results, comparison.right, reading, comparison.metric)
+    found = interval(
+        left[seed] / right[seed] if comparison.share else left[seed] - right[seed]
+        for seed in left
+        if seed in right and (right[seed] or not comparison.share)
+    )
+    holds = decide(found, comparison.relation, comparison.value, comparison.tolerance)
+    return _claim(
+        results,
+        comparison.figure,
+        f"{reading}: {comparison.statement}",
+        found,
+        holds,
+        READINGS[reading],
+        comparison.paper,
+    )
+
+
+def values(results: Results, setting: str, reading: str, metric: str) -> dict[int, float]:
+    """A metric by seed; from the simpler reading where the setting knows nothing of what the reading changes."""
+    here: Selector = {"setting": setting, "reading": reading}
+    if not results.points(here) and reading in SIMPLER:
+        return values(results, setting, SIMPLER[reading], metric)
+    return {seed: value for seed, value in results.selected(here, metric).items() if value is not None}
+
+
+def _claim(
+    results: Results,
+    figure: str,
+    statement: str,
+    found: Interval,
+    holds: bool | None,
+    note: str,
+    paper: float | None,
+) -> Claim:
+    return Claim(
+        experiment=results.experiment.name,
+        figure=figure,
+        statement=statement,
+        paper=paper,
+        ours=found.mean,
+        low=found.low,
+        high=found.high,
+        holds=holds,
+        note=note,
+    )
