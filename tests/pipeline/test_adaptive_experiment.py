@@ -99,13 +99,6 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
         assert any(point.chosen(figure.where) for point in quick.points), figure.name
 
 
-def test_the_headline_needs_two_points(adaptive: Experiment) -> None:
-    headline = adaptive.definition.headline
-    assert headline is not None
-    (figure,) = [figure for figure in adaptive.definition.figures if figure.name == headline.figure]
-    assert sum(point.chosen(figure.where) for point in adaptive.points) == 2
-
-
 def test_every_claim_finds_its_points(adaptive: Experiment) -> None:
     claims = judge(results_of(adaptive, delivery_ratio={}, forwards={}, control_bytes={}))
     figures = {figure.name for figure in adaptive.definition.figures}
