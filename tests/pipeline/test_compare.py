@@ -72,7 +72,7 @@ def test_beacons_find_links_unless_something_else_is_said(
         settings={"publish.0.count": 5},
     )
     assert asked.means["flooding", "transmissions"].mean != alone.means["flooding", "transmissions"].mean
-    assert asked.discovery.startswith("discovery as asked for: beacon (period_s = 2.0")
+    assert asked.discovery.startswith("discovery as asked for: beacon (period_s = 2,")
 
 
 def test_the_table_shows_every_protocol_and_metric(compared: Comparison) -> None:
