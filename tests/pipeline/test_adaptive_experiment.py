@@ -11,7 +11,7 @@ from driftcast.pipeline.records import Record
 from driftcast.pipeline.results import Results
 from driftcast.simulation.scenario import load
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "adaptive.toml"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "community.toml"
 FIGURES = {"Fig. 3a", "Fig. 3b", "Fig. 4a", "Fig. 4b", "Fig. 5", "Fig. 6a", "Fig. 6b", "Fig. 7", "Fig. 8", "Fig. 9"}
 PAPER_WEIGHTS = {"0 : 1": 0.8685, "0.25 : 0.75": 0.9224, "0.75 : 0.25": 0.8817, "1 : 0": 0.8747}
 
@@ -100,7 +100,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
 
 
 def test_every_claim_finds_its_points(adaptive: Experiment) -> None:
-    claims = judge(results_of(adaptive, delivery_ratio={}, forwards={}, control_bytes={}))
+    claims = judge(results_of(adaptive, delivery_ratio={}, forwards={}, control_transmissions={}))
     figures = {figure.name for figure in adaptive.definition.figures}
     assert {claim.figure for claim in claims} == figures - {"speed-forwards"}
     assert [claim.statement for claim in claims if claim.ours is None] == []
@@ -124,7 +124,7 @@ def test_the_papers_own_numbers_hold(adaptive: Experiment) -> None:
         point_with(adaptive).name: 36_244.0,
         point_with(adaptive, protocol="adaptive reports").name: 10_771.0,
     }
-    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards=forwards, control_bytes=reports))
+    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards=forwards, control_transmissions=reports))
     told = [claim for claim in claims if claim.figure in ("neighborhood", "weights", "reports", "sigma-forwards")]
     assert {claim.statement: claim.holds for claim in told} == dict.fromkeys((claim.statement for claim in told), True)
     assert claim_about(claims, "They save about a quarter").ours == pytest.approx(0.739, abs=1e-3)
@@ -134,7 +134,7 @@ def test_the_papers_own_numbers_hold(adaptive: Experiment) -> None:
 def test_a_claim_fails_if_one_of_its_steps_does(adaptive: Experiment) -> None:
     of = {"4": 0.8, "16": 0.7, "32": 0.9}
     delivery = {point_with(adaptive, travelers=travelers).name: number for travelers, number in of.items()}
-    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards={}, control_bytes={}))
+    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards={}, control_transmissions={}))
     step = claim_about(claims, "Delivery rises with each step in the number of travelers")
     assert step.holds is False
     assert step.ours == pytest.approx(-0.1, abs=1e-3)
@@ -163,7 +163,7 @@ def test_the_sensitivity_study_changes_one_thing_at_a_time(sensitivity: Experime
 
 def test_spcast_is_taken_from_the_base_where_a_reading_does_not_concern_it(sensitivity: Experiment) -> None:
     delivery = {"adaptive / fixed": 0.9, "spcast / base": 0.8, "adaptive / base": 0.7}
-    claims = judge(results_of(sensitivity, delivery_ratio=delivery, forwards={}, control_bytes={}))
+    claims = judge(results_of(sensitivity, delivery_ratio=delivery, forwards={}, control_transmissions={}))
     fixed = claim_about(claims, "fixed: at β = 100 adaptive delivers more")
     assert fixed.holds is True
     assert fixed.ours == pytest.approx(0.1, abs=1e-3)
@@ -173,7 +173,7 @@ def test_spcast_is_taken_from_the_base_where_a_reading_does_not_concern_it(sensi
 
 def test_a_smaller_network_is_not_held_against_the_papers_numbers() -> None:
     quick = load_experiment("adaptive", quick=True)
-    claims = judge(results_of(quick, delivery_ratio={}, forwards={}, control_bytes={}))
+    claims = judge(results_of(quick, delivery_ratio={}, forwards={}, control_transmissions={}))
     number = claim_about(claims, "With neighborhood utilities: 93.54% are delivered")
     assert number.holds is None
     assert "80 nodes instead of 200" in number.note

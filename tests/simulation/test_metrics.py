@@ -64,6 +64,7 @@ def test_an_epidemic_on_a_line_of_two_talks_about_what_it_sends() -> None:
     done = run(line(nodes=2, protocol={"name": "epidemic"}, subscribe=[{"nodes": [1]}], publish=[ONE_EVENT]), 1)
     metrics = done.metrics
     assert metrics["transmissions"] == 3, "a summary, an ask, a transfer"
+    assert metrics["control_transmissions"] == 2
     assert metrics["forwards"] == 1
     assert metrics["delay_mean_s"] == pytest.approx(0.003)
     assert metrics["duplicates"] == 0

@@ -33,6 +33,7 @@ METRICS = (
     "delay_p95_s",
     "hops_mean",
     "transmissions",
+    "forwards",
     "duplicates",
     "data_bytes",
     "control_bytes",

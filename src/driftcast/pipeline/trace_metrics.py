@@ -155,6 +155,7 @@ def _frames(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
     meets = f.when(received & carries & (f.col("node") != f.col("source")), f.struct("event", "node"))
     return frames.groupBy("run").agg(
         f.count_if(sent & work).alias("transmissions"),
+        f.count_if(sent & (traffic == "control")).alias("control_transmissions"),
         f.count_if(received & work).alias("receptions"),
         f.count_if((kind == Kind.SEND.value) & f.col("counted")).alias("forwards"),
         (f.count_if(received & carries) - f.count_distinct(meets)).alias("duplicates"),

@@ -69,6 +69,14 @@ class Port(ABC):
         sent to. Between two nodes and over one interface the simulator keeps the order; other worlds need not.
         """
 
+    def send_each(self, targets: Sequence[NodeId], message: Message) -> None:
+        """The same message to several neighbors, one after the other, without waiting for an outcome.
+
+        Worlds that can do this cheaper than by as many calls of `send` do.
+        """
+        for target in targets:
+            self.send(target, message)
+
     @abstractmethod
     def broadcast(self, message: Message, on: Interface | None = None) -> None:
         """One transmission to all in reach, on one interface or on every one."""

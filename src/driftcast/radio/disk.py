@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology
+from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology, Volley
 
 COST_BYTES = 500
 _NOBODY = Reach(())
@@ -78,6 +78,13 @@ class DiskMedium(Medium):
             starts_us.append(start_us)
         self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
 
+    def transmit_each(self, volley: Volley) -> None:
+        if self._rate_bps is None and self._loss == 0.0:
+            # All take the same time: one queue entry is enough.
+            self._scheduler.at(self._scheduler.now_us + self._delay_us, self._arrive_each, volley)
+        else:
+            super().transmit_each(volley)
+
     def _draw_attempts(self, frame: Frame) -> None:
         """How often a unicast goes on the air, and whether the last attempt is lost like the others."""
         lost = self._rng.random() < self._loss
@@ -100,6 +107,15 @@ class DiskMedium(Medium):
         self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
         if frame.token is not None:
             self._air.outcome(frame, "" if ok else "unreachable")
+
+    def _arrive_each(self, volley: object) -> None:
+        assert isinstance(volley, Volley)
+        reach = self.topology.within(volley.sender, volley.targets)
+        if len(reach.nodes) < len(volley.targets):
+            for target in volley.targets:
+                if target not in reach.ids:
+                    self._air.lost(volley, target, "out_of_reach")
+        self._air.received(volley, reach)
 
     def _survivors(self, frame: Frame, reach: Reach) -> Reach:
         draw, loss = self._rng.random, self._loss

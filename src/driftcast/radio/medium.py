@@ -6,7 +6,7 @@ object of some size.
 
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from driftcast.model import NodeId
 from driftcast.wire import Layer, Message
@@ -31,6 +31,9 @@ class Frame:
     them was in vain too; the medium sets both.
     """
 
+    copies: int = 1
+    """How many messages it stands for."""
+
     __slots__ = ("attempts", "encoded", "interface", "layer", "lost", "message", "sender", "sent_us", "target", "token")
 
     def __init__(
@@ -54,6 +57,30 @@ class Frame:
         self.interface = interface
         self.attempts = 1
         self.lost = False
+
+
+class Volley(Frame):
+    """The same message to several nodes, one transmission each, for a medium that carries them all in the same time."""
+
+    __slots__ = ("copies", "targets")
+
+    def __init__(
+        self,
+        sender: NodeId,
+        targets: Sequence[NodeId],
+        layer: Layer,
+        message: Message,
+        encoded: bytes,
+        sent_us: int,
+        interface: str,
+    ) -> None:
+        super().__init__(sender, None, layer, message, encoded, None, sent_us, interface)
+        self.targets = tuple(targets)
+        self.copies = len(targets)
+
+    def to(self, target: NodeId) -> Frame:
+        """The one to this node."""
+        return Frame(self.sender, target, self.layer, self.message, self.encoded, None, self.sent_us, self.interface)
 
 
 class Reach:
@@ -129,7 +156,14 @@ class Topology:
     def linked(self, a: NodeId, b: NodeId) -> bool:
         """Whether two nodes hear each other."""
         up = self._up
-        return b in self._contacts[a] and up[a] and up[b] and (min(a, b), max(a, b)) not in self._cut
+        if b not in self._contacts[a] or not up[a] or not up[b]:
+            return False
+        return not self._cut or (min(a, b), max(a, b)) not in self._cut
+
+    def within(self, node: NodeId, others: Sequence[NodeId]) -> Reach:
+        """Those of several nodes that hear a node."""
+        ids = self.reach(node).ids
+        return Reach(tuple([other for other in others if other in ids]))
 
     def set_contact(self, a: NodeId, b: NodeId, up: bool) -> None:
         """Two nodes come into range or leave it."""
@@ -167,6 +201,11 @@ class Medium(ABC):
     @abstractmethod
     def transmit(self, frame: Frame) -> None:
         """Take a frame from its sender. A full queue drops it, with a reason."""
+
+    def transmit_each(self, volley: Volley) -> None:
+        """Take the frames to several nodes, in their order."""
+        for target in volley.targets:
+            self.transmit(volley.to(target))
 
     @abstractmethod
     def cost_s(self) -> float:

@@ -42,7 +42,7 @@ class Batteries:
 
     def on_frame(self, frame: Frame, reach: Reach) -> None:
         """A transmission costs its sender, and everybody who hears it."""
-        size_bytes = len(frame.encoded) * frame.attempts
+        size_bytes = len(frame.encoded) * frame.attempts * frame.copies
         self._left_j[frame.sender] -= size_bytes * self._settings.send_j_per_byte
         heard_j = len(frame.encoded) * self._settings.receive_j_per_byte
         for node in reach.nodes:

@@ -49,9 +49,9 @@ class Meter:
         self._hops = 0
         self._stored: dict[NodeId, int] = {}
         self._bytes = [0, 0, 0]
+        self._sent = [0, 0, 0]
         self.published = 0
         self.eligible = 0
-        self.transmissions = 0
         self.receptions = 0
         self.forwards = 0
         self.duplicates = 0
@@ -95,17 +95,18 @@ class Meter:
     def on_frame(self, frame: Frame, reach: Reach) -> None:
         """A transmission and everybody who heard it."""
         traffic, event = carried(frame.message)
-        self._bytes[traffic] += frame.attempts * len(frame.encoded)
+        transmissions = frame.attempts * frame.copies
+        self._bytes[traffic] += transmissions * len(frame.encoded)
+        self._sent[traffic] += transmissions
         if traffic is _DISCOVERY:
             return
-        self.transmissions += frame.attempts
         self.receptions += len(reach.nodes)
         if event is not None:
             audience = self._audiences.get(event)
             if audience is None:
                 return
             if audience.counted:
-                self.forwards += 1
+                self.forwards += frame.copies
             marks, again = audience.marks, 0
             for node in reach.nodes:
                 mark = marks[node]
@@ -147,7 +148,8 @@ class Meter:
             "delay_p50_s": quantile(delays_s, 0.5),
             "delay_p95_s": quantile(delays_s, 0.95),
             "hops_mean": self._hops / delivered if delivered else None,
-            "transmissions": self.transmissions,
+            "transmissions": self._sent[Traffic.DATA] + self._sent[Traffic.CONTROL],
+            "control_transmissions": self._sent[Traffic.CONTROL],
             "receptions": self.receptions,
             "forwards": self.forwards,
             "duplicates": self.duplicates,
@@ -178,6 +180,7 @@ METRIC_MEANINGS: Mapping[str, str] = {
     "delay_p95_s": "95 % of deliveries took no longer",
     "hops_mean": "mean number of transmissions behind a delivery",
     "transmissions": "frames on the air, retries included, discovery excluded",
+    "control_transmissions": "those of them that carry no event",
     "receptions": "frames heard, discovery excluded",
     "forwards": "messages sent that carry a counted event",
     "duplicates": "receptions of an event by a node that had met it before",

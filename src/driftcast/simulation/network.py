@@ -9,7 +9,7 @@ from driftcast.model import NodeId, Position, ProcessorId
 from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
-from driftcast.radio.medium import Air, Frame, Medium, Reach
+from driftcast.radio.medium import Air, Frame, Medium, Reach, Volley
 from driftcast.radio.plan import ContactPlan
 from driftcast.services.processors import Installed
 from driftcast.simulation.energy import Batteries
@@ -99,6 +99,7 @@ class Network(Air):
                 recorder,
                 seed,
                 self._transmit,
+                self._transmit_each,
                 host,
                 lambda neighbor, interface: self._cost_s[interface],
                 (RADIO, *(wire.interface for wire in scenario.wires if node in wire.nodes())),
@@ -182,6 +183,14 @@ class Network(Air):
             return
         for medium in self._chosen(sender, target, interface):
             medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us, medium.interface))
+
+    def _transmit_each(self, sender: NodeId, targets: Sequence[NodeId], layer: Layer, message: Message) -> None:
+        if len(self._media) == 1:
+            encoded = self._codec(layer).encode(message)
+            self.medium.transmit_each(Volley(sender, targets, layer, message, encoded, self._kernel.now_us, RADIO))
+            return
+        for target in targets:
+            self._transmit(sender, target, layer, message, None, None)
 
     def _chosen(self, sender: NodeId, target: NodeId | None, interface: Interface | None) -> Sequence[Medium]:
         """A named interface; else every one for a broadcast, and for a unicast the cheapest that leads there."""

@@ -42,6 +42,7 @@ from driftcast.trace import Kind
 from driftcast.wire import Layer, Message
 
 Transmit = Callable[[NodeId, NodeId | None, Layer, Message, Interface | None, Token | None], None]
+TransmitEach = Callable[[NodeId, Sequence[NodeId], Layer, Message], None]
 
 
 class MemoryStore(DurableStore):
@@ -126,15 +127,19 @@ class SimHost(Host):
 class SimPort(Port):
     """The way out of one layer of one node."""
 
-    __slots__ = ("_layer", "_node", "_transmit")
+    __slots__ = ("_layer", "_node", "_transmit", "_transmit_each")
 
-    def __init__(self, node: "SimNode", layer: Layer, transmit: Transmit) -> None:
+    def __init__(self, node: "SimNode", layer: Layer, transmit: Transmit, transmit_each: TransmitEach) -> None:
         self._node = node
         self._layer = layer
         self._transmit = transmit
+        self._transmit_each = transmit_each
 
     def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
         self._transmit(self._node.id, target, self._layer, message, via, token)
+
+    def send_each(self, targets: Sequence[NodeId], message: Message) -> None:
+        self._transmit_each(self._node.id, targets, self._layer, message)
 
     def broadcast(self, message: Message, on: Interface | None = None) -> None:
         self._transmit(self._node.id, None, self._layer, message, on, None)
@@ -175,6 +180,7 @@ class SimNode:
         recorder: Recorder,
         seed: int,
         transmit: Transmit,
+        transmit_each: TransmitEach,
         host: Callable[[NodeId, DurableStore, int], Host],
         cost_s: Callable[[NodeId, Interface], float],
         interfaces: tuple[Interface, ...],
@@ -196,6 +202,7 @@ class SimNode:
         self._kernel = kernel
         self._seed = seed
         self._transmit = transmit
+        self._transmit_each = transmit_each
         self._host = host
         self._cost_s = cost_s
         self._interfaces = interfaces
@@ -222,7 +229,7 @@ class SimNode:
         self.stack = Stack(
             self._plan,
             self.id,
-            lambda layer: SimPort(self, layer, self._transmit),
+            lambda layer: SimPort(self, layer, self._transmit, self._transmit_each),
             lambda layer: self._host(self.id, self._stores.setdefault(layer, MemoryStore()), boot),
             lambda layer: stream(self._seed, layer_stream(layer), self.id),
             self._interfaces,

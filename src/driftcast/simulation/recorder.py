@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
-from driftcast.radio.medium import Frame, Reach
+from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.fingerprint import Fingerprint
@@ -96,7 +96,10 @@ class Recorder:
         target = -1 if frame.target is None else frame.target
         self.fingerprint.add(b"F", self._kernel.now_us, frame.sender, target, frame.encoded + reach.packed)
         if self.trace.full:
-            self._trace_frame(frame, reach, interface)
+            if isinstance(frame, Volley):
+                self._trace_volley(frame, reach, interface)
+            else:
+                self._trace_frame(frame, reach, interface)
 
     def on_drop(
         self, node: NodeId, layer: Layer, peer: NodeId | None, reason: str, event: EventId | None = None
@@ -179,6 +182,11 @@ class Recorder:
     ) -> None:
         rest = (event, subscription, peer, interface, size_bytes, hops, reason, value)
         self.trace.add(Row(self._kernel.now_s, node, layer, kind, None, None, *rest))
+
+    def _trace_volley(self, volley: Volley, reach: Reach, interface: str) -> None:
+        for target in volley.targets:
+            heard = tuple(node for node in reach.nodes if node == target)
+            self._trace_frame(volley.to(target), Reach(heard), interface)
 
     def _trace_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         message = frame.message

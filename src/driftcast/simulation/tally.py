@@ -105,7 +105,7 @@ class Tally:
     def on_frame(self, frame: Frame) -> None:
         """A transmission, however often it was repeated."""
         if carried(frame.message)[0] is not Traffic.DISCOVERY:
-            self._load_bytes += len(frame.encoded)
+            self._load_bytes += frame.copies * len(frame.encoded)
 
     def metrics(self) -> Metrics:
         """Every metric asked for."""

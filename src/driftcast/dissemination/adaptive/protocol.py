@@ -5,7 +5,7 @@ what they are predicted to be as a carrier. An event goes to subscribers, then o
 over random ones; good carriers store it and try again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import ClassVar
 
@@ -16,12 +16,12 @@ from driftcast.dissemination.adaptive.context.attribute import Surroundings
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
 from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
-from driftcast.dissemination.adaptive.rules import carries, change_degree, link_utilities, update_interval_s
+from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utilities, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.errors import UserError
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
-from driftcast.parts.fanout import chosen_links, quota
+from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
 from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import EVERYTHING, Interests
 from driftcast.parts.links import Neighbors
@@ -63,8 +63,7 @@ class Adaptive(Protocol):
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
         self._horizon: Horizon[Seen] = Horizon(node, _subscribed)
-        self._tables: dict[NodeId, Sequence[Mapping[str, float]]] = {}
-        """The utilities of the nodes reached over each link, as long as none of them has reported since."""
+        self._tables = _LinkTables(self._horizon)
         self._interests = Interests()
         self._predictions = Predictions(settings)
         self._carrier = Carrier(port, settings.buffer, settings.retry_s)
@@ -287,22 +286,8 @@ class Adaptive(Protocol):
         holders: set[NodeId] | None,
     ) -> list[NodeId]:
         """[004 §2.3.1] The forwarding rule; the links that were used."""
-        # [004 §2.3.1] Never onto the link it came from.
-        links = self._links.copy()
-        if sender is not None and sender in self._neighbors:
-            links.remove(sender)
-        if holders is not None:
-            links = [neighbor for neighbor in links if neighbor not in holders]
-        adjacent: list[NodeId] = []
-        nearby: list[NodeId] = []
-        rest = links
-        nearest = self._horizon.nearest(matched)
-        if nearest:
-            rest = [neighbor for neighbor in links if neighbor not in nearest]
-            adjacent = [neighbor for neighbor in links if nearest.get(neighbor) == 1]
-            # Links that lead equally near keep the order in which they came.
-            nearby = [neighbor for neighbor in links if nearest.get(neighbor, 0) > 1]
-            nearby.sort(key=nearest.__getitem__)
+        links = allowed_links(self._links, sender, holders)
+        adjacent, nearby, rest = by_distance(links, self._horizon.nearest(matched))
         wanted = quota(self._settings.tau, len(links))
         predicted: list[NodeId] = []
         # Predictions are looked at only if they decide something.
@@ -311,16 +296,13 @@ class Adaptive(Protocol):
             predicted, rest = self._by_utility(rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self.rng)
         if chosen:
-            message = Carried(event, hops + 1, remaining_s)
-            send = self.port.send
-            for neighbor in chosen:
-                send(neighbor, message)
+            self.port.send_each(chosen, Carried(event, hops + 1, remaining_s))
         return chosen
 
     def _by_utility(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] The links with the best predictions, at most so many; and those without a prediction."""
-        tables, draw = self._tables, self.rng.random
-        worth = link_utilities([tables.get(neighbor) or self._tables_of(neighbor) for neighbor in links], matched)
+        draw = self.rng.random
+        worth = link_utilities(self._tables, links, matched)
         rated: list[tuple[float, float, NodeId]]
         if self._settings.ties == "random":
             rated = [(-utility, draw(), link) for utility, link in zip(worth, links, strict=True) if utility > 0.0]
@@ -337,17 +319,23 @@ class Adaptive(Protocol):
             unrated = [link for utility, link in zip(worth, links, strict=True) if utility <= 0.0]
         return [link for _, _, link in rated[:missing]], unrated
 
-    def _tables_of(self, neighbor: NodeId) -> Sequence[Mapping[str, float]]:
-        """The utilities of the nodes reached over a link, gathered anew after one of them has reported."""
-        reached = self._horizon.links.get(neighbor)
-        tables = self._tables[neighbor] = (
-            [known.report.table for known in reached.values()] if reached is not None else _UNKNOWN
-        )
-        return tables
+
+class _LinkTables(dict[NodeId, Mapping[str, float]]):
+    """What each link is worth by interest, worked out when it is asked for after a report came over it."""
+
+    def __init__(self, horizon: Horizon[Seen]) -> None:
+        super().__init__()
+        self._horizon = horizon
+
+    def __missing__(self, link: NodeId) -> Mapping[str, float]:
+        reached = self._horizon.links.get(link)
+        table = _UNKNOWN if reached is None else link_table([known.report.table for known in reached.values()])
+        self[link] = table
+        return table
 
 
-_UNKNOWN: Sequence[Mapping[str, float]] = ({EVERYTHING: 0.0},)
-"""The tables of a link over which nobody has reported."""
+_UNKNOWN: Mapping[str, float] = {EVERYTHING: 0.0}
+"""The table of a link over which nobody has reported."""
 
 
 def _check_offers(settings: AdaptiveSettings, host: Host) -> None:

@@ -69,17 +69,19 @@ def carries(as_carrier: float, sigma: float) -> bool:
     return as_carrier >= sigma
 
 
-def link_utilities(links: Iterable[Sequence[Mapping[str, float]]], interests: list[str]) -> list[float]:
-    """[004 §2.3.1, step 2] What each link is worth for an event, from the tables of the nodes reached over it.
+def link_table(reached: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """[004 §2.2.2, eq. 2] What a link is worth by interest, from the tables of the nodes reached over it."""
+    if len(reached) == 1:
+        return reached[0]
+    interests = dict.fromkeys(interest for table in reached for interest in table)
+    return {interest: forwarding_utility(table.get(interest, 0.0) for table in reached) for interest in interests}
 
-    Equation 2, and the most over the interests that the event matches.
-    """
-    return [
-        max(map(tables[0].get, interests, _ZEROS))
-        if len(tables) == 1
-        else max([max(map(table.get, interests, _ZEROS)) for table in tables])
-        for tables in links
-    ]
+
+def link_utilities(
+    tables: Mapping[NodeId, Mapping[str, float]], links: Iterable[NodeId], interests: list[str]
+) -> list[float]:
+    """[004 §2.3.1, step 2] What each link is worth for an event: the most over the interests that it matches."""
+    return [max(map(tables[link].get, interests, _ZEROS)) for link in links]
 
 
 _ZEROS = repeat(0.0)

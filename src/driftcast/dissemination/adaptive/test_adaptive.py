@@ -155,9 +155,9 @@ def test_a_newer_report_replaces_an_older_and_a_copy_changes_nothing() -> None:
     protocol, _ = adaptive(links=2)
     hear(protocol, report(1, {ONE: 0.5}, sequence=7))
     hear(protocol, report(1, {ONE: 0.9}, sequence=7))
-    assert protocol._tables_of(1)[0][ONE] == 0.5
+    assert protocol._tables[1][ONE] == 0.5
     hear(protocol, report(1, {ONE: 0.2}, sequence=8))
-    assert protocol._tables_of(1)[0][ONE] == 0.2
+    assert protocol._tables[1][ONE] == 0.2
 
 
 def test_a_report_travels_as_far_as_the_horizon() -> None:
@@ -175,11 +175,11 @@ def test_utilities_are_forgotten_with_their_link_or_when_they_are_old() -> None:
     hear(protocol, report(2, {ONE: 0.6}))
     protocol.on_link_down(5.0, Link(2, "radio", 0.001))
     protocol.on_link_up(6.0, Link(2, "radio", 0.001))
-    assert protocol._tables_of(2) == ({EVERYTHING: 0.0},)
+    assert protocol._tables[2] == {EVERYTHING: 0.0}
     protocol.on_timer(30.0, "sample")
-    assert protocol._tables_of(1)[0][ONE] == 0.5
+    assert protocol._tables[1][ONE] == 0.5
     protocol.on_timer(40.0, "sample")
-    assert protocol._tables_of(1) == ({EVERYTHING: 0.0},)
+    assert protocol._tables[1] == {EVERYTHING: 0.0}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_recursive_neighborhoods_are_passed_on_until_their_steps_are_over() -> N
 def test_with_split_horizon_a_node_does_not_believe_its_own_echo(split_horizon: bool, utility: float) -> None:
     protocol, _ = adaptive(node=5, links=1, split_horizon=split_horizon)
     hear(protocol, report(1, {ONE: 0.2}, beyond={ONE: 0.9}, via=5))
-    assert protocol._tables_of(1)[0][ONE] == utility
+    assert protocol._tables[1][ONE] == utility
 
 
 # Storing.

@@ -8,6 +8,7 @@ from driftcast.dissemination.adaptive.rules import (
     composed,
     forwarding_utility,
     host_utility,
+    link_table,
     link_utilities,
     neighborhood_utility,
     seen_utilities,
@@ -95,4 +96,4 @@ def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
             forwarding_utility(table[interest] for table in tables for interest in interests if interest in table)
             for tables in links
         ]
-        assert link_utilities(links, interests) == by_hand
+        assert link_utilities(dict(enumerate(map(link_table, links))), range(2), interests) == by_hand

@@ -68,7 +68,7 @@ def links_used(port: RecordingPort) -> list[NodeId]:
 
 def test_the_link_from_a_to_e_is_worth_what_c_is_worth() -> None:
     protocol, _ = host_a()
-    assert link_utilities([protocol._tables_of(E)], [INTEREST]) == [0.6]
+    assert link_utilities(protocol._tables, [E], [INTEREST]) == [0.6]
 
 
 def test_a_uses_the_link_to_the_known_subscriber_and_the_two_that_are_worth_most() -> None:
@@ -80,7 +80,7 @@ def test_a_uses_the_link_to_the_known_subscriber_and_the_two_that_are_worth_most
 def test_k_knows_d_over_the_link_that_its_utility_came_over_first() -> None:
     protocol, _ = host(K, {A: [B, P, E], J: [D, II], M: [OO, D]})
     assert protocol._horizon.nearest([INTEREST]) == {J: 2}
-    assert link_utilities([protocol._tables_of(M)], [INTEREST]) == [0.6]
+    assert link_utilities(protocol._tables, [M], [INTEREST]) == [0.6]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from driftcast.dissemination.semi_probabilistic.messages import MAX_FILTERS, For
 from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisticSettings
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
-from driftcast.parts.fanout import chosen_links, quota
+from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
 from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import Interests
 from driftcast.parts.links import Neighbors
@@ -146,29 +146,13 @@ class SemiProbabilistic(Protocol):
         self, event: Event, hops: int, remaining_s: float, sender: NodeId | None, holders: set[NodeId] | None
     ) -> list[NodeId]:
         """[004 §2.3.1] Steps 1a, 1b and 3 of the forwarding rule: this protocol makes no predictions."""
-        # [004 §2.3.1] Never onto the link it came from.
-        links = self._links.copy()
-        if sender is not None and sender in self._neighbors:
-            links.remove(sender)
-        if holders is not None:
-            links = [neighbor for neighbor in links if neighbor not in holders]
-        adjacent: list[NodeId] = []
-        nearby: list[NodeId] = []
-        others = links
-        nearest = self._horizon.nearest(self._interests.match(event)) if self._settings.phi > 0 else None
-        if nearest:
-            others = [neighbor for neighbor in links if neighbor not in nearest]
-            adjacent = [neighbor for neighbor in links if nearest.get(neighbor) == 1]
-            # Links that lead equally near keep the order in which they came.
-            nearby = [neighbor for neighbor in links if nearest.get(neighbor, 0) > 1]
-            nearby.sort(key=nearest.__getitem__)
+        links = allowed_links(self._links, sender, holders)
+        nearest = self._horizon.nearest(self._interests.match(event)) if self._settings.phi > 0 else {}
+        adjacent, nearby, others = by_distance(links, nearest)
         wanted = quota(self._settings.tau, len(links))
         chosen = chosen_links(wanted, adjacent, nearby, [], others, self.rng)
         if chosen:
-            message = Forwarded(event, hops + 1, remaining_s)
-            send = self.port.send
-            for neighbor in chosen:
-                send(neighbor, message)
+            self.port.send_each(chosen, Forwarded(event, hops + 1, remaining_s))
         return chosen
 
 

@@ -128,8 +128,8 @@ COMPARISONS = (
     ),
     Comparison(
         "reports",
-        "reports that adapt cut their traffic by about 70 % (ratio of bytes)",
-        "control_bytes",
+        "reports that adapt are about 70 % fewer (ratio)",
+        "control_transmissions",
         "adaptive reports",
         "adaptive",
         "=",

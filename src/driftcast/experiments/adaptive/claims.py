@@ -29,7 +29,7 @@ ROBUST = "expected in every reading"
 OPEN = "depends on the reading: see adaptive-sensitivity"
 DOUBTFUL = "no earlier trial has found it"
 
-DELIVERY, FORWARDS, REPORTS = "delivery_ratio", "forwards", "control_bytes"
+DELIVERY, FORWARDS, REPORTS = "delivery_ratio", "forwards", "control_transmissions"
 WEIGHTS = ("0 : 1", "0.25 : 0.75", "adaptive", "0.75 : 0.25", "1 : 0")
 
 
@@ -180,7 +180,7 @@ def reports(study: "Study") -> Iterator[Claim]:
     adapting = at(protocol="adaptive reports")
     paper = 10_771 / 36_244
     fewer = [Case("", study.ratio(adapting, at(), REPORTS))]
-    text = "Reports that adapt cut their traffic by about 70 % (ratio of bytes)"
+    text = "Reports that adapt are about 70 % fewer (ratio)"
     yield study.claim("reports", text, fewer, "=", paper, NEAR, paper, ROBUST)
     less = [Case("", study.ratio(adapting, at()))]
     paper = 243_034 / 279_904

@@ -59,6 +59,7 @@ METRIC_LABELS = {
     "delay_p95_s": "95th percentile of delay (s)",
     "hops_mean": "mean hops",
     "transmissions": "transmissions",
+    "control_transmissions": "control transmissions",
     "receptions": "receptions",
     "forwards": "forwards",
     "duplicates": "duplicates",
