@@ -29,11 +29,11 @@ def stack_plan(
         raise UserError(f"{where}: router: {kind.name} sends through a router; name one")
     if not uses and router is not None:
         raise UserError(f"{where}: router: {kind.name} uses no router; leave it out")
-    _check_needs(kind, offers, where)
+    _check_needs(kind, settings, offers, where)
     if router is None:
         return StackPlan(kind, settings, beacons=beacons)
     router_kind, router_settings = _machine(router, "router", router_named, where)
-    _check_needs(router_kind, offers, where)
+    _check_needs(router_kind, router_settings, offers, where)
     return StackPlan(kind, settings, router_kind, router_settings, beacons)
 
 
@@ -61,8 +61,12 @@ def _machine(
     return kind, typed(settings, kind.settings_type, where, place)
 
 
-def _check_needs(machine: type[StateMachine], offers: frozenset[Capability], where: str) -> None:
-    lacking = sorted(machine.needs - offers)
-    if lacking:
+def _check_needs(
+    machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str
+) -> None:
+    always, also = machine.needs - offers, settings.needs() - offers
+    if always or also:
+        needed = ", ".join(sorted(always | also))
+        because = "" if always else " with these settings"
         offered = ", ".join(sorted(offers)) or "nothing"
-        raise UserError(f"{where}: protocol: {machine.name} needs {', '.join(lacking)}; what is offered is {offered}")
+        raise UserError(f"{where}: protocol: {machine.name} needs {needed}{because}; what is offered is {offered}")

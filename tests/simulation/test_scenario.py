@@ -207,6 +207,11 @@ def test_what_a_scenario_cannot_give_is_said_at_loading(tmp_path: Path, monkeypa
     assert told == f"FILE: protocol: hungry needs energy, position; what is offered is {offered}"
 
 
+def test_what_only_some_settings_need_is_said_at_loading_too(tmp_path: Path) -> None:
+    told = complaint(tmp_path, GOOD.replace('"flooding"', '"adaptive", weights = { residual_energy = 1.0 }'))
+    assert told.startswith("FILE: protocol: adaptive needs energy with these settings; what is offered is directory,")
+
+
 def test_the_scenario_of_a_run_can_be_written_down_and_read_again(tmp_path: Path) -> None:
     path = tmp_path / "walk.toml"
     path.write_text(GOOD + "[[faults]]\nkind = 'loss'\nprobability = 0.5\n[[publish]]\ncount = 3\n")

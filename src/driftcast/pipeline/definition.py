@@ -49,6 +49,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     series: str | None = None
     panels: str | None = None
     where: Selector = {}
+    also: list[Selector] = []
+    """Points that it does not show and that claims about it need: they run too if the figure is asked for alone."""
     title: str = ""
     caption: str = ""
     paper: str = ""

@@ -3,7 +3,7 @@
 import difflib
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -76,15 +76,16 @@ def experiment_names() -> list[str]:
 
 
 def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> Experiment:
-    """An experiment by name, alias, folder or file. `name/figure` keeps that figure and its claims alone."""
+    """An experiment by name, alias, folder or file. `name/figure` is that figure alone: its points and its claims."""
     path, figure = _located(text)
     definition = read_definition(path)
     if figure:
         definition = _only(definition, figure, path)
     hook = path.parent / HOOK
-    return unfold(
+    experiment = unfold(
         definition, path.parent, quick, runs, hook if path.name == FILE and hook.is_file() else None, str(path)
     )
+    return _pruned(experiment) if figure else experiment
 
 
 def read_definition(path: Path) -> Definition:
@@ -192,3 +193,13 @@ def _only(definition: Definition, figure: str, path: Path) -> Definition:
         raise UserError(f"{path}: there is no figure {figure!r}; there are {there}")
     claims = [entry for entry in definition.claims if entry.figure == figure]
     return msgspec.structs.replace(definition, figures=figures, claims=claims)
+
+
+def _pruned(experiment: Experiment) -> Experiment:
+    """Without the points that neither a figure shows nor a claim names."""
+    definition = experiment.definition
+    shown = [selector for figure in definition.figures for selector in (figure.where, *figure.also)]
+    for claim in definition.claims:
+        shown += [claim.left, claim.right] if claim.kind == "compare" else [claim.of]
+    points = [point for point in experiment.points if any(point.chosen(selector) for selector in shown)]
+    return replace(experiment, points=points)

@@ -20,6 +20,10 @@ from driftcast.wire import Message, Parcel
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a state machine. Each field is annotated with its bounds and its meaning, and has a default."""
 
+    def needs(self) -> frozenset[Capability]:
+        """What the machine needs of its host because of these settings, besides what it always does."""
+        return frozenset()
+
 
 class StateMachine:
     """What protocols and routers have in common."""

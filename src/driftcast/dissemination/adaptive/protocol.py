@@ -11,14 +11,12 @@ from typing import ClassVar
 
 import msgspec
 
-from driftcast.dissemination.adaptive.context import attributes
 from driftcast.dissemination.adaptive.context.attribute import Surroundings
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
 from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
 from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utilities, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
-from driftcast.errors import UserError
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
@@ -50,7 +48,6 @@ class Adaptive(Protocol):
 
     def __init__(self, node: NodeId, settings: AdaptiveSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
-        _check_offers(settings, host)
         self._settings = settings
         self._local = LocalSubscriptions(port)
         self._own: dict[str, None] = {}
@@ -336,15 +333,6 @@ class _LinkTables(dict[NodeId, Mapping[str, float]]):
 
 _UNKNOWN: Mapping[str, float] = {EVERYTHING: 0.0}
 """The table of a link over which nobody has reported."""
-
-
-def _check_offers(settings: AdaptiveSettings, host: Host) -> None:
-    """Refuse a weight for something that this world cannot measure."""
-    for name, kind in attributes().items():
-        missing = kind.needs - host.offers
-        if settings.weights.get(name, 0.0) > 0 and missing:
-            needed = ", ".join(sorted(missing))
-            raise UserError(f"adaptive: weights.{name}: needs {needed}, which this world does not offer; leave it out")
 
 
 def _subscribed(seen: Seen) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from msgspec import Meta, field
 
 from driftcast.dissemination.adaptive.context import attributes
 from driftcast.dissemination.adaptive.messages import MAX_HORIZON, MAX_REACH
-from driftcast.protocol import Settings
+from driftcast.protocol import Capability, Settings
 
 Period = Annotated[float, Meta(gt=0, le=3600)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -73,6 +73,10 @@ class AdaptiveSettings(Settings, frozen=True):
     missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods that a report is good for")] = 3.0
     # Copies that other nodes still hold may end a little later than one's own.
     seen_grace_s: Annotated[float, Meta(ge=0, description="how long past its lease an event is remembered")] = 60.0
+
+    def needs(self) -> frozenset[Capability]:
+        weighed = [kind for name, kind in attributes().items() if self.weights.get(name, 0.0) > 0]
+        return frozenset(capability for kind in weighed for capability in kind.needs)
 
     def __post_init__(self) -> None:
         known = attributes()

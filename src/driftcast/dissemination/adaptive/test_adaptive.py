@@ -358,8 +358,8 @@ def test_the_context_attributes_of_the_paper_are_there() -> None:
 
 def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
     weights = {"residual_energy": 1.0}
-    with pytest.raises(UserError, match="needs energy"):
-        alone("adaptive", weights=weights)
+    assert AdaptiveSettings(weights=weights).needs() == {Capability.ENERGY}
+    assert AdaptiveSettings(weights={"change_degree": 1.0, "residual_energy": 0.0}).needs() == frozenset()
 
     class Battery(LoneHost):
         def __init__(self) -> None:

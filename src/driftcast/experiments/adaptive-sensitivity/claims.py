@@ -25,6 +25,12 @@ READINGS = {
 }
 SIMPLER = {"fixed": "base", "rec": "base", "both": "fixed"}
 """The reading that gives the same where a setting knows nothing of what a reading changes."""
+INDIFFERENT = {
+    "fixed": ("spcast", "spcast, no limit"),
+    "rec": ("spcast", "no neighborhood"),
+    "both": ("spcast", "no neighborhood"),
+}
+"""The settings that know nothing of it."""
 
 
 class Comparison(NamedTuple):
@@ -41,6 +47,11 @@ class Comparison(NamedTuple):
     """left / right instead of left - right."""
     value: float = 0.0
     tolerance: float = 0.0
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Both settings."""
+        return self.left, self.right
 
 
 COMPARISONS = (
@@ -145,10 +156,10 @@ def claims(results: Results) -> Iterator[Claim]:
     """Comparison by comparison, so that the readings of each stand together."""
     for comparison in COMPARISONS:
         for reading in READINGS:
-            left = results.points({"setting": comparison.left, "reading": reading})
-            right = results.points({"setting": comparison.right, "reading": reading})
+            there = [results.points({"setting": setting, "reading": reading}) for setting in comparison.sides]
+            known = [setting in INDIFFERENT.get(reading, ()) for setting in comparison.sides]
             # Where the reading changes neither side the comparison would only repeat that of the simpler one.
-            if left or right:
+            if any(there) and all(here or same for here, same in zip(there, known, strict=True)):
                 yield compared(results, comparison, reading)
 
 
