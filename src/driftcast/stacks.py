@@ -61,9 +61,7 @@ def _machine(
     return kind, typed(settings, kind.settings_type, where, place)
 
 
-def _check_needs(
-    machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str
-) -> None:
+def _check_needs(machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str) -> None:
     always, also = machine.needs - offers, settings.needs() - offers
     if always or also:
         needed = ", ".join(sorted(always | also))

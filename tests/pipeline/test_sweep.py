@@ -119,6 +119,12 @@ def test_runs_on_one_movement_follow_each_other() -> None:
         assert set(Counter(seeds).values()) == {3}
 
 
+def test_one_movement_under_many_settings_keeps_every_core_busy() -> None:
+    settings = tuple(f"gossip:p=0.{number}" for number in range(10, 90))
+    parts = tasks(planned_runs(tiny_experiment(settings, runs=1)), cores=2)
+    assert [len(part) for part in parts] == [5] * 16
+
+
 def test_a_key_stands_for_all_that_decides_a_run() -> None:
     keys = [
         planned.key

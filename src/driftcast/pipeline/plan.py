@@ -55,9 +55,16 @@ def planned_runs(experiment: Experiment) -> list[PlannedRun]:
 
 
 def tasks(runs: Sequence[PlannedRun], cores: int) -> list[list[PlannedRun]]:
-    """Runs on the same movement follow each other in one task, so that it is computed once."""
+    """Runs on the same movement follow each other in one task, so that it is computed once.
+
+    Unless there are so many of them that a core would wait for the others: then they are several groups.
+    """
     ordered = sorted(runs, key=lambda run: (run.movement, run.seed))
-    groups = [list(group) for _, group in groupby(ordered, key=lambda run: (run.movement, run.seed))]
+    most = max(1, len(ordered) // (cores * TASKS_PER_CORE))
+    groups: list[list[PlannedRun]] = []
+    for _, group in groupby(ordered, key=lambda run: (run.movement, run.seed)):
+        alike = list(group)
+        groups += [alike[first : first + most] for first in range(0, len(alike), most)]
     count = min(len(groups), cores * TASKS_PER_CORE)
     # Neighboring groups, such as the seeds of one setting, cost about the same: deal them out.
     return [[run for group in groups[task::count] for run in group] for task in range(count)]

@@ -1,0 +1,50 @@
+"""What a node gathers of its neighborhood is what the equations say, composed one after the other."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftcast.dissemination.adaptive.messages import Utilities
+from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
+from driftcast.dissemination.adaptive.rules import forwarding_utility, host_utility, neighborhood_utility
+from driftcast.model import NodeId
+from driftcast.parts.horizon import Known
+
+INTERESTS = ("a = 1", "b = 1", "c = 1")
+PHI = 2
+
+utilities = st.dictionaries(st.sampled_from(INTERESTS), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+reports = st.tuples(st.sets(st.sampled_from(INTERESTS)), utilities, st.integers(1, PHI))
+links_of_a_node = st.lists(st.lists(reports, min_size=1, max_size=3), max_size=4)
+
+
+def known(node: NodeId, via: NodeId, subscribed: set[str], worth: dict[str, float], hops: int) -> Known[Seen]:
+    carrier = {interest: utility for interest, utility in worth.items() if interest not in subscribed}
+    report = Utilities(node, 1, hops, 30.0, tuple(sorted(subscribed)), carrier, {})
+    return Known(via, hops, 1, 30.0, Seen(report, PHI, None))
+
+
+@given(links_of_a_node)
+def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
+    links: list[list[tuple[set[str], dict[str, float], int]]],
+) -> None:
+    near = [
+        (via, {10 * via + place: known(10 * via + place, via, *report) for place, report in enumerate(reached)})
+        for via, reached in enumerate(links, start=1)
+    ]
+    beyond, via, steps = gathered(near, PHI, 1).exceeding({}, 0.0)
+    by_hand = {
+        interest: neighborhood_utility(
+            forwarding_utility(
+                host_utility(interest in subscribed, worth.get(interest, 0.0)) for subscribed, worth, _ in reached
+            )
+            for reached in links
+        )
+        for interest in INTERESTS
+    }
+    assert beyond == {interest: utility for interest, utility in by_hand.items() if utility > 0.0}
+    assert steps == ()
+    for (interest, utility), neighbor in zip(beyond.items(), via, strict=True):
+        over_it = links[neighbor - 1]
+        assert utility == forwarding_utility(
+            host_utility(interest in subscribed, worth.get(interest, 0.0)) for subscribed, worth, _ in over_it
+        )
