@@ -62,6 +62,23 @@ def test_an_experiment_tells_how_many_runs_it_has() -> None:
     assert row["runs"] == 10 * 20, "two settings, five protocols, twenty seeds"
 
 
+@pytest.mark.parametrize("name", experiment_names())
+def test_the_figures_of_an_experiment_are_listed(name: str) -> None:
+    done = call("experiments", name)
+    assert (done.status, done.err) == (0, "")
+    (row,) = rows("experiments", name)
+    figures = row["figures"]
+    assert isinstance(figures, list)
+    assert all(f"  {figure['name']} " in done.out for figure in figures)
+    assert f"{row['runs']} runs at {row['points']} points" in done.out
+
+
+def test_an_experiment_that_is_not_there_is_named() -> None:
+    done = call("experiments", "adaptiv")
+    assert done.status == 2
+    assert "did you mean 'adaptive'?" in done.err
+
+
 def test_variants_are_listed() -> None:
     (row,) = rows("protocols", "semi_probabilistic")
     variants = row["variants"]

@@ -207,6 +207,11 @@ def test_what_a_scenario_cannot_give_is_said_at_loading(tmp_path: Path, monkeypa
     assert told == f"FILE: protocol: hungry needs energy, position; what is offered is {offered}"
 
 
+def test_who_publishes_only_after_the_end_of_the_run_is_told(tmp_path: Path) -> None:
+    told = complaint(tmp_path, GOOD + "[[publish]]\nfrom_s = 61.0\ncount = 1\n")
+    assert told == "FILE: publish[0].from_s: is after the end of the run, 60 s"
+
+
 def test_what_only_some_settings_need_is_said_at_loading_too(tmp_path: Path) -> None:
     told = complaint(tmp_path, GOOD.replace('"flooding"', '"adaptive", weights = { residual_energy = 1.0 }'))
     assert told.startswith("FILE: protocol: adaptive needs energy with these settings; what is offered is directory,")

@@ -21,7 +21,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     mobility.add_argument("name", nargs="?", metavar="MODEL")
     add_json(mobility)
     mobility.set_defaults(command=_mobility)
-    experiments = commands.add_parser("experiments", help="list the experiments")
+    experiments = commands.add_parser("experiments", help="list the experiments, or the figures of one")
+    experiments.add_argument("name", nargs="?", metavar="EXPERIMENT")
     add_json(experiments)
     experiments.set_defaults(command=_experiments)
 
@@ -119,14 +120,43 @@ def _experiments(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.experiment import experiment_names, load_experiment
 
     rows: list[dict[str, object]] = []
-    for experiment in map(load_experiment, experiment_names()):
-        points, seeds = len(experiment.points), len(experiment.seeds)
-        rows.append({"name": experiment.name, "summary": experiment.definition.title, "runs": points * seeds})
+    for experiment in map(load_experiment, experiment_names() if arguments.name is None else [arguments.name]):
+        definition = experiment.definition
+        rows.append(
+            {
+                "name": experiment.name,
+                "summary": definition.title,
+                "runs": sum(len(experiment.seeds_at(point)) for point in experiment.points),
+                "points": len(experiment.points),
+                "paper": definition.paper,
+                "description": definition.description.strip(),
+                "figures": [{"name": figure.name, "title": figure.title} for figure in definition.figures],
+            }
+        )
     if arguments.json:
         print_json({"experiments": rows})
+    elif arguments.name is None:
+        _print_list(rows, "more of one: driftcast experiments EXPERIMENT; run it: driftcast reproduce EXPERIMENT")
     else:
-        _print_list(rows, "run one: driftcast reproduce EXPERIMENT")
+        _print_experiment(rows[0])
     return 0
+
+
+def _print_experiment(row: dict[str, object]) -> None:
+    console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
+    if row["paper"]:
+        console().print(f"[dim]{row['paper']}[/dim]")
+    for paragraph in str(row["description"]).split("\n\n"):
+        console().print("\n" + " ".join(paragraph.split()), highlight=False)
+    console().print(f"\n{row['runs']} runs at {row['points']} points, and these figures:")
+    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
+    figures = row["figures"]
+    assert isinstance(figures, list)
+    for figure in figures:
+        table.add_row(f"[bold]{figure['name']}[/bold]", figure["title"])
+    console().print(table)
+    run = f"driftcast reproduce {row['name']}"
+    console().print(f"[dim]run all: {run}; one: {run}/FIGURE[/dim]")
 
 
 def _print_list(rows: list[dict[str, object]], hint: str) -> None:

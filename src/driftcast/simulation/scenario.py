@@ -182,6 +182,8 @@ def check(scenario: Scenario, where: str) -> None:
     for at, entry in entries:
         check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
         check_entry(entry, at)
+        if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
+            raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
     for place, processor in enumerate(scenario.processors):
         check_selection(processor.nodes, scenario.nodes, scenario.roles, f"{where}: processors[{place}].nodes")
     for place, fault in enumerate(scenario.faults):
