@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -10,8 +10,9 @@ import pytest
 
 from driftcast.live.config import NodeConfig, TraceConfig
 from driftcast.live.exchange import LinkSettings
+from driftcast.live.interface import UDP, InterfaceConfig
 from driftcast.model import NodeId
-from driftcast.protocol import BeaconSettings, StackPlan
+from driftcast.protocol import BeaconSettings, Interface, StackPlan
 from driftcast.protocol import Protocol as Machine
 from driftcast.protocol.registry import protocol_named
 from driftcast.trace import Level
@@ -30,6 +31,7 @@ class MakeConfig(Protocol):
         protocol: str | type[Machine] = "flooding",
         *,
         link: LinkSettings = LINK,
+        interfaces: Mapping[Interface, LinkSettings] | None = None,
         store: Path | None = None,
         control: Path | int | None = None,
         trace: TraceConfig = FULL,
@@ -50,15 +52,17 @@ def config() -> MakeConfig:
         protocol: str | type[Machine] = "flooding",
         *,
         link: LinkSettings = LINK,
+        interfaces: Mapping[Interface, LinkSettings] | None = None,
         store: Path | None = None,
         control: Path | int | None = None,
         trace: TraceConfig = FULL,
         beacons: BeaconSettings = BEACONS,
-        **settings: object,
+        **options: object,
     ) -> NodeConfig:
         kind = protocol_named(protocol) if isinstance(protocol, str) else protocol
-        plan = StackPlan(kind, kind.settings_type(**settings), beacons=beacons)
-        return NodeConfig(f"node-{node}", node, plan, link=link, store=store, control=control, trace=trace)
+        plan = StackPlan(kind, kind.settings_type(**options), beacons=beacons)
+        made = tuple(InterfaceConfig(name, link=settings) for name, settings in (interfaces or {UDP: link}).items())
+        return NodeConfig(f"node-{node}", node, plan, made, store=store, control=control, trace=trace)
 
     return make
 

@@ -24,20 +24,33 @@ class Talker(Protocol):
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self.heard: list[str] = []
+        self.vias: list[Interface] = []
+        """The interface that each word came over."""
         self.outcomes: list[tuple[Token, str]] = []
         self.timers: list[TimerKey] = []
         self.links: list[NodeId] = []
+        self.told: list[tuple[str, Link | Token]] = []
+        """What was said of links and outcomes, in order."""
         Talker.all[node] = self
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Word)
         self.heard.append(message.text)
+        self.vias.append(via)
 
     def on_sent(self, now: float, token: Token, failure: str) -> None:
         self.outcomes.append((token, failure))
+        self.told.append((failure or "sent", token))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         self.timers.append(key)
 
     def on_link_up(self, now: float, link: Link) -> None:
         self.links.append(link.neighbor)
+        self.told.append(("up", link))
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self.told.append(("changed", link))
+
+    def on_link_down(self, now: float, link: Link) -> None:
+        self.told.append(("down", link))

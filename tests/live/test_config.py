@@ -8,7 +8,9 @@ import pytest
 from driftcast.errors import UserError, WorkError
 from driftcast.live.address import format_address, parse_address
 from driftcast.live.config import NodeConfig, load_config
+from driftcast.live.exchange import LinkSettings
 from driftcast.live.identity import key_of, node_of
+from driftcast.live.interface import InterfaceConfig
 from driftcast.model import MAX_NODE_ID, Position
 from driftcast.trace import Level
 
@@ -20,6 +22,26 @@ name = "car-1"
 port = 7400
 [protocol]
 name = "flooding"
+"""
+
+SEVERAL = """
+name = "station"
+[discovery]
+period_s = 0.5
+[protocol]
+name = "flooding"
+[[interfaces]]
+name = "radio"
+port = 7400
+group = "239.1.1.1:7500"
+[[interfaces]]
+name = "ethernet"
+host = "127.0.0.1"
+port = 7401
+peers = ["127.0.0.1:7402"]
+cost_s = 0.0001
+cost = "measured"
+retries = 1
 """
 
 PROCESSOR = """
@@ -48,11 +70,22 @@ def test_there_are_examples() -> None:
 
 def test_a_short_file_has_sensible_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, MINIMAL)
-    assert (config.host, config.port, config.peers, config.group) == ("0.0.0.0", 7400, (), None)
+    assert config.interfaces == (InterfaceConfig("udp", "0.0.0.0", 7400),)
     assert (config.store, config.control, config.trace.level) == (None, None, Level.METRICS)
     assert config.node == node_of(b"car-1") <= MAX_NODE_ID
     assert config.plan.beacons is not None
     assert config.plan.beacons.period_s == 1.0
+
+
+def test_several_interfaces_have_each_their_own_settings(tmp_path: Path) -> None:
+    config = loaded(tmp_path, SEVERAL)
+    wire = LinkSettings(cost_s=0.0001, cost="measured", retries=1)
+    assert config.interfaces == (
+        InterfaceConfig("radio", "0.0.0.0", 7400, ("239.1.1.1", 7500)),
+        InterfaceConfig("ethernet", "127.0.0.1", 7401, None, (("127.0.0.1", 7402),), wire),
+    )
+    assert config.plan.beacons is not None
+    assert config.plan.beacons.period_s == 0.5
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -86,6 +119,37 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         (MINIMAL + "[discovery]\ngroup = 'radio:7400'", "discovery.group: 'radio' is no IPv4"),
         (MINIMAL + "[discovery]\ngroup = '239.1.1.1:0'", "discovery.group: the port must not be 0"),
         (MINIMAL + "[link]\nretries = 100", "link.retries: .*<= 20"),
+        (MINIMAL + "[link]\ncost = 'guessed'", "link.cost: 'guessed' is none of 'fixed', 'measured'"),
+        (MINIMAL + "[link]\ncost_s = -1", "link.cost_s: .*>= 0"),
+        (MINIMAL.replace("[listen]\nport = 7400", ""), r"listen: this table is required, unless .* \[\[interfaces\]\]"),
+        (SEVERAL + "[listen]\nport = 1", r"listen: leave it out and say it of each of the \[\[interfaces\]\]"),
+        (SEVERAL + "[link]\nretries = 1", "link: leave it out"),
+        (SEVERAL.replace("period_s", "peers = ['h:1']\nperiod_s"), "discovery.peers: leave it out"),
+        (SEVERAL.replace("period_s", "group = '239.1.1.1:1'\nperiod_s"), "discovery.group: leave it out"),
+        (SEVERAL.replace("cost_s", "costs"), r"interfaces\[1\]: unknown key 'costs'; did you mean 'cost_s'"),
+        (SEVERAL.replace("port = 7401", ""), r"interfaces\[1\].port: this key is required"),
+        (SEVERAL.replace("7401", "-1"), r"interfaces\[1\].port: .*>= 0"),
+        (SEVERAL.replace('"ethernet"', '"radio"'), r"interfaces\[1\].name: there is another interface 'radio'"),
+        (SEVERAL.replace('"ethernet"', '"a b"'), r"interfaces\[1\].name: "),
+        (
+            SEVERAL.replace("7401", '7400\ngroup = "239.1.1.1:7500"'),
+            r"interfaces\[1\].group: interface 'radio' is in this group; take another port",
+        ),
+        (
+            SEVERAL.replace("127.0.0.1", "0.0.0.0").replace("7401", "7400"),
+            r"interfaces\[1\].port: interface 'radio' listens there",
+        ),
+        (SEVERAL.replace('host = "127.0.0.1"', 'host = "here"'), r"interfaces\[1\].host: 'here' is no IP address"),
+        (SEVERAL.replace("127.0.0.1:7402", "nowhere"), r"interfaces\[1\].peers\[0\]: 'nowhere' is no address"),
+        (SEVERAL.replace("239.1.1.1", "radio"), r"interfaces\[0\].group: 'radio' is no IPv4"),
+        (
+            SEVERAL.replace("port = 7400", "port = 7400\nhost = '::1'"),
+            r"interfaces\[0\].group: a group needs an IPv4 address to listen on, not '::1'",
+        ),
+        (
+            SEVERAL + "".join(f'[[interfaces]]\nname = "i{n}"\nport = {n}\n' for n in range(15)),
+            "interfaces: a node has at most 16, not 17",
+        ),
         (MINIMAL + "[control]", "control: give either socket .* or port"),
         (MINIMAL + "[trace]\ndirectory = 'x'\nlevel = 'all'", "trace.level: .*'all'"),
         (MINIMAL + "[router]\nname = 'none'", "router: flooding uses no router; leave it out"),

@@ -7,6 +7,7 @@ from driftcast.live.address import Address
 from driftcast.live.config import NodeConfig
 from driftcast.live.exchange import LinkSettings
 from driftcast.live.frame import LinkFrame, LinkKind, unpack
+from driftcast.live.interface import UDP
 from driftcast.live.loopback import until
 from driftcast.live.node import LiveNode
 from driftcast.live.transport import UdpTransport
@@ -51,7 +52,7 @@ class Pair:
 
     def __init__(self, first: NodeConfig, second: NodeConfig, fate: Fate, fate_back: Fate = lambda frame: True) -> None:
         self.transports = (Fated(fate), Fated(fate_back))
-        self.nodes = (LiveNode(first, self.transports[0]), LiveNode(second, self.transports[1]))
+        self.nodes = (LiveNode(first, {UDP: self.transports[0]}), LiveNode(second, {UDP: self.transports[1]}))
 
     async def __aenter__(self) -> "Pair":
         for node in self.nodes:
@@ -148,12 +149,35 @@ def test_a_full_queue_refuses_by_name_and_every_token_is_answered_once(config: M
 
 def test_a_neighbor_has_no_more_than_a_window_of_frames_on_the_air(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
-        link = LinkSettings(ack_timeout_s=0.1, retries=0, window=4)
-        async with Pair(config(1, Teller, link=link), config(2, Teller), lambda frame: not data(frame)) as pair:
+        passing: list[bool] = []
+        link = LinkSettings(ack_timeout_s=0.1, retries=1, window=4)
+        pair = Pair(config(1, Teller, link=link), config(2, Teller), lambda frame: bool(passing) or not data(frame))
+        async with pair:
             pair.say(1, 9)
             assert sum(map(data, pair.transports[0].sent)) == 4
+            passing.append(True)
             await until(lambda: len(Talker.all[1].outcomes) == 9)
-            assert sum(map(data, pair.transports[0].sent)) == 9
+            assert {failure for _, failure in Talker.all[1].outcomes} == {""}
+            assert sum(map(data, pair.transports[0].sent)) == 4 + 9
+
+    run(story())
+
+
+def test_with_one_frame_all_that_waits_for_the_neighbor_is_given_up_and_room_is_made(
+    config: MakeConfig, run: Run
+) -> None:
+    async def story() -> None:
+        link = LinkSettings(ack_timeout_s=0.05, retries=0, window=4, queue=9)
+        async with Pair(config(1, Teller, link=link), config(2, Teller), lambda frame: not data(frame)) as pair:
+            pair.say(1, 9)
+            await until(lambda: len(Talker.all[1].outcomes) == 9)
+            assert sum(map(data, pair.transports[0].sent)) == 4
+            assert Talker.all[1].outcomes == [(token, "unreachable") for token in range(1, 10)]
+            pair.transports[0].fate = lambda frame: True
+            await until(lambda: pair.nodes[0].neighbors == [2])
+            pair.say(10, 18)
+            await until(lambda: len(Talker.all[1].outcomes) == 18)
+            assert Talker.all[1].outcomes[9:] == [(token, "") for token in range(10, 19)]
 
     run(story())
 

@@ -9,6 +9,7 @@ from driftcast.live.frame import (
     FAR_BEHIND,
     LINK_HEADER_BYTES,
     MAX_SENDERS,
+    PROBE_BODY_BYTES,
     WINDOW,
     LinkFlaw,
     LinkFrame,
@@ -54,11 +55,17 @@ def test_each_flaw_has_its_name() -> None:
     assert unpack(bytes(good[: LINK_HEADER_BYTES - 1])) is LinkFlaw.TRUNCATED
     assert unpack(changed(0, 0)) is LinkFlaw.NOT_OURS
     assert unpack(changed(1, 9)) is LinkFlaw.VERSION
-    assert unpack(changed(2, 3)) is LinkFlaw.KIND
+    assert unpack(changed(2, 5)) is LinkFlaw.KIND
     assert unpack(changed(3, 0x80)) is LinkFlaw.SENDER
     assert unpack(bytes(good[:LINK_HEADER_BYTES])) is LinkFlaw.BODY
     assert unpack(acknowledgement + b"x") is LinkFlaw.BODY
     assert isinstance(unpack(acknowledgement), LinkFrame)
+    for kind in (LinkKind.PROBE, LinkKind.ECHO):
+        probe = pack(LinkFrame(kind, 7, 1, 1, bytes(PROBE_BODY_BYTES)))
+        assert len(probe) == 500
+        assert isinstance(unpack(probe), LinkFrame)
+        assert unpack(probe + b"x") is LinkFlaw.BODY
+        assert unpack(probe[:-1]) is LinkFlaw.BODY
 
 
 def test_numbers_in_any_order_are_new_once() -> None:
@@ -93,6 +100,17 @@ def test_a_new_session_begins_anew() -> None:
     assert windows.judge(frame(100, session=2)) is Novelty.NEW
     windows.add(frame(1, session=2))
     assert windows.judge(frame(1, session=2)) is Novelty.REPEATED
+
+
+def test_a_sender_heard_in_two_sessions_at_once_repeats_nothing_in_either() -> None:
+    windows = Windows()
+    for number in range(3):
+        for session in (1, 2):
+            assert windows.judge(frame(number, session)) is Novelty.NEW
+            windows.add(frame(number, session))
+    for number in range(3):
+        for session in (1, 2):
+            assert windows.judge(frame(number, session)) is Novelty.REPEATED
 
 
 def test_a_forged_huge_number_does_not_silence_a_sender() -> None:

@@ -6,6 +6,7 @@ from random import Random
 
 from driftcast.dissemination.flooding.protocol import FloodedEvent
 from driftcast.live.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
+from driftcast.live.interface import UDP
 from driftcast.live.loopback import Inbox, LoopbackNetwork, until
 from driftcast.live.node import LiveNode
 from driftcast.live.record import BAD_ROWS_PER_S
@@ -42,7 +43,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
         rng = Random(1)
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             node = network.nodes[0]
-            network.transports[0].reach.add(stranger.getsockname())
+            network.transports[0, UDP].reach.add(stranger.getsockname())
             for number in range(1500):
                 size = rng.choice([0, 1, 10, 40, 1400, MAX_DATAGRAM_BYTES])
                 garbage = mutated(rng, flooded(number)) if number % 3 else rng.randbytes(size)

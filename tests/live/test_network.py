@@ -2,6 +2,7 @@
 
 import asyncio
 
+from driftcast.live.interface import UDP
 from driftcast.live.loopback import Inbox, LoopbackNetwork, until
 from driftcast.model import NodeId
 from tests.live.conftest import MakeConfig, Run
@@ -85,7 +86,7 @@ def test_links_are_found_and_lost_as_the_reach_list_changes(config: MakeConfig, 
             rows = network.nodes[0].trace.table().to_pylist()
             links = [(row["kind"], row["peer"]) for row in rows if row["kind"].startswith("link")]
             assert links == [("link_up", 1), ("link_down", 1)] * 2
-            assert network.transports[0].lost > 0
+            assert network.transports[0, UDP].lost > 0
 
     run(story())
 

@@ -35,7 +35,8 @@ async def _run(node: LiveNode) -> None:
             status = node.status()
             clients = "" if node.control_address is None else f", clients at {node.control_address}"
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
-            print(f"{who} on {status.address}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
+            print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
             await stop.wait()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):

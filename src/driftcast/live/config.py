@@ -1,19 +1,27 @@
 """The configuration of a node: one TOML file. docs/live.md describes each key."""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.live.address import Address, parse_address
 from driftcast.live.exchange import LinkSettings
 from driftcast.live.host import offered
 from driftcast.live.identity import key_of, node_of
+from driftcast.live.interface import InterfaceConfig
+from driftcast.live.interface_config import (
+    DiscoverySection,
+    InterfaceSection,
+    ListenSection,
+    Name,
+    Port,
+    Section,
+    several_interfaces,
+    single_interface,
+)
 from driftcast.live.processing import ProcessorConfig
 from driftcast.matching import Filter
 from driftcast.model import FilterText, NodeId, Position, Processor
@@ -21,31 +29,6 @@ from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import stack_plan
 from driftcast.trace import Level
-
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-M = TypeVar("M")
-Port = Annotated[int, Meta(ge=0, le=65535)]
-
-
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file."""
-
-
-class ListenSection(Section, frozen=True):
-    """Where the node hears. Port 0 lets the operating system choose, which only makes sense for trials."""
-
-    port: Port
-    host: str = "0.0.0.0"
-
-
-class DiscoverySection(Section, frozen=True):
-    """Beacons: when, and to whom. The defaults of the times are those of `BeaconSettings`."""
-
-    period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
-    missed: Annotated[int, Meta(ge=1, le=100)] = 3
-    jitter: Annotated[float, Meta(ge=0, le=0.5)] = 0.1
-    peers: Annotated[list[str], Meta(max_length=1024)] = []
-    group: str | None = None
 
 
 class TraceSection(Section, frozen=True):
@@ -91,18 +74,19 @@ class NodeFile(Section, frozen=True):
     """The whole file."""
 
     name: Name
-    listen: ListenSection
     protocol: dict[str, object]
     key_file: str | None = None
+    listen: ListenSection | None = None
     discovery: DiscoverySection = DiscoverySection()
+    link: LinkSettings | None = None
+    interfaces: tuple[InterfaceSection, ...] = ()
     router: dict[str, object] | None = None
-    link: LinkSettings = LinkSettings()
     trace: TraceSection | None = None
     store: StoreSection | None = None
     control: ControlSection | None = None
     position: PositionSection | None = None
-    processors: list[ProcessorSection] = []
-    roles: list[Name] = []
+    processors: tuple[ProcessorSection, ...] = ()
+    roles: tuple[Name, ...] = ()
     directory: dict[Name, list[Name | NodeId]] | None = None
 
 
@@ -123,11 +107,8 @@ class NodeConfig:
     name: str
     node: NodeId
     plan: StackPlan
-    host: str = "127.0.0.1"
-    port: int = 0
-    group: Address | None = None
-    peers: tuple[Address, ...] = ()
-    link: LinkSettings = field(default_factory=LinkSettings)
+    interfaces: tuple[InterfaceConfig, ...] = (InterfaceConfig(),)
+    """At least one."""
     trace: TraceConfig = field(default_factory=TraceConfig)
     store: Path | None = None
     control: Path | int | None = None
@@ -154,11 +135,7 @@ def load_config(path: Path) -> NodeConfig:
         name=file.name,
         node=node_of(file.name.encode() if file.key_file is None else key_of(folder / file.key_file)),
         plan=plan,
-        host=_listening_host(file.listen.host, path),
-        port=file.listen.port,
-        group=None if file.discovery.group is None else _group(file, path),
-        peers=tuple(_address(text, f"discovery.peers[{i}]", path) for i, text in enumerate(file.discovery.peers)),
-        link=file.link,
+        interfaces=_interfaces(file, path),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
@@ -166,7 +143,7 @@ def load_config(path: Path) -> NodeConfig:
         control=None if file.control is None else _control(file.control, path),
         position=None if position is None else Position(position.x_m, position.y_m),
         processors=processors,
-        roles=tuple(file.roles),
+        roles=file.roles,
         directory=_directory(file),
     )
 
@@ -188,33 +165,19 @@ def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
     }
 
 
-def _address(text: str, place: str, path: Path) -> Address:
-    try:
-        return parse_address(text)
-    except UserError as error:
-        raise UserError(f"{path}: {place}: {error}") from None
-
-
-def _listening_host(host: str, path: Path) -> str:
-    try:
-        return str(ipaddress.ip_address("127.0.0.1" if host == "localhost" else host))
-    except ValueError:
-        raise UserError(f"{path}: listen.host: {host!r} is no IP address of this machine; 0.0.0.0 means all") from None
-
-
-def _group(file: NodeFile, path: Path) -> Address:
-    assert file.discovery.group is not None
-    place = f"{path}: discovery.group"
-    host, port = _address(file.discovery.group, "discovery.group", path)
-    try:
-        ipaddress.IPv4Address(host)
-    except ValueError:
-        raise UserError(f"{place}: {host!r} is no IPv4 broadcast or multicast address") from None
-    if ":" in file.listen.host:
-        raise UserError(f"{place}: a group needs an IPv4 address in listen.host")
-    if port == 0:
-        raise UserError(f"{place}: the port must not be 0; it is the same on every node")
-    return host, port
+def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
+    if not file.interfaces:
+        return (single_interface(file.listen, file.discovery, file.link, path),)
+    elsewhere = {
+        "listen": file.listen is not None,
+        "link": file.link is not None,
+        "discovery.peers": bool(file.discovery.peers),
+        "discovery.group": file.discovery.group is not None,
+    }
+    for key, given in elsewhere.items():
+        if given:
+            raise UserError(f"{path}: {key}: leave it out and say it of each of the [[interfaces]]")
+    return several_interfaces(file.interfaces, path)
 
 
 def _control(section: ControlSection, path: Path) -> Path | int:

@@ -1,8 +1,9 @@
 """The link layer: unicast with acknowledgement and retry, broadcast, and no repetition heard twice.
 
 Each neighbor has at most `window` frames on the air that it has not acknowledged; others wait in order. A frame that is
-not acknowledged in `ack_timeout_s` is sent again, each time after twice as long, up to `retries` times. Frames waiting
-or on the air are bounded by `queue`, all neighbors together.
+not acknowledged in `ack_timeout_s` is sent again, each time after twice as long, up to `retries` times. If that is in
+vain, the neighbor counts as unreachable, and all that waits for it is given up as well, for it would only be in the way
+of what waits for others. Frames waiting or on the air are bounded by `queue`, all neighbors together.
 
 Broadcasts are numbered on their own and unicasts per neighbor, in the order in which they go on the air. No unicast is
 numbered more than SPAN ahead of one that may still be sent again, so that the receiver can always tell whether it heard
@@ -15,13 +16,23 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from driftcast.live.address import Address
-from driftcast.live.frame import WINDOW, LinkFlaw, LinkFrame, LinkKind, Novelty, Windows, pack, unpack
+from driftcast.live.frame import (
+    PROBE_BODY_BYTES,
+    WINDOW,
+    LinkFlaw,
+    LinkFrame,
+    LinkKind,
+    Novelty,
+    Windows,
+    pack,
+    unpack,
+)
 from driftcast.live.transport import Transport
 from driftcast.model import NodeId
 
@@ -40,9 +51,16 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         int, Meta(ge=1, le=512, description="unacknowledged frames to one neighbor; fits a small receive buffer")
     ] = 32
     queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 1000
+    cost: Annotated[
+        Literal["fixed", "measured"], Meta(description="whether links cost `cost_s` or the time that probes take")
+    ] = "fixed"
     cost_s: Annotated[
         float,
-        Meta(ge=0, description="cost of a link; 500 bytes take this long at 6 Mbit/s, the slowest rate of 802.11g"),
+        Meta(
+            ge=0,
+            le=3600,
+            description="cost of a link; 500 bytes take this long at 6 Mbit/s, the slowest rate of 802.11g",
+        ),
     ] = 0.0007
 
 
@@ -72,6 +90,14 @@ class ExchangeUser(ABC, Generic[P, M]):
         """A unicast was acknowledged or given up; once for each that was accepted."""
 
     @abstractmethod
+    def unreachable(self, target: NodeId) -> None:
+        """A unicast to a neighbor was sent again in vain; what becomes of it and of those behind it is told next."""
+
+    @abstractmethod
+    def measured(self, target: NodeId, time_s: float) -> None:
+        """How long a probe took to a neighbor."""
+
+    @abstractmethod
     def dropped(self, reason: str, peer: NodeId | None) -> None:
         """A datagram was dropped."""
 
@@ -97,8 +123,13 @@ class _Lane(Generic[P]):
     waiting: deque[_Pending[P]] = field(default_factory=deque)
 
 
+class _Probe(NamedTuple):
+    sequence: int
+    sent_s: float
+
+
 class Exchange(Generic[P, M]):
-    """The link layer of one node, over one transport."""
+    """The link layer of one interface of a node, over its transport."""
 
     def __init__(self, node: NodeId, transport: Transport, settings: LinkSettings, user: ExchangeUser[P, M]) -> None:
         self._node = node
@@ -113,6 +144,8 @@ class Exchange(Generic[P, M]):
         self._windows = Windows()
         self._lanes: dict[NodeId, _Lane[P]] = {}
         self._accepted = 0
+        self._probed = 0
+        self._probes: dict[NodeId, _Probe] = {}
 
     def open(self) -> None:
         """Start to hear."""
@@ -125,6 +158,7 @@ class Exchange(Generic[P, M]):
                 if pending.timer is not None:
                     pending.timer.cancel()
         self._lanes.clear()
+        self._probes.clear()
         self._transport.close()
 
     def broadcast(self, addresses: Iterable[Address], body: bytes) -> None:
@@ -147,6 +181,24 @@ class Exchange(Generic[P, M]):
         lane.waiting.append(_Pending(parcel, target, address, body))
         self._launch(lane)
         return True
+
+    def probe(self, target: NodeId, address: Address) -> None:
+        """See how long a packet takes to a neighbor; `measured` tells. At most one at a time is on its way."""
+        now = self._loop.time()
+        earlier = self._probes.get(target)
+        if earlier is not None:
+            if now - earlier.sent_s < self._settings.ack_timeout_s:
+                return
+            # Lost, and a lost frame takes at least this long.
+            self._user.measured(target, self._settings.ack_timeout_s)
+        self._probed += 1
+        self._probes[target] = _Probe(self._probed, now)
+        frame = LinkFrame(LinkKind.PROBE, self._node, self._session, self._probed, bytes(PROBE_BODY_BYTES))
+        self._put(address, frame, target)
+
+    def forget(self, target: NodeId) -> None:
+        """A neighbor is gone; a probe on its way to it does not count."""
+        self._probes.pop(target, None)
 
     def _launch(self, lane: _Lane[P]) -> None:
         """Put on the air what may go."""
@@ -176,9 +228,21 @@ class Exchange(Generic[P, M]):
         if pending.attempts <= self._settings.retries:
             self._attempt(pending)
         else:
-            self._finish(pending, ok=False)
+            self._give_up(pending.target)
 
-    def _finish(self, pending: _Pending[P], ok: bool) -> None:
+    def _give_up(self, target: NodeId) -> None:
+        """The neighbor does not answer: whatever is on its way to it is not, any more."""
+        lane = self._lanes.pop(target)
+        given_up = [*lane.on_air.values(), *lane.waiting]
+        for pending in given_up:
+            if pending.timer is not None:
+                pending.timer.cancel()
+        self._accepted -= len(given_up)
+        self._user.unreachable(target)
+        for pending in given_up:
+            self._user.finished(pending.parcel, ok=False)
+
+    def _succeed(self, pending: _Pending[P]) -> None:
         if pending.timer is not None:
             pending.timer.cancel()
         self._accepted -= 1
@@ -187,7 +251,7 @@ class Exchange(Generic[P, M]):
         self._launch(lane)
         if not lane.on_air:
             del self._lanes[pending.target]
-        self._user.finished(pending.parcel, ok)
+        self._user.finished(pending.parcel, ok=True)
 
     def _on_trouble(self, reason: str) -> None:
         self._user.dropped(reason, None)
@@ -201,6 +265,10 @@ class Exchange(Generic[P, M]):
             self._user.dropped("link_own", frame.sender)
         elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
             self._on_acknowledgement(frame)
+        elif frame.kind is LinkKind.PROBE:
+            self._put(address, frame._replace(kind=LinkKind.ECHO, sender=self._node), frame.sender)
+        elif frame.kind is LinkKind.ECHO:
+            self._on_echo(frame)
         else:
             self._on_data(frame, address, to_group)
 
@@ -211,7 +279,15 @@ class Exchange(Generic[P, M]):
             # Late, for an earlier start of this node, or forged.
             self._user.dropped("link_unexpected_acknowledgement", frame.sender)
         else:
-            self._finish(pending, ok=True)
+            self._succeed(pending)
+
+    def _on_echo(self, frame: LinkFrame) -> None:
+        probe = self._probes.get(frame.sender)
+        if probe is None or probe.sequence != frame.sequence or frame.session != self._session:
+            self._user.dropped("link_unexpected_echo", frame.sender)
+        else:
+            del self._probes[frame.sender]
+            self._user.measured(frame.sender, (self._loop.time() - probe.sent_s) / 2)
 
     def _on_data(self, frame: LinkFrame, address: Address, to_group: bool) -> None:
         novelty = self._windows.judge(frame)
@@ -230,5 +306,9 @@ class Exchange(Generic[P, M]):
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:
             answer = LinkFrame(LinkKind.ACKNOWLEDGEMENT, self._node, frame.session, frame.sequence, b"")
-            if not self._transport.send(address, pack(answer)):
-                self._user.dropped("queue_full", frame.sender)
+            self._put(address, answer, frame.sender)
+
+    def _put(self, address: Address, frame: LinkFrame, peer: NodeId) -> None:
+        """On the air once, whatever becomes of it."""
+        if not self._transport.send(address, pack(frame)):
+            self._user.dropped("queue_full", peer)

@@ -1,8 +1,9 @@
 """The link-layer frame around a wire frame, and the memory that recognizes repetitions.
 
 A datagram is a header and a body. The header is a magic byte, the format's version, the kind, the sender's node id, the
-sender's session (a number drawn at each start) and a sequence number. The body is a frame of `driftcast.wire`; an
-acknowledgement has none and repeats the session and the number of what it acknowledges.
+sender's session (a number drawn at each start, for each interface) and a sequence number. The body is a frame of
+`driftcast.wire`; an acknowledgement has none and repeats the session and the number of what it acknowledges. A probe is
+PROBE_BYTES long, whatever they are, and its echo repeats all of it but the sender.
 """
 
 import enum
@@ -19,6 +20,9 @@ LINK_HEADER_BYTES = _HEADER.size
 MAX_DATAGRAM_BYTES = 65_507
 """What UDP over IPv4 can carry."""
 MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - LINK_HEADER_BYTES
+PROBE_BYTES = 500
+"""The packet whose time is the cost of a link, in every world."""
+PROBE_BODY_BYTES = PROBE_BYTES - LINK_HEADER_BYTES
 
 WINDOW = 1024
 """How far behind the newest a number may be and still be told apart from a repetition. Retries end after seconds."""
@@ -34,6 +38,8 @@ class LinkKind(enum.IntEnum):
     DATA = 0
     ACKNOWLEDGED_DATA = 1
     ACKNOWLEDGEMENT = 2
+    PROBE = 3
+    ECHO = 4
 
 
 class LinkFlaw(enum.StrEnum):
@@ -71,14 +77,22 @@ def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
         return LinkFlaw.NOT_OURS
     if version != VERSION:
         return LinkFlaw.VERSION
-    if kind > LinkKind.ACKNOWLEDGEMENT:
+    if kind > LinkKind.ECHO:
         return LinkFlaw.KIND
     if sender > MAX_NODE_ID:
         return LinkFlaw.SENDER
     body = datagram[LINK_HEADER_BYTES:]
-    if (kind == LinkKind.ACKNOWLEDGEMENT) != (not body):
-        return LinkFlaw.BODY
-    return LinkFrame(LinkKind(kind), sender, session, sequence, body)
+    frame = LinkFrame(LinkKind(kind), sender, session, sequence, body)
+    return frame if _fits(frame.kind, len(body)) else LinkFlaw.BODY
+
+
+def _fits(kind: LinkKind, body_bytes: int) -> bool:
+    """Whether a body of this length belongs to this kind."""
+    if kind is LinkKind.ACKNOWLEDGEMENT:
+        return body_bytes == 0
+    if kind in (LinkKind.PROBE, LinkKind.ECHO):
+        return body_bytes == PROBE_BODY_BYTES
+    return body_bytes > 0
 
 
 class Novelty(enum.Enum):
@@ -92,10 +106,9 @@ class Novelty(enum.Enum):
 class _Heard:
     """The numbers heard in one session of one sender: the newest, and a bit for each of those just below it."""
 
-    __slots__ = ("bits", "newest", "session")
+    __slots__ = ("bits", "newest")
 
-    def __init__(self, session: int, sequence: int) -> None:
-        self.session = session
+    def __init__(self, sequence: int) -> None:
         self.newest = sequence
         self.bits = 1
 
@@ -103,18 +116,19 @@ class _Heard:
 class Windows:
     """Which numbers were heard from whom. Bounded in senders and in numbers per sender.
 
-    Broadcasts and unicasts of a sender are numbered apart, so each have a memory of their own.
+    Broadcasts and unicasts of a sender are numbered apart, and so are those of each session, so each have a memory of
+    their own. A sender has several sessions at once if this node hears it over several of its interfaces.
     """
 
-    __slots__ = ("_senders",)
+    __slots__ = ("_heard",)
 
     def __init__(self) -> None:
-        self._senders: OrderedDict[tuple[NodeId, LinkKind], _Heard] = OrderedDict()
+        self._heard: OrderedDict[tuple[NodeId, int, LinkKind], _Heard] = OrderedDict()
 
     def judge(self, frame: LinkFrame) -> Novelty:
         """Whether a frame was heard before. Looking changes nothing: a frame that proves bad is not `add`ed."""
-        heard = self._senders.get((frame.sender, frame.kind))
-        if heard is None or heard.session != frame.session:
+        heard = self._heard.get((frame.sender, frame.session, frame.kind))
+        if heard is None:
             return Novelty.NEW
         behind = heard.newest - frame.sequence
         if behind < 0 or behind > FAR_BEHIND:
@@ -125,15 +139,16 @@ class Windows:
 
     def add(self, frame: LinkFrame) -> None:
         """Remember a frame that was judged new."""
-        heard = self._senders.get((frame.sender, frame.kind))
-        if heard is None or heard.session != frame.session or heard.newest - frame.sequence > FAR_BEHIND:
-            self._senders[frame.sender, frame.kind] = _Heard(frame.session, frame.sequence)
+        key = (frame.sender, frame.session, frame.kind)
+        heard = self._heard.get(key)
+        if heard is None or heard.newest - frame.sequence > FAR_BEHIND:
+            self._heard[key] = _Heard(frame.sequence)
         elif frame.sequence > heard.newest:
             ahead = frame.sequence - heard.newest
             heard.bits = (heard.bits << ahead | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
             heard.newest = frame.sequence
         else:
             heard.bits |= 1 << (heard.newest - frame.sequence)
-        self._senders.move_to_end((frame.sender, frame.kind))
-        if len(self._senders) > 2 * MAX_SENDERS:
-            self._senders.popitem(last=False)
+        self._heard.move_to_end(key)
+        if len(self._heard) > 2 * MAX_SENDERS:
+            self._heard.popitem(last=False)

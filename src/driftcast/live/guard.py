@@ -71,6 +71,10 @@ class GuardedStack(Stack):
     def on_sent(self, now: float, layer: Layer, token: Token, failure: str) -> None:
         self.run(now, layer, partial(self._machine(layer).on_sent, now, token, failure))
 
+    def on_unreachable(self, now: float, neighbor: NodeId, interface: Interface) -> None:
+        if self.discovery is not None:
+            self.run(now, Layer.DISCOVERY, partial(self.discovery.on_unreachable, neighbor, interface))
+
     def on_link_up(self, now: float, link: Link) -> None:
         if self.router is not None:
             self._guarded(Layer.ROUTING, partial(self.router.on_link_up, now, link))

@@ -11,21 +11,26 @@ from types import TracebackType
 
 from driftcast.errors import WorkError
 from driftcast.live.config import NodeConfig
+from driftcast.live.interface import UDP
 from driftcast.live.node import LiveNode
 from driftcast.live.reach import ReachTransport
 from driftcast.live.transport import UdpTransport
 from driftcast.model import Event, EventId, NodeId, SubscriptionId
+from driftcast.protocol import Interface
 
 POLL_S = 0.005
 
 
 class LoopbackNetwork:
-    """`async with LoopbackNetwork(configs) as network:` runs a node for each configuration, at first without links."""
+    """`async with LoopbackNetwork(configs) as network:` runs a node for each configuration, at first without links.
+
+    Interfaces of the same name can be linked with each other.
+    """
 
     def __init__(self, configs: Iterable[NodeConfig]) -> None:
         self.nodes: dict[NodeId, LiveNode] = {}
-        self.transports: dict[NodeId, ReachTransport] = {}
-        self._links: set[tuple[NodeId, NodeId]] = set()
+        self.transports: dict[tuple[NodeId, Interface], ReachTransport] = {}
+        self._links: set[tuple[NodeId, NodeId, Interface]] = set()
         self._configs = {config.node: config for config in configs}
 
     async def __aenter__(self) -> "LoopbackNetwork":
@@ -45,39 +50,47 @@ class LoopbackNetwork:
     async def start(self, id: NodeId) -> LiveNode:
         """Start a node, for the first time or again; its links are as they were."""
         config = self._configs[id]
-        transport = ReachTransport(UdpTransport("127.0.0.1", 0, None, config.link.queue))
-        node = LiveNode(config, transport)
+        transports = {
+            interface.name: ReachTransport(UdpTransport("127.0.0.1", 0, None, interface.link.queue))
+            for interface in config.interfaces
+        }
+        node = LiveNode(config, transports)
         await node.start()
         for other in self.nodes.values():
-            node.add_peer(other.address)
-            other.add_peer(node.address)
-        self.nodes[id], self.transports[id] = node, transport
-        for a, b in self._links:
+            for interface in node.addresses.keys() & other.addresses.keys():
+                node.add_peer(other.addresses[interface], interface)
+                other.add_peer(node.addresses[interface], interface)
+        self.nodes[id] = node
+        for interface, transport in transports.items():
+            self.transports[id, interface] = transport
+        for a, b, interface in self._links:
             if id in (a, b):
-                self.link(a, b)
+                self.link(a, b, interface)
         return node
 
     async def stop(self, id: NodeId) -> None:
         """Stop a node cleanly."""
         node = self.nodes.pop(id)
-        del self.transports[id]
-        for other in self.nodes.values():
-            other.remove_peer(node.address)
+        for interface, address in node.addresses.items():
+            del self.transports[id, interface]
+            for other in self.nodes.values():
+                if interface in other.addresses:
+                    other.remove_peer(address, interface)
         await node.stop()
 
-    def link(self, a: NodeId, b: NodeId) -> None:
+    def link(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
         """From now on two nodes hear each other."""
-        self._links.add((a, b))
+        self._links.add((a, b, on))
         for one, other in ((a, b), (b, a)):
-            if one in self.transports:
-                self.transports[one].reach.add(other)
+            if (one, on) in self.transports:
+                self.transports[one, on].reach.add(other)
 
-    def cut(self, a: NodeId, b: NodeId) -> None:
+    def cut(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
         """From now on they do not."""
-        self._links -= {(a, b), (b, a)}
+        self._links -= {(a, b, on), (b, a, on)}
         for one, other in ((a, b), (b, a)):
-            if one in self.transports:
-                self.transports[one].reach.discard(other)
+            if (one, on) in self.transports:
+                self.transports[one, on].reach.discard(other)
 
     def line(self) -> None:
         """Link each node with the next."""
@@ -86,16 +99,20 @@ class LoopbackNetwork:
             self.link(a, b)
 
     async def discovered(self, within_s: float = 5.0) -> None:
-        """Wait until every node knows exactly the neighbors that it is linked with."""
-        await until(lambda: all(set(node.neighbors) == self._linked(id) for id, node in self.nodes.items()), within_s)
+        """Wait until every node knows exactly the links that it has."""
+        await until(lambda: all(_known(node) == self._linked(id) for id, node in self.nodes.items()), within_s)
 
-    def _linked(self, id: NodeId) -> set[NodeId]:
-        ends = [pair for pair in self._links if id in pair and set(pair) <= self.nodes.keys()]
-        return {b if a == id else a for a, b in ends}
+    def _linked(self, id: NodeId) -> set[tuple[NodeId, Interface]]:
+        ends = [(a, b, on) for a, b, on in self._links if id in (a, b) and {a, b} <= self.nodes.keys()]
+        return {(b if a == id else a, on) for a, b, on in ends}
 
     async def _stop_all(self) -> None:
         for id in list(self.nodes):
             await self.stop(id)
+
+
+def _known(node: LiveNode) -> set[tuple[NodeId, Interface]]:
+    return {(link.neighbor, link.interface) for link in node.links}
 
 
 class Inbox:

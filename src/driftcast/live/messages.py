@@ -93,8 +93,13 @@ class Status(Answer, frozen=True, tag="status"):
     node: int
     protocol: str
     address: str
+    """Of the first interface."""
+    interfaces: dict[str, str]
+    """Where the node hears over each."""
     uptime_s: float
     neighbors: list[int]
+    links: dict[str, float]
+    """`neighbor/interface` and what the link costs, in seconds."""
     subscriptions: int
     counts: dict[str, int]
     drops: dict[str, int]

@@ -12,7 +12,7 @@ from types import TracebackType
 import msgspec
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.address import Address, format_address, resolve
+from driftcast.live.address import Address, format_address
 from driftcast.live.config import NodeConfig
 from driftcast.live.control import ControlServer
 from driftcast.live.frame import MAX_BODY_BYTES
@@ -21,13 +21,13 @@ from driftcast.live.messages import Status
 from driftcast.live.processing import Finished, Processing
 from driftcast.live.record import LOG, Record
 from driftcast.live.runtime import Applications, Runtime
-from driftcast.live.sequence import Sequence
+from driftcast.live.sequence import Sequence, incarnation
 from driftcast.live.store import NodeStore
 from driftcast.live.subscribers import Listener, Subscribers
-from driftcast.live.transport import Transport, UdpTransport
+from driftcast.live.transport import Transport
 from driftcast.matching import Filter
 from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Processor, Scalar, SubscriptionId
-from driftcast.protocol import RunsProcessors
+from driftcast.protocol import Interface, Link, RunsProcessors
 from driftcast.protocol.effects import Process
 from driftcast.services.processors import ProcessorError, derived_event
 from driftcast.trace import Kind, Level, Trace
@@ -40,9 +40,11 @@ MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 class LiveNode(Applications):
     """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the loop's thread."""
 
-    def __init__(self, config: NodeConfig, transport: Transport | None = None) -> None:
+    def __init__(self, config: NodeConfig, transports: Mapping[Interface, Transport] | None = None) -> None:
+        """An interface without a transport of its own gets a UDP socket."""
         self.config = config
-        self._transport = transport or UdpTransport(config.host, config.port, config.group, config.link.queue)
+        given = transports or {}
+        self._interfaces = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self._running = False
@@ -91,16 +93,14 @@ class LiveNode(Applications):
             config.roles,
             config.directory,
         )
-        incarnation = Sequence("incarnation", self._store, block=1).take()
+        started = incarnation(self._store)
 
         def host(layer: Layer) -> LiveHost:
-            return LiveHost(layer, facts, self._store, incarnation)
+            return LiveHost(layer, facts, self._store, started)
 
-        self._runtime = Runtime(
-            config.node, config.plan, self._transport, config.link, self._record, host, self._store, self
-        )
-        for peer in config.peers:
-            self.add_peer(await resolve(peer, self._transport.family))
+        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self)
+        for interface in self._runtime.interfaces.values():
+            await interface.resolve_peers()
         subscription_numbers = Sequence("subscription", self._store)
         self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
         self._runtime.start()
@@ -137,8 +137,13 @@ class LiveNode(Applications):
 
     @property
     def address(self) -> Address:
-        """Where the node is heard."""
-        return self._transport.address
+        """Where the node is heard over its first interface."""
+        return self._interfaces[0][1].address
+
+    @property
+    def addresses(self) -> Mapping[Interface, Address]:
+        """Where it is heard over each."""
+        return {config.name: transport.address for config, transport in self._interfaces}
 
     @property
     def control_address(self) -> str | None:
@@ -158,15 +163,20 @@ class LiveNode(Applications):
     @property
     def neighbors(self) -> list[NodeId]:
         """Who has a link with this node, as far as discovery can tell."""
-        return list(self._runtime.neighbors)
+        return list(dict.fromkeys(link.neighbor for link in self.links))
 
-    def add_peer(self, address: Address) -> None:
-        """Beacons and broadcasts go to this (numeric) address too from now on."""
-        self._runtime.peers[address] = None
+    @property
+    def links(self) -> list[Link]:
+        """To which neighbor over which interface at what cost."""
+        return self._runtime.links
 
-    def remove_peer(self, address: Address) -> None:
+    def add_peer(self, address: Address, on: Interface | None = None) -> None:
+        """Beacons and broadcasts on an interface, the first if none is named, go to this (numeric) address too."""
+        self._runtime.interfaces[on or self.config.interfaces[0].name].peers[address] = None
+
+    def remove_peer(self, address: Address, on: Interface | None = None) -> None:
         """They no longer do; one that is not there is no mistake."""
-        self._runtime.peers.pop(address, None)
+        self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
 
     def publish(
         self,
@@ -212,8 +222,10 @@ class LiveNode(Applications):
             node=self.node,
             protocol=self.config.plan.protocol.name,
             address=format_address(self.address),
+            interfaces={name: format_address(address) for name, address in self.addresses.items()},
             uptime_s=asyncio.get_running_loop().time() - self._started_s,
             neighbors=self.neighbors,
+            links={f"{link.neighbor}/{link.interface}": link.cost_s for link in self.links},
             subscriptions=len(self._subscribers),
             counts=dict(self._record.counts),
             drops=dict(self._record.drops),

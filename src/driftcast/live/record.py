@@ -103,6 +103,11 @@ class Record:
             kind = Kind.LINK_UP if up else Kind.LINK_DOWN
             self._add(kind, peer=link.neighbor, interface=link.interface)
 
+    def link_changed(self, link: Link) -> None:
+        """A link costs something else."""
+        if self.trace.full:
+            self._add("link_changed", peer=link.neighbor, interface=link.interface, value=link.cost_s)
+
     def note(self, layer: Layer, fact: Fact) -> None:
         """What a state machine notes."""
         if fact.kind == Kind.DROP:

@@ -1,21 +1,16 @@
 """Runs a stack on an event loop: inputs go to handlers, effects go out when a handler has returned."""
 
 import asyncio
-import enum
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
-from driftcast.live.address import Address
-from driftcast.live.exchange import Exchange, ExchangeUser, LinkSettings
-from driftcast.live.frame import MAX_BODY_BYTES, MAX_SENDERS
+from driftcast.live.frame import MAX_BODY_BYTES
 from driftcast.live.guard import GuardedStack, StackWorld
+from driftcast.live.interface import InterfaceConfig, InterfaceUser, LiveInterface, Refusal, Unicast
 from driftcast.live.record import LOG, Record
 from driftcast.live.store import NodeStore
 from driftcast.live.transport import Transport
@@ -34,41 +29,10 @@ from driftcast.protocol.effects import (
     Send,
     SetTimer,
 )
-from driftcast.wire import DecodeError, Flaw, Layer, Message, layer_of
-
-INTERFACE: Interface = "udp"
-"""This host has one interface."""
+from driftcast.wire import Layer, Message
 
 UNREACHABLE = "unreachable"
 """What a sender is told when a neighbor did not acknowledge or is not known at all."""
-
-
-class Refusal(enum.StrEnum):
-    """Why a message was not sent. These are the reasons of drops in the trace."""
-
-    TOO_LONG = "message_too_long"
-    NOT_ENCODABLE = "message_not_encodable"
-    OUT_OF_REACH = "out_of_reach"
-    QUEUE_FULL = "queue_full"
-
-
-@dataclass(frozen=True, slots=True)
-class Unicast:
-    """A unicast on its way."""
-
-    layer: Layer
-    message: Message
-    target: NodeId
-    size_bytes: int
-    token: Token | None
-
-
-class Understood(NamedTuple):
-    """A message that has arrived."""
-
-    layer: Layer
-    message: Message
-    size_bytes: int
 
 
 class Applications(ABC):
@@ -83,15 +47,14 @@ class Applications(ABC):
         """User code is to be run."""
 
 
-class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
-    """The stack of one node, its timers and its link layer. Everything happens in the loop's thread."""
+class Runtime(StackWorld, InterfaceUser):
+    """The stack of one node, its timers and its interfaces. Everything happens in the loop's thread."""
 
     def __init__(
         self,
         node: NodeId,
         plan: StackPlan,
-        transport: Transport,
-        settings: LinkSettings,
+        interfaces: Iterable[tuple[InterfaceConfig, Transport]],
         record: Record,
         host: Callable[[Layer], Host],
         store: NodeStore | None,
@@ -99,27 +62,24 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._plan = plan
-        self._transport = transport
         self._record = record
         self._store = store
         self._applications = applications
-        self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, settings, self)
         self._ports = {layer: BufferedPort() for layer in Layer}
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
-        self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
-        self._apart: set[NodeId] = set()
-        """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
         self._running = False
-        self.peers: dict[Address, None] = {}
-        self.neighbors: dict[NodeId, Link] = {}
+        self.interfaces = {
+            config.name: LiveInterface(node, config, transport, plan.codecs, record, self)
+            for config, transport in interfaces
+        }
         self._stack = GuardedStack(
             plan,
             node,
             self._ports.__getitem__,
             host,
             lambda layer: Random(secrets.randbits(128)),
-            (INTERFACE,),
-            lambda neighbor, interface: settings.cost_s,
+            tuple(self.interfaces),
+            lambda neighbor, interface: self.interfaces[interface].cost_s(neighbor),
             self,
         )
 
@@ -129,8 +89,13 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
         return self._stack.protocol
 
     def start(self) -> None:
-        """Start to hear and to run."""
-        self._exchange.open()
+        """Start to hear and to run; nothing stays open if an interface cannot be opened."""
+        try:
+            for interface in self.interfaces.values():
+                interface.open()
+        except BaseException:
+            self._close_interfaces()
+            raise
         self._running = True
         self._stack.on_start(self._loop.time())
 
@@ -142,12 +107,25 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
             timer.cancel()
             self._record.drop(layer, "timer_left")
         self._timers.clear()
-        self._exchange.close()
+        self._close_interfaces()
+
+    def _close_interfaces(self) -> None:
+        for interface in self.interfaces.values():
+            interface.close()
 
     def run(self, handler: Callable[[float], None]) -> bool:
         """One handler of the protocol; False if it raised."""
         now = self._loop.time()
         return self._stack.run(now, Layer.DISSEMINATION, partial(handler, now))
+
+    @property
+    def links(self) -> list[Link]:
+        """Every link that discovery knows, in the order of the interfaces."""
+        return [
+            Link(neighbor, interface.name, interface.cost_s(neighbor))
+            for interface in self.interfaces.values()
+            for neighbor in interface.neighbors
+        ]
 
     # What the stack tells.
 
@@ -166,11 +144,7 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
 
     def linked(self, link: Link, up: bool) -> None:
         self._record.link(link, up)
-        if up:
-            self.neighbors[link.neighbor] = link
-        else:
-            self.neighbors.pop(link.neighbor, None)
-            self._apart.discard(link.neighbor)
+        self.interfaces[link.interface].linked(link.neighbor, up)
 
     # Effects.
 
@@ -178,7 +152,7 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
         if isinstance(effect, Send):
             self._send(layer, effect)
         elif isinstance(effect, Broadcast):
-            self._broadcast(layer, effect.message)
+            self._broadcast(layer, effect)
         elif isinstance(effect, SetTimer):
             self._arm(layer, effect.key, effect.delay_s)
         elif isinstance(effect, CancelTimer):
@@ -198,32 +172,39 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
 
     def _send(self, layer: Layer, effect: Send) -> None:
         body = self._encoded(layer, effect.message)
-        address = self._addresses.get(effect.target) if effect.via in (None, INTERFACE) else None
+        refusal: Refusal | None
         if isinstance(body, Refusal):
-            failure = self._dropped(layer, body, effect)
-        elif address is None:
-            failure = self._dropped(layer, Refusal.OUT_OF_REACH, effect)
+            refusal = body
         else:
+            interface = self._chosen(effect.target, effect.via)
             unicast = Unicast(layer, effect.message, effect.target, len(body), effect.token)
-            if self._exchange.send(effect.target, address, body, unicast):
-                return
-            failure = self._dropped(layer, Refusal.QUEUE_FULL, effect)
-        if effect.token is not None:
-            # Told from the loop, never from inside the handler that is still sending.
-            self._loop.call_soon(self._tell_outcome, layer, effect.token, failure)
+            refusal = Refusal.OUT_OF_REACH if interface is None else interface.send(unicast, body)
+        if refusal is not None:
+            self._record.drop(layer, refusal, effect.target, effect.message)
+            if effect.token is not None:
+                failure = UNREACHABLE if refusal is Refusal.OUT_OF_REACH else str(refusal)
+                # Told from the loop, never from inside the handler that is still sending.
+                self._loop.call_soon(self._tell_outcome, layer, effect.token, failure)
 
-    def _dropped(self, layer: Layer, reason: Refusal, effect: Send) -> str:
-        """Record the drop; what the sender is told."""
-        self._record.drop(layer, reason, effect.target, effect.message)
-        return UNREACHABLE if reason is Refusal.OUT_OF_REACH else str(reason)
+    def _chosen(self, target: NodeId, via: Interface | None) -> LiveInterface | None:
+        """A named interface; else the cheapest with a link to a neighbor, or over which the node was ever heard."""
+        if via is not None:
+            return self.interfaces.get(via)
+        interfaces = self.interfaces.values()
+        leading = [one for one in interfaces if target in one.neighbors]
+        leading = leading or [one for one in interfaces if one.leads_to(target)]
+        return min(leading, key=lambda interface: interface.cost_s(target), default=None)
 
-    def _broadcast(self, layer: Layer, message: Message) -> None:
-        body = self._encoded(layer, message)
+    def _broadcast(self, layer: Layer, effect: Broadcast) -> None:
+        body = self._encoded(layer, effect.message)
+        interfaces = [one for one in self.interfaces.values() if effect.on in (None, one.name)]
         if isinstance(body, Refusal):
-            self._record.drop(layer, body, None, message)
+            self._record.drop(layer, body, None, effect.message)
+        elif not interfaces:
+            self._record.drop(layer, Refusal.OUT_OF_REACH, None, effect.message)
         else:
-            self._record.send(layer, message, None, INTERFACE, len(body))
-            self._exchange.broadcast(self._everybody(), body)
+            for interface in interfaces:
+                interface.broadcast(layer, effect.message, body)
 
     def _route(self, effect: Route) -> None:
         try:
@@ -240,16 +221,6 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
             LOG.error("a message of the %s layer cannot be encoded", layer.name.lower(), exc_info=error)
             return Refusal.NOT_ENCODABLE
         return Refusal.TOO_LONG if len(body) > MAX_BODY_BYTES else body
-
-    def _everybody(self) -> list[Address]:
-        """Where a broadcast goes: to the group if there is one, to the given peers, to each neighbor apart from it."""
-        group = self._transport.group
-        everybody = dict(self.peers) if group is None else {group: None, **self.peers}
-        for neighbor in self.neighbors:
-            address = self._addresses.get(neighbor)
-            if address is not None and neighbor in self._apart:
-                everybody[address] = None
-        return list(everybody)
 
     def _arm(self, layer: Layer, key: TimerKey, delay_s: float) -> None:
         self._disarm(layer, key)
@@ -269,32 +240,10 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
         if self._running:
             self._stack.on_sent(self._loop.time(), layer, token, failure)
 
-    # What the link layer tells.
+    # What an interface tells.
 
-    def understand(self, sender: NodeId, body: bytes) -> Understood | None:
-        try:
-            layer = layer_of(body)
-            if layer not in self._plan.codecs:
-                raise DecodeError(Flaw.LAYER)
-            return Understood(Layer(layer), self._plan.codecs[Layer(layer)].decode(body), len(body))
-        except DecodeError as error:
-            self._record.bad_datagram(str(error.flaw), sender)
-            return None
-
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood) -> None:
-        self._addresses[sender] = address
-        self._addresses.move_to_end(sender)
-        if len(self._addresses) > MAX_SENDERS:
-            self._addresses.popitem(last=False)
-        if meaning.layer is Layer.DISCOVERY and to_group:
-            self._apart.discard(sender)
-        elif meaning.layer is Layer.DISCOVERY and len(self._apart) < MAX_SENDERS:
-            self._apart.add(sender)
-        self._record.receive(meaning.layer, meaning.message, sender, INTERFACE, meaning.size_bytes)
-        self._stack.on_message(self._loop.time(), meaning.layer, sender, meaning.message, INTERFACE)
-
-    def transmitted(self, unicast: Unicast, attempt: int) -> None:
-        self._record.send(unicast.layer, unicast.message, unicast.target, INTERFACE, unicast.size_bytes, attempt)
+    def heard(self, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
+        self._stack.on_message(self._loop.time(), layer, sender, message, via)
 
     def finished(self, unicast: Unicast, ok: bool) -> None:
         if not ok:
@@ -302,5 +251,9 @@ class Runtime(StackWorld, ExchangeUser[Unicast, Understood]):
         if unicast.token is not None:
             self._tell_outcome(unicast.layer, unicast.token, "" if ok else UNREACHABLE)
 
-    def dropped(self, reason: str, peer: NodeId | None) -> None:
-        self._record.bad_datagram(reason, peer)
+    def unreachable(self, neighbor: NodeId, via: Interface) -> None:
+        self._stack.on_unreachable(self._loop.time(), neighbor, via)
+
+    def cost_changed(self, link: Link) -> None:
+        self._record.link_changed(link)
+        self._stack.on_link_changed(self._loop.time(), link)

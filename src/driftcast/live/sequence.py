@@ -8,6 +8,12 @@ BLOCK = 1000
 """One write through to the disk per so many numbers; a crash leaves at most that many unused."""
 
 
+TICK_S = 0.5
+"""Two starts of a process are further apart, and 2^31 of these, the most that fits, reach until 2059."""
+TICKS_FROM_S = 1_735_689_600.0
+"""The beginning of 2025, in seconds since 1970."""
+
+
 class Sequence:
     """The counter behind a node's event ids, subscription ids or incarnations.
 
@@ -36,3 +42,13 @@ class Sequence:
         number = self._next
         self._next += 1
         return number
+
+
+def incarnation(store: NodeStore | None) -> int:
+    """A number for this start of the node, above those of earlier ones and below 2^31.
+
+    Protocols put it before counters of 32 bits. Without a store it is a time, so again the clock must not be set back.
+    """
+    if store is not None:
+        return Sequence("incarnation", store, block=1).take()
+    return max(0, int((time.time() - TICKS_FROM_S) / TICK_S))

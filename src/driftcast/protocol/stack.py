@@ -149,6 +149,12 @@ class Stack(Upward, Neighborhood):
         self.protocol.on_link_down(now, link)
         self.settle(now)
 
+    def on_unreachable(self, now: float, neighbor: NodeId, interface: Interface) -> None:
+        """The world failed to reach a neighbor: with discovery by beacons, its link is lost until the next one."""
+        if self.discovery is not None:
+            self.discovery.on_unreachable(neighbor, interface)
+            self.settle(now)
+
     def on_publish(self, now: float, event: Event) -> None:
         """An application publishes."""
         self.protocol.on_publish(now, event)

@@ -1,0 +1,217 @@
+"""One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
+
+import enum
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from driftcast.live.address import Address, resolve
+from driftcast.live.cost import LinkCosts
+from driftcast.live.exchange import Exchange, ExchangeUser, LinkSettings
+from driftcast.live.frame import MAX_SENDERS
+from driftcast.live.record import Record
+from driftcast.live.transport import Transport, UdpTransport
+from driftcast.model import NodeId
+from driftcast.protocol import Interface, Link, Token
+from driftcast.wire import Codec, DecodeError, Flaw, Layer, Message, layer_of
+
+UDP: Interface = "udp"
+"""The name of the interface of a node that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceConfig:
+    """Where an interface hears, whom it speaks to, and how hard it tries."""
+
+    name: Interface = UDP
+    host: str = "127.0.0.1"
+    port: int = 0
+    group: Address | None = None
+    peers: tuple[Address, ...] = ()
+    link: LinkSettings = field(default_factory=LinkSettings)
+
+    def transport(self) -> Transport:
+        """A socket of its own."""
+        return UdpTransport(self.host, self.port, self.group, self.link.queue)
+
+
+class Refusal(enum.StrEnum):
+    """Why a message was not sent. These are the reasons of drops in the trace."""
+
+    TOO_LONG = "message_too_long"
+    NOT_ENCODABLE = "message_not_encodable"
+    OUT_OF_REACH = "out_of_reach"
+    QUEUE_FULL = "queue_full"
+
+
+@dataclass(frozen=True, slots=True)
+class Unicast:
+    """A unicast on its way."""
+
+    layer: Layer
+    message: Message
+    target: NodeId
+    size_bytes: int
+    token: Token | None
+
+
+class Understood(NamedTuple):
+    """A message that has arrived."""
+
+    layer: Layer
+    message: Message
+    size_bytes: int
+
+
+class InterfaceUser(ABC):
+    """What an interface tells the node."""
+
+    @abstractmethod
+    def heard(self, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
+        """A message has arrived, for the first time over this interface."""
+
+    @abstractmethod
+    def finished(self, unicast: Unicast, ok: bool) -> None:
+        """A unicast was acknowledged or given up; once for each that was accepted."""
+
+    @abstractmethod
+    def unreachable(self, neighbor: NodeId, via: Interface) -> None:
+        """A unicast to a neighbor is given up; `finished` tells it next."""
+
+    @abstractmethod
+    def cost_changed(self, link: Link) -> None:
+        """A link costs something else from now on."""
+
+
+class LiveInterface(ExchangeUser[Unicast, Understood]):
+    """An interface at work. What it remembers of other nodes is bounded, whatever is sent to it."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        config: InterfaceConfig,
+        transport: Transport,
+        codecs: Mapping[Layer, Codec],
+        record: Record,
+        user: InterfaceUser,
+    ) -> None:
+        self.name = config.name
+        self.peers: dict[Address, None] = {}
+        self.neighbors: dict[NodeId, None] = {}
+        """Who has a link over this interface, as far as discovery can tell."""
+        self._config = config
+        self._transport = transport
+        self._codecs = codecs
+        self._record = record
+        self._user = user
+        self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self)
+        self._measures = config.link.cost == "measured"
+        self._costs = LinkCosts(config.link.cost_s)
+        self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
+        self._apart: set[NodeId] = set()
+        """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
+
+    async def resolve_peers(self) -> None:
+        """Look up the addresses of the peers in the configuration; a WorkError if one is not found."""
+        for peer in self._config.peers:
+            self.peers[await resolve(peer, self._transport.family)] = None
+
+    def open(self) -> None:
+        """Start to hear."""
+        self._exchange.open()
+
+    def close(self) -> None:
+        """Stop; nothing is heard, sent or told from now on. One that was not opened may be closed."""
+        self._exchange.close()
+
+    @property
+    def address(self) -> Address:
+        """Where the node is heard over this interface."""
+        return self._transport.address
+
+    def leads_to(self, node: NodeId) -> bool:
+        """Whether a node was ever heard over this interface, so that it can be sent to."""
+        return node in self._addresses
+
+    def cost_s(self, neighbor: NodeId) -> float:
+        """The cost of a link."""
+        return self._costs.cost_s(neighbor)
+
+    def linked(self, neighbor: NodeId, up: bool) -> None:
+        """Discovery has found or lost a link."""
+        if up:
+            self.neighbors[neighbor] = None
+        else:
+            self.neighbors.pop(neighbor, None)
+            self._apart.discard(neighbor)
+            self._costs.forget(neighbor)
+            self._exchange.forget(neighbor)
+
+    def send(self, unicast: Unicast, body: bytes) -> Refusal | None:
+        """To one node; why not, if it cannot be tried."""
+        address = self._addresses.get(unicast.target)
+        if address is None:
+            return Refusal.OUT_OF_REACH
+        accepted = self._exchange.send(unicast.target, address, body, unicast)
+        return None if accepted else Refusal.QUEUE_FULL
+
+    def broadcast(self, layer: Layer, message: Message, body: bytes) -> None:
+        """To everybody in reach."""
+        self._record.send(layer, message, None, self.name, len(body))
+        self._exchange.broadcast(self._everybody(), body)
+
+    def _everybody(self) -> list[Address]:
+        """Where a broadcast goes: to the group if there is one, to the given peers, to each neighbor apart from it."""
+        group = self._transport.group
+        everybody = dict(self.peers) if group is None else {group: None, **self.peers}
+        for neighbor in self.neighbors:
+            address = self._addresses.get(neighbor)
+            if address is not None and neighbor in self._apart:
+                everybody[address] = None
+        return list(everybody)
+
+    # What the link layer tells.
+
+    def understand(self, sender: NodeId, body: bytes) -> Understood | None:
+        try:
+            layer = layer_of(body)
+            if layer not in self._codecs:
+                raise DecodeError(Flaw.LAYER)
+            return Understood(Layer(layer), self._codecs[Layer(layer)].decode(body), len(body))
+        except DecodeError as error:
+            self._record.bad_datagram(str(error.flaw), sender)
+            return None
+
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood) -> None:
+        layer, message, size_bytes = meaning
+        self._addresses[sender] = address
+        self._addresses.move_to_end(sender)
+        if len(self._addresses) > MAX_SENDERS:
+            self._addresses.popitem(last=False)
+        beacon = layer is Layer.DISCOVERY
+        if beacon and to_group:
+            self._apart.discard(sender)
+        elif beacon and len(self._apart) < MAX_SENDERS:
+            self._apart.add(sender)
+        self._record.receive(layer, message, sender, self.name, size_bytes)
+        self._user.heard(layer, sender, message, self.name)
+        if beacon and self._measures and sender in self.neighbors:
+            self._exchange.probe(sender, address)
+
+    def transmitted(self, unicast: Unicast, attempt: int) -> None:
+        self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
+
+    def finished(self, unicast: Unicast, ok: bool) -> None:
+        self._user.finished(unicast, ok)
+
+    def unreachable(self, target: NodeId) -> None:
+        self._user.unreachable(target, self.name)
+
+    def measured(self, target: NodeId, time_s: float) -> None:
+        if target in self.neighbors and self._costs.observe(target, time_s):
+            self._user.cost_changed(Link(target, self.name, self.cost_s(target)))
+
+    def dropped(self, reason: str, peer: NodeId | None) -> None:
+        self._record.bad_datagram(reason, peer)
