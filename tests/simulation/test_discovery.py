@@ -38,6 +38,22 @@ def test_a_pause_shorter_than_the_missed_periods_goes_unnoticed() -> None:
     assert net.rows("link_down") == []
 
 
+@pytest.mark.parametrize("radio", [{"model": "disk"}, {"model": "disk", "rate_bps": 1e6}, {"model": "csma"}])
+def test_a_neighbor_that_a_unicast_does_not_reach_is_lost_at_once_and_found_again(radio: dict[str, object]) -> None:
+    scenario = {**BEACONS, "radio": {"range_m": 250.0, **radio}}
+    net = Net.line(2, "semi_probabilistic", scenario=scenario, phi=0, tau=1.0)
+    net.run(5)
+    net.cut(0, 1)
+    net.publish(0)
+    net.run(1)
+    (lost,) = net.rows("link_down", node=0)
+    assert 5.0 < float(str(lost["time_s"])) < 5.2, "not after three silent periods"
+    assert net.rows("link_down", node=1) == []
+    net.heal(0, 1)
+    net.run(2)
+    assert len(net.rows("link_up", node=0)) == 2
+
+
 def test_beacons_are_traffic_of_their_own() -> None:
     net = Net.line(2, scenario=BEACONS)
     net.publish(0)

@@ -82,7 +82,9 @@ class Community(MobilityModel, frozen=True, kw_only=True):
     speed_drawn: Annotated[Literal["node", "leg"], Meta(description="a speed for each node or for each leg")] = "node"
     # Both as in the model's generator.
     rewiring: Annotated[Share, Meta(description="share of ties within groups that lead out of them")] = 0.1
-    threshold: Annotated[float, Meta(ge=0, lt=0.5, description="ties above 1 - threshold are strong")] = 0.1
+    threshold: Annotated[float, Meta(gt=0, lt=0.5, description="weak ties are below it, strong ones above 1 - it")] = (
+        0.1
+    )
     # Deterministic as the paper has it: "the group of hosts that exert the highest attraction".
     choice: Annotated[
         Literal["deterministic", "probabilistic"], Meta(description="the most attractive square, or one by attraction")
@@ -104,6 +106,8 @@ class Community(MobilityModel, frozen=True, kw_only=True):
         """Refuse numbers of nodes that the settings do not fit."""
         if self.travelers > nodes:
             raise UserError(f"community: travelers ({self.travelers}) must not exceed the number of nodes ({nodes})")
+        if self.groups > nodes:
+            raise UserError(f"community: groups ({self.groups}) must not exceed the number of nodes ({nodes})")
         if nodes > MAX_NODES:
             raise UserError(f"community: at most {MAX_NODES} nodes, not {nodes}: every pair of them has a tie")
 

@@ -1,6 +1,6 @@
 """The filters that a node has heard of: which of them an event matches, and which of them cover which."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from driftcast.matching import Filter, FilterError, FilterIndex
@@ -15,7 +15,8 @@ MAX_INTERESTS = 10_000
 MAX_COMPARED = 512
 """A filter that is learned when more are known is not compared with them: tables then hold a few idle entries more."""
 
-_KEPT_FILTERS = 20_000
+_KEPT_FILTERS = 50_000
+"""More than all nodes of a simulation know together; beyond it they tell theirs again in turn, which is slow."""
 _KEPT_EVENTS = 4096
 
 
@@ -113,6 +114,10 @@ class Interests:
         matched.append(EVERYTHING)
         return matched
 
+    def covering(self, text: str) -> Sequence[str]:
+        """The known filters that cover a filter, but for EVERYTHING, which covers all."""
+        return self._covering.get(text, _NONE)
+
     def covered_by(self, texts: Collection[str]) -> list[str]:
         """The known filters that one of these covers, themselves not among them."""
         if EVERYTHING in texts:
@@ -158,11 +163,13 @@ class Interests:
                     self._covering.setdefault(other, []).append(text)
 
     def _tell_again(self) -> None:
-        self._generation = _MATCHER.generation
-        for text in self.known:
-            if text != EVERYTHING:
-                _MATCHER.add(text, Filter(text))
+        """The matcher was emptied to make room. It may be once more while this is told: then all is told again."""
+        while self._generation != _MATCHER.generation:
+            self._generation = _MATCHER.generation
+            for text in self.known:
+                if text != EVERYTHING:
+                    _MATCHER.add(text, Filter(text))
 
 
-_NONE: list[str] = []
+_NONE: tuple[str, ...] = ()
 _TURNED = (0, 2, 1, 3)

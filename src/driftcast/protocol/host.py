@@ -60,7 +60,7 @@ class Host(ABC):
     roles: tuple[str, ...]
     """What the scenario or the node's config has this node be."""
     incarnation: int
-    """Grows with each start of the node, so that counters that begin anew can be told from old ones."""
+    """Grows with each start of the node, so that counters that begin anew can be told from old ones; below 2^31."""
 
     @abstractmethod
     def position(self, now: float) -> Position:

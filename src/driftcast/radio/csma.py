@@ -277,7 +277,7 @@ class CsmaMedium(Medium):
                 air.received(frame, _NOBODY)
         elif frame.attempts > heard:
             air.received(_repetitions(frame, frame.attempts - heard), _NOBODY)
-        if frame.token is not None:
+        if failure or frame.token is not None:
             air.outcome(frame, failure)
 
     def _advance(self, station: Station) -> None:

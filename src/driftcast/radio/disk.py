@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from driftcast.model import NodeId
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology, Volley
 
 COST_BYTES = 500
@@ -105,17 +106,20 @@ class DiskMedium(Medium):
         if not ok:
             self._air.lost(frame, frame.target, "loss" if frame.lost else "out_of_reach")
         self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
-        if frame.token is not None:
+        if not ok or frame.token is not None:
             self._air.outcome(frame, "" if ok else "unreachable")
 
     def _arrive_each(self, volley: object) -> None:
         assert isinstance(volley, Volley)
         reach = self.topology.within(volley.sender, volley.targets)
+        missed: list[NodeId] = []
         if len(reach.nodes) < len(volley.targets):
-            for target in volley.targets:
-                if target not in reach.ids:
-                    self._air.lost(volley, target, "out_of_reach")
+            missed = [target for target in volley.targets if target not in reach.ids]
+            for target in missed:
+                self._air.lost(volley, target, "out_of_reach")
         self._air.received(volley, reach)
+        for target in missed:
+            self._air.outcome(volley.to(target), "unreachable")
 
     def _survivors(self, frame: Frame, reach: Reach) -> Reach:
         draw, loss = self._rng.random, self._loss

@@ -112,7 +112,10 @@ class Air(ABC):
 
     @abstractmethod
     def outcome(self, frame: Frame, failure: str) -> None:
-        """What became of a unicast with a token: told once, after `received`; empty if it arrived."""
+        """What became of a unicast: told once, after `received`; empty if it arrived.
+
+        Of one without a token only that its target could not be reached.
+        """
 
     @abstractmethod
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:

@@ -23,6 +23,8 @@ from driftcast.wire import Codec, DecodeError, Layer, Message, carried
 
 RADIO = "radio"
 _DISSEMINATION = Layer.DISSEMINATION
+UNREACHABLE = "unreachable"
+"""What a medium says of a target that did not acknowledge."""
 
 
 class _View(GlobalView):
@@ -223,7 +225,11 @@ class Network(Air):
     def outcome(self, frame: Frame, failure: str) -> None:
         node = self.nodes[frame.sender]
         # A node that has crashed since then is another object, which sent nothing.
-        if node.up and frame.token is not None and frame.sent_us >= node.started_us:
+        if not node.up or frame.sent_us < node.started_us:
+            return
+        if failure == UNREACHABLE and frame.target is not None:
+            node.stack.on_unreachable(node.now(), frame.target, frame.interface)
+        if frame.token is not None:
             node.stack.on_sent(node.now(), frame.layer, frame.token, failure)
 
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:

@@ -137,6 +137,7 @@ def test_the_same_seed_gives_the_same_walk() -> None:
         ({"speed_min_mps": 5.0, "speed_max_mps": 4.0}, "must not exceed"),
         ({"travelers": -1}, ">= 0"),
         ({"threshold": 0.5}, "< 0.5"),
+        ({"threshold": 0.0}, "> 0.0"),
     ],
 )
 def test_wrong_settings_are_refused_with_the_rule(settings: dict[str, object], rule: str) -> None:
@@ -145,8 +146,10 @@ def test_wrong_settings_are_refused_with_the_rule(settings: dict[str, object], r
     assert rule in str(refused.value)
 
 
-def test_more_travelers_than_nodes_are_refused() -> None:
+def test_more_travelers_or_groups_than_nodes_are_refused() -> None:
     with pytest.raises(UserError, match=r"travelers \(16\) must not exceed the number of nodes \(15\)"):
         walk(nodes=15)
+    with pytest.raises(UserError, match=r"groups \(30\) must not exceed the number of nodes \(20\)"):
+        walk(nodes=20, groups=30)
     with pytest.raises(UserError, match="every pair of them has a tie"):
         walk(nodes=5000)

@@ -1,10 +1,12 @@
 """Known filters: matching, covering, and tables without idle entries."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from driftcast.matching import Filter
 from driftcast.model import Event, EventId
+from driftcast.parts import interests as shared
 from driftcast.parts.interests import EVERYTHING, Interests
 
 
@@ -40,6 +42,18 @@ def test_an_event_matched_before_matches_what_is_learned_after() -> None:
     interests.match(same)
     interests.learn(texts("novel = 3"))
     assert interests.match(same) == [*texts("a = 1", "novel = 3"), EVERYTHING]
+
+
+def test_nodes_that_know_more_filters_than_are_kept_together_still_match_all_of_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared, "_MATCHER", shared._Matcher())
+    monkeypatch.setattr(shared, "_KEPT_FILTERS", 10)
+    one = known(*(f"a > {number}" for number in range(6)))
+    other = known(*(f"b > {number}" for number in range(6)))
+    for _ in range(3):
+        assert len(one.match(event(a=9))) == len(other.match(event(b=9))) == 7
+    assert len(one.match(event(a=3, b=9))) == 4
 
 
 def test_a_table_with_a_filter_that_does_not_parse_is_refused_whole() -> None:

@@ -24,7 +24,8 @@ class Utilities(Message, frozen=True, gc=False, tag=1):
     matches everything stands for all interests without an entry. All of it is good for `valid_s`.
 
     [004 §4] `beyond` has the neighborhood utilities that exceed the node's own. Entry by entry, `via` says over which
-    neighbor it was learned, and `steps` through how many neighborhoods; without `steps` it is one for all.
+    neighbor it was learned, `steps` through how many neighborhoods (without `steps` it is one for all), and `origins`
+    whose utility it is (without `origins` the neighbors' own).
     """
 
     node: NodeId
@@ -36,10 +37,12 @@ class Utilities(Message, frozen=True, gc=False, tag=1):
     beyond: Annotated[dict[FilterText, Utility], Meta(max_length=MAX_ENTRIES)]
     via: Annotated[tuple[NodeId, ...], Meta(max_length=MAX_ENTRIES)] = ()
     steps: Annotated[tuple[Steps, ...], Meta(max_length=MAX_ENTRIES)] = ()
+    origins: Annotated[tuple[NodeId, ...], Meta(max_length=MAX_ENTRIES)] = ()
 
     def __post_init__(self) -> None:
-        if len(self.via) != len(self.beyond) or len(self.steps) not in (0, len(self.beyond)):
-            raise ValueError("via and steps have an entry for each of beyond")
+        entries = len(self.beyond)
+        if len(self.via) != entries or len(self.steps) not in (0, entries) or len(self.origins) not in (0, entries):
+            raise ValueError("via, steps and origins have an entry for each of beyond")
 
 
 class Carried(EventMessage, frozen=True, gc=False, tag=2):

@@ -13,7 +13,7 @@ import msgspec
 
 from driftcast.dissemination.adaptive.context.attribute import Surroundings
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
-from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
+from driftcast.dissemination.adaptive.neighborhood import Beyond, Received, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
 from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utilities, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
@@ -59,7 +59,7 @@ class Adaptive(Protocol):
         self._change = 0.0
         self._seen = SeenCache()
         self._seen_ids = self._seen.ids
-        self._horizon: Horizon[Seen] = Horizon(node, _subscribed)
+        self._horizon: Horizon[Received] = Horizon(node, _subscribed)
         self._tables = _LinkTables(self._horizon)
         self._interests = Interests()
         self._predictions = Predictions(settings)
@@ -182,11 +182,8 @@ class Adaptive(Protocol):
         valid_s = settings.missed_updates * interval_s
         worth = self._worth()
         subscribed = tuple(self._own)[:MAX_ENTRIES]
-        if settings.neighborhood > 0:
-            report = Utilities(self.node, sequence, 1, valid_s, subscribed, worth, *self._beyond(worth))
-        else:
-            report = Utilities(self.node, sequence, 1, valid_s, subscribed, worth, {})
-        self.port.broadcast(report)
+        beyond = self._beyond(worth) if settings.neighborhood > 0 else Beyond({})
+        self.port.broadcast(Utilities(self.node, sequence, 1, valid_s, subscribed, worth, *beyond))
 
     def _worth(self) -> dict[str, float]:
         """This node's utilities as a carrier, without entries that a covering one makes idle."""
@@ -196,13 +193,12 @@ class Adaptive(Protocol):
         # What stands for all other interests comes first, and so is never cut off.
         return worth if len(worth) <= MAX_ENTRIES else dict(list(worth.items())[:MAX_ENTRIES])
 
-    def _beyond(self, worth: dict[str, float]) -> tuple[dict[str, float], tuple[NodeId, ...], tuple[int, ...]]:
-        """[004 §4] What can be reached through this node, as the last fields of a report have it."""
+    def _beyond(self, worth: dict[str, float]) -> Beyond:
+        """[004 §4] What can be reached through this node."""
         settings, links = self._settings, self._horizon.links
         near = [(neighbor, links[neighbor]) for neighbor in self._links if neighbor in links]
         own = {**worth, **dict.fromkeys(self._own, 1.0)}
-        found = gathered(near, settings.phi, settings.neighborhood)
-        return found.exceeding(own, own.get(EVERYTHING, 0.0))
+        return gathered(near, settings.phi, settings.neighborhood).exceeding(own, self._interests)
 
     def _on_utilities(self, now: float, sender: NodeId, message: Utilities) -> None:
         phi, node = self._settings.phi, message.node
@@ -218,12 +214,12 @@ class Adaptive(Protocol):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
             return
         until = now + message.valid_s
-        seen = Seen(message, phi, self.node if self._settings.split_horizon else None)
+        received = Received(message, phi, self.node if self._settings.split_horizon else None)
         known = self._horizon.get(node)
         if known is not None:
             self._tables.pop(known.via, None)
         self._tables.pop(sender, None)
-        self._horizon.accept(node, sender, message.hops, message.sequence, until, seen)
+        self._horizon.accept(node, sender, message.hops, message.sequence, until, received)
         if message.hops < phi:
             self.port.broadcast(msgspec.structs.replace(message, hops=message.hops + 1))
 
@@ -240,8 +236,8 @@ class Adaptive(Protocol):
         wanted = set(self._own)
         wanted.update(self._predictions.worth)
         for _, known in self._horizon:
-            report = known.report.report
-            wanted.update(report.subscribed, report.worth, report.beyond)
+            message = known.report.message
+            wanted.update(message.subscribed, message.worth, message.beyond)
         self._interests.keep(wanted)
 
     # Events.
@@ -265,7 +261,12 @@ class Adaptive(Protocol):
         """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests, or if there are no neighbors."""
         if not self._links:
             return True
-        others = [interest for interest in matched if interest not in self._own]
+        own = self._own
+        others = [
+            interest
+            for interest in matched
+            if interest not in own and own.keys().isdisjoint(self._interests.covering(interest))
+        ]
         if len(others) < len(matched):
             if not self._settings.subscribers_store:
                 return False
@@ -320,7 +321,7 @@ class Adaptive(Protocol):
 class _LinkTables(dict[NodeId, Mapping[str, float]]):
     """What each link is worth by interest, worked out when it is asked for after a report came over it."""
 
-    def __init__(self, horizon: Horizon[Seen]) -> None:
+    def __init__(self, horizon: Horizon[Received]) -> None:
         super().__init__()
         self._horizon = horizon
 
@@ -335,5 +336,5 @@ _UNKNOWN: Mapping[str, float] = {EVERYTHING: 0.0}
 """The table of a link over which nobody has reported."""
 
 
-def _subscribed(seen: Seen) -> tuple[str, ...]:
-    return seen.subscribed
+def _subscribed(received: Received) -> tuple[str, ...]:
+    return received.subscribed

@@ -21,7 +21,7 @@ ONE, TWO = Filter("topic = 1").text, Filter("topic = 2").text
 
 
 def event(number: int = 0, topic: int = 1) -> Event:
-    return Event(EventId(9, number), {"topic": topic}, lease_s=600.0)
+    return Event(EventId(9, number), {"topic": topic, "kind": "a"}, lease_s=600.0)
 
 
 def report(
@@ -251,6 +251,34 @@ def test_with_split_horizon_a_node_does_not_believe_its_own_echo(split_horizon: 
     assert protocol._tables[1][ONE] == utility
 
 
+def test_beyond_one_hop_a_node_does_not_believe_what_is_said_of_itself() -> None:
+    """0 - 1 - 2 with a horizon of two hops: node 2 tells of node 0's subscription, which it learned over node 1."""
+    net = Net.line(3, "adaptive", phi=2)
+    net.subscribe(0, "topic = 1")
+    net.run(40)
+    first, second = net.protocol(0), net.protocol(1)
+    assert isinstance(first, Adaptive)
+    assert isinstance(second, Adaptive)
+    (told,) = [known for node, known in first._horizon if node == 2]
+    assert told.report.message.beyond[ONE] == 1.0
+    assert (told.report.message.via, told.report.message.origins) == ((1,), (0,))
+    assert told.report.ignored == [ONE]
+    assert first._tables[1].get(ONE, 0.0) < 1.0
+    assert second._horizon.nearest([ONE]) == {0: 1}
+
+
+def test_a_neighborhood_utility_that_a_covering_one_of_the_same_node_makes_idle_is_left_out() -> None:
+    protocol, port = adaptive(links=2)
+    narrow, wide = Filter("speed > 10").text, Filter("speed > 5").text
+    hear(protocol, report(1, {wide: 0.5, narrow: 0.4}))
+    message = spoken(protocol, port, 2.0)
+    assert message.beyond == {wide: 0.5}
+    hear(protocol, report(2, {narrow: 0.45}))
+    message = spoken(protocol, port, 3.0)
+    # Node 1 may not count what was learned from it; then the narrow one of node 2 is all that is left.
+    assert dict(zip(message.beyond.items(), message.via, strict=True)) == {(wide, 0.5): 1, (narrow, 0.45): 2}
+
+
 # Storing.
 
 
@@ -262,8 +290,10 @@ def test_with_split_horizon_a_node_does_not_believe_its_own_echo(split_horizon: 
         ({EVERYTHING: 0.4}, None, True),
         # Interests of which only the subscribed one matches.
         ({EVERYTHING: 0.9, TWO: 0.9}, "topic = 1", False),
+        # A subscription covers the only interest that matches.
+        ({EVERYTHING: 0.1, ONE: 0.5}, "topic < 5", False),
         # Another interest of the same event, which the node does not subscribe to.
-        ({EVERYTHING: 0.1, ONE: 0.5}, "topic < 5", True),
+        ({EVERYTHING: 0.1, ONE: 0.5}, "kind = 'a'", True),
     ],
 )
 def test_good_carriers_store(worth: dict[str, float], subscribed: str | None, stores: bool) -> None:
@@ -278,7 +308,7 @@ def test_good_carriers_store(worth: dict[str, float], subscribed: str | None, st
 
 def test_subscribers_can_be_kept_from_storing_at_all() -> None:
     protocol, port = adaptive(links=2, subscribers_store=False)
-    protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic < 5"))
+    protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "kind = 'a'"))
     hear(protocol, report(1, {ONE: 0.1}))
     protocol._predictions.worth = {EVERYTHING: 0.9, ONE: 0.9}
     protocol.on_message(2.0, 1, Carried(event(), 1, 500.0), "radio")

@@ -4,10 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftcast.dissemination.adaptive.messages import Utilities
-from driftcast.dissemination.adaptive.neighborhood import Seen, gathered
+from driftcast.dissemination.adaptive.neighborhood import Received, gathered
 from driftcast.dissemination.adaptive.rules import forwarding_utility, host_utility, neighborhood_utility
 from driftcast.model import NodeId
 from driftcast.parts.horizon import Known
+from driftcast.parts.interests import Interests
 
 INTERESTS = ("a = 1", "b = 1", "c = 1")
 PHI = 2
@@ -17,10 +18,10 @@ reports = st.tuples(st.sets(st.sampled_from(INTERESTS)), utilities, st.integers(
 links_of_a_node = st.lists(st.lists(reports, min_size=1, max_size=3), max_size=4)
 
 
-def known(node: NodeId, via: NodeId, subscribed: set[str], worth: dict[str, float], hops: int) -> Known[Seen]:
+def known(node: NodeId, via: NodeId, subscribed: set[str], worth: dict[str, float], hops: int) -> Known[Received]:
     carrier = {interest: utility for interest, utility in worth.items() if interest not in subscribed}
     report = Utilities(node, 1, hops, 30.0, tuple(sorted(subscribed)), carrier, {})
-    return Known(via, hops, 1, 30.0, Seen(report, PHI, None))
+    return Known(via, hops, 1, 30.0, Received(report, PHI, None))
 
 
 @given(links_of_a_node)
@@ -31,7 +32,7 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
         (via, {10 * via + place: known(10 * via + place, via, *report) for place, report in enumerate(reached)})
         for via, reached in enumerate(links, start=1)
     ]
-    beyond, via, steps = gathered(near, PHI, 1).exceeding({}, 0.0)
+    beyond, via, steps, origins = gathered(near, PHI, 1).exceeding({}, Interests())
     by_hand = {
         interest: neighborhood_utility(
             forwarding_utility(
@@ -43,7 +44,8 @@ def test_a_neighborhood_utility_is_equation_7_over_2_over_1(
     }
     assert beyond == {interest: utility for interest, utility in by_hand.items() if utility > 0.0}
     assert steps == ()
-    for (interest, utility), neighbor in zip(beyond.items(), via, strict=True):
+    for (interest, utility), neighbor, origin in zip(beyond.items(), via, origins, strict=True):
+        assert origin // 10 == neighbor
         over_it = links[neighbor - 1]
         assert utility == forwarding_utility(
             host_utility(interest in subscribed, worth.get(interest, 0.0)) for subscribed, worth, _ in over_it
