@@ -22,13 +22,15 @@ READINGS = {
     "fixed": "fixed order among equal utilities",
     "rec": "recursive neighborhood utilities",
     "both": "recursive neighborhood utilities and fixed order",
+    "echo": "a node's own utilities count when a neighbor tells of them",
 }
-SIMPLER = {"fixed": "base", "rec": "base", "both": "fixed"}
+SIMPLER = {"fixed": "base", "rec": "base", "both": "fixed", "echo": "base"}
 """The reading that gives the same where a setting knows nothing of what a reading changes."""
 INDIFFERENT = {
     "fixed": ("spcast", "spcast, no limit"),
     "rec": ("spcast", "no neighborhood"),
     "both": ("spcast", "no neighborhood"),
+    "echo": ("spcast", "no neighborhood"),
 }
 """The settings that know nothing of it."""
 
