@@ -29,7 +29,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--protocols",
         required=True,
         metavar="P,Q,R",
-        help="as in flooding,gossip:p=0.3,epidemic; the first is the reference",
+        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference",
     )
     compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
     compare.add_argument(
@@ -106,7 +106,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(found.as_row())
     else:
-        console().print(found.table())
+        for table in found.tables(console().width):
+            console().print(table)
         say(f"picture {found.picture}")
         say(f"report  {found.report.page}")
     return 1 if found.report.failed else 0

@@ -43,6 +43,8 @@ METRICS = (
 """Those of the table: what is gained first, then what it costs."""
 
 NONE = Interval(0, None, None, None)
+BORDER = 3
+"""What a column of a table takes besides its text."""
 
 
 @dataclass(frozen=True)
@@ -85,25 +87,44 @@ class Comparison:
             "report": str(self.report.page),
         }
 
-    def table(self) -> "Table":
-        """The one table, for a terminal: a column per protocol, and below each mean its difference to the first."""
+    def tables(self, width: int) -> "list[Table]":
+        """For a terminal: a column per protocol, and below each mean its difference to the first.
+
+        One table if the terminal is wide enough, else several with as many protocols as fit beside the metrics' names.
+        """
+        cells = {protocol: self._cells(protocol) for protocol in self.protocols}
+        left = width - max(len(metric_label(metric)) for metric in METRICS) - BORDER
+        groups: list[list[str]] = []
+        room = 0
+        for protocol, column in cells.items():
+            needed = BORDER + max(len(line) for text in (protocol, *column) for line in text.split("\n"))
+            if needed > room:
+                groups.append([])
+                room = left
+            groups[-1].append(protocol)
+            room -= needed
+        return [self._table({protocol: cells[protocol] for protocol in group}) for group in groups]
+
+    def _table(self, cells: Mapping[str, Sequence[str]]) -> "Table":
         from rich.markup import escape
         from rich.table import Table
 
         title = f"{self.scenario}: means with 95 % intervals; below each its paired difference to "
         table = Table(title=escape(f"{title}{self.protocols[0]}"), caption=escape(self.discovery), title_justify="left")
-        table.add_column("metric")
-        for protocol in self.protocols:
+        table.add_column("metric", no_wrap=True)
+        for protocol in cells:
             table.add_column(escape(protocol), justify="right", no_wrap=True)
-        for metric in METRICS:
-            cells = []
-            for protocol in self.protocols:
-                cell = mean_text(self.means.get((protocol, metric), NONE), metric_scale(metric))
-                if protocol != self.protocols[0]:
-                    cell += f"\n[i]{self._difference(protocol, metric)}[/i]"
-                cells.append(cell)
-            table.add_row(metric_label(metric), *cells, end_section=True)
+        for place, metric in enumerate(METRICS):
+            table.add_row(metric_label(metric), *(column[place] for column in cells.values()), end_section=True)
         return table
+
+    def _cells(self, protocol: str) -> list[str]:
+        first = protocol == self.protocols[0]
+        return [
+            mean_text(self.means.get((protocol, metric), NONE), metric_scale(metric))
+            + ("" if first else f"\n{self._difference(protocol, metric)}")
+            for metric in METRICS
+        ]
 
     def _difference(self, protocol: str, metric: str) -> str:
         found = self.differences.get((protocol, metric), NONE)
