@@ -73,7 +73,8 @@ def _explained(text: str, value: object, kind: type[object], prefix: str) -> str
     if reason.startswith("Invalid "):
         choices = _choices_at(kind, path, value)
         reason = f"{given!r} is none of {', '.join(choices)}" if choices else reason
-    if given is not None and not isinstance(given, Mapping | list) and repr(given) not in reason:
+    named = re.search(rf"(?<![\w.]){re.escape(repr(given))}(?![\w.])", reason) is not None
+    if given is not None and not isinstance(given, Mapping | list) and not named:
         reason = f"{reason} (it is {given!r})"
     return f"{where}: {reason}" if where else reason
 

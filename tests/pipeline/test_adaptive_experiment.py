@@ -4,10 +4,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pyspark.sql import SparkSession
 
 from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.experiment import Experiment, Point, load_experiment
 from driftcast.pipeline.records import Record
+from driftcast.pipeline.reproduce import reproduce_experiments
 from driftcast.pipeline.results import Results
 from driftcast.simulation.scenario import load
 
@@ -169,6 +171,19 @@ def test_spcast_is_taken_from_the_base_where_a_reading_does_not_concern_it(sensi
     assert fixed.ours == pytest.approx(0.1, abs=1e-3)
     assert claim_about(claims, "base: at β = 100 adaptive delivers more").holds is False
     assert [claim.statement for claim in claims if claim.ours is None] == []
+
+
+@pytest.mark.parametrize(("figure", "robust"), [("buffer", 2), ("buffer-forwards", 1), ("sigma", 1)])
+def test_on_a_small_scale_the_robust_claims_hold(
+    figure: str, robust: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    # The first two figures are of the same runs, which are then made once.
+    out = tmp_path_factory.getbasetemp() / figure.partition("-")[0]
+    experiment = load_experiment(f"adaptive/{figure}", quick=True)
+    found = reproduce_experiments([experiment], out, spark, quiet=True)
+    assert found.failed == 0
+    expected = [claim for claim in found.claims if "expected in every reading" in claim.note]
+    assert [claim.holds for claim in expected] == [True] * robust
 
 
 def test_a_smaller_network_is_not_held_against_the_papers_numbers() -> None:

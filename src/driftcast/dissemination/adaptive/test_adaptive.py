@@ -404,3 +404,23 @@ def test_a_weight_on_energy_needs_a_host_that_measures_it() -> None:
     protocol.on_timer(5.0, "sample")
     protocol.on_timer(15.0, "sample")
     assert protocol._predictions.worth[EVERYTHING] == 0.25
+
+
+def test_a_carrier_that_crashes_loses_what_it_carried_and_nothing_else() -> None:
+    contacts = [(0, 1, 0.0, 20.0), (0, 2, 10.0, 20.0), (1, 3, 100.0, 200.0), (2, 3, 300.0, 400.0)]
+    net = Net.contacts(contacts, "adaptive", sigma=0.0, tau=1.0)
+    net.subscribe(3)
+    net.run(5)
+    only_one = net.publish(0)
+    net.run(10)
+    both = net.publish(0)
+    net.run(25)
+    net.crash(1)
+    net.run(10)
+    net.restart(1)
+    net.run(200)
+    assert net.delivered(3) == [], "node 1 met the subscriber with nothing left"
+    net.run(150)
+    assert net.delivered(3) == [both]
+    assert only_one != both
+    net.stop()
