@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from driftcast.radio.bianchi import basic_access, contention, rts_access, saturation
+from driftcast.radio.bianchi import basic_access, fixed_point, rts_access, saturation
 from driftcast.radio.dot11 import CsmaRadio, Dot11
 from tests.validation.cell import saturated_cell, under_the_models_conditions
 
@@ -38,7 +38,7 @@ def bianchis_own(cw_min: int, cw_max: int, rts_threshold_bytes: int) -> Dot11:
     [(2, 0.05704, 0.0570), (5, 0.04785, 0.1781), (10, 0.03731, 0.2898), (20, 0.02642, 0.3988), (50, 0.01539, 0.5324)],
 )
 def test_the_model_finds_how_often_stations_send_and_collide(stations: int, attempt: float, collision: float) -> None:
-    found = contention(stations, window=32, stages=5)
+    found = fixed_point(stations, window=32, stages=5)
     assert found.attempt == pytest.approx(attempt, abs=6e-6)
     assert found.collision == pytest.approx(collision, abs=6e-5)
 

@@ -46,6 +46,26 @@ def test_stations_share_the_medium_fairly(stations: int) -> None:
     assert jain > 0.95
 
 
+def shares_by_id(cell: Saturated, stations: int, duration_s: float) -> list[float]:
+    """What each of the first stations has got through, as a multiple of their mean."""
+    cell.run(duration_s)
+    delivered = cell.delivered[:stations]
+    return [stations * own / sum(delivered) for own in delivered]
+
+
+def test_broadcasters_have_equal_shares_whatever_their_id() -> None:
+    cell = Saturated(CsmaRadio(), dict.fromkeys(range(10)), close_together(10), 100)
+    assert shares_by_id(cell, 10, 60) == pytest.approx([1.0] * 10, abs=0.04)
+
+
+# Whoever learns of a failure at once is the sooner hurt by a wait that the others do not have.
+@pytest.mark.parametrize("timeout_us", [None, 0])
+@pytest.mark.parametrize("rts_threshold_bytes", [0, 65535], ids=["rts", "basic"])
+def test_senders_to_one_have_equal_shares_whatever_their_id(rts_threshold_bytes: int, timeout_us: int | None) -> None:
+    radio = CsmaRadio(rts_threshold_bytes=rts_threshold_bytes, timeout_us=timeout_us)
+    assert shares_by_id(saturated_cell(radio, 5, 50), 5, 60) == pytest.approx([1.0] * 5, abs=0.04)
+
+
 @pytest.mark.parametrize("stations", [3, 10, 25])
 def test_broadcasts_survive_as_often_as_nobody_else_starts_in_their_slot(stations: int) -> None:
     cell = Saturated(

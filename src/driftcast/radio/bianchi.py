@@ -10,8 +10,8 @@ from typing import NamedTuple
 from driftcast.radio.dot11 import CTS_BYTES, RTS_BYTES, Dot11
 
 
-class Contention(NamedTuple):
-    """What one station does in a slot."""
+class FixedPoint(NamedTuple):
+    """What one station does in a slot, where both equations of the model hold."""
 
     attempt: float
     """The probability that it sends (Bianchi's tau)."""
@@ -35,7 +35,7 @@ def attempt_given(collision: float, window: int, stages: int) -> float:
     return 2 / (1 + window + p * window * sum((2 * p) ** stage for stage in range(stages)))
 
 
-def contention(stations: int, window: int, stages: int) -> Contention:
+def fixed_point(stations: int, window: int, stages: int) -> FixedPoint:
     """The one pair of tau and p for which both equations hold: p = 1 - (1 - tau)^(n-1), and tau as above."""
     low, high = 0.0, 1.0
     for _ in range(100):
@@ -46,10 +46,10 @@ def contention(stations: int, window: int, stages: int) -> Contention:
         else:
             high = p
     p = (low + high) / 2
-    return Contention(attempt_given(p, window, stages), p)
+    return FixedPoint(attempt_given(p, window, stages), p)
 
 
-def throughput(stations: int, at: Contention, slot_us: float, lasting: Durations, payload_bits: float) -> float:
+def throughput(stations: int, at: FixedPoint, slot_us: float, lasting: Durations, payload_bits: float) -> float:
     """Bits of payload per microsecond, which are megabits per second (equation 13)."""
     tau = at.attempt
     busy = 1 - (1 - tau) ** stations
@@ -62,7 +62,7 @@ def basic_access(dot11: Dot11, message_bytes: int, delay_us: float = 0.0) -> Dur
     """Frame, SIFS, ACK, DIFS; a collision is as long as the frame (equation 14). `delay_us` is that of propagation."""
     frame_us = dot11.unicast_us(message_bytes)
     difs_us = dot11.difs_us
-    return Durations(frame_us + delay_us + dot11.data_sifs_ack_us + delay_us + difs_us, frame_us + difs_us + delay_us)
+    return Durations(frame_us + delay_us + dot11.sifs_ack_us + delay_us + difs_us, frame_us + difs_us + delay_us)
 
 
 def rts_access(dot11: Dot11, message_bytes: int, delay_us: float = 0.0) -> Durations:
@@ -76,7 +76,7 @@ def rts_access(dot11: Dot11, message_bytes: int, delay_us: float = 0.0) -> Durat
 def saturation(dot11: Dot11, stations: int, message_bytes: int, delay_us: float = 0.0) -> float:
     """What n saturated stations carry together, in megabits of messages per second."""
     access = rts_access if dot11.asks_first(message_bytes) else basic_access
-    at = contention(stations, dot11.cw_min + 1, stages_of(dot11))
+    at = fixed_point(stations, dot11.cw_min + 1, stages_of(dot11))
     return throughput(stations, at, dot11.slot_us, access(dot11, message_bytes, delay_us), 8.0 * message_bytes)
 
 

@@ -54,12 +54,31 @@ class Contention:
         """A backoff of 0 to `window` slots."""
         return int(self._rng.random() * (window + 1))
 
+    def rest(self, station: Station, slots: int) -> None:
+        """A backoff begins with nothing to send, now or when others' reservation is over."""
+        station.slots = slots
+        now_us, reserved_us = self._scheduler.now_us, station.nav_us + self._difs_us
+        station.rested_us = reserved_us if reserved_us > now_us else now_us
+
+    def reserve(self, station: Station, until_us: int) -> None:
+        """Others have reserved the medium. For a backoff with nothing to send that is no quiet time, either."""
+        station.nav_us = until_us
+        if station.slots and not station.queue:
+            station.slots = self._slots_left(station)[0]
+            station.rested_us = until_us + self._difs_us
+
+    def _slots_left(self, station: Station) -> tuple[int, int]:
+        """Of a backoff with nothing to send; and from when on they count, if it is quiet."""
+        if station.rested_us <= self._ether.calm_us:
+            return 0, station.rested_us
+        return self._ether.rested(station.node, station.slots, station.rested_us, self._scheduler.now_us)
+
     def wake(self, station: Station) -> None:
         """A node that had nothing to send has something: it may send at once, or must wait for its turn."""
         now_us, node, ether = self._scheduler.now_us, station.node, self._ether
-        if station.slots and station.rested_us > ether.calm_us:
+        if station.slots:
             # The backoff after its last frame may still be going on.
-            slots, from_us = ether.rested(node, station.slots, station.rested_us, now_us)
+            slots, from_us = self._slots_left(station)
             if slots and ether.holding(node) is not None:
                 self.contend(station, slots)
                 return
@@ -77,7 +96,7 @@ class Contention:
         """Since when a node that senses nothing may send."""
         ending = self._ending
         if ending is not None and node in ending.sensed:
-            return now_us + (self._eifs_us if node in ending.garbled else self._difs_us)
+            return now_us + (self._eifs_us if node in ending.puzzled else self._difs_us)
         return self._ether.free_us(node, now_us)
 
     def contend(self, station: Station, slots: int) -> None:
@@ -140,7 +159,7 @@ class Contention:
 
         They join those who begin to count down now anyway, and one queue entry stands for the first of them all.
         """
-        now_us, slot_us, difs_us, garbled = after.end_us, self._slot_us, self._difs_us, after.garbled
+        now_us, slot_us, difs_us, puzzled = after.end_us, self._slot_us, self._difs_us, after.puzzled
         group, next_us = self._gathering, NEVER
         assert group is not None, "resume without gather"
         self._ending = self._gathering = None
@@ -153,7 +172,7 @@ class Contention:
             self._counting |= frozen
         for node in frozen:
             station = stations[node]
-            from_us = now_us + (self._eifs_us if node in garbled else difs_us)
+            from_us = now_us + (self._eifs_us if node in puzzled else difs_us)
             if station.nav_us + difs_us > from_us:
                 from_us = station.nav_us + difs_us
             station.access_us = access_us = from_us + station.slots * slot_us

@@ -82,7 +82,7 @@ class CsmaMedium(Medium):
         if dot11.asks_first(COST_BYTES):
             asking_us = dot11.control_us(RTS_BYTES) + dot11.control_us(CTS_BYTES) + 2 * dot11.sifs_us
         waiting_us = dot11.difs_us + dot11.cw_min / 2 * dot11.slot_us
-        return (waiting_us + asking_us + dot11.unicast_us(COST_BYTES) + dot11.data_sifs_ack_us) / 1e6
+        return (waiting_us + asking_us + dot11.unicast_us(COST_BYTES) + dot11.sifs_ack_us) / 1e6
 
     def transmit(self, frame: Frame) -> None:
         station = self._stations[frame.sender]
@@ -176,7 +176,7 @@ class CsmaMedium(Medium):
         frame, station, target = transmission.frame, transmission.owner, transmission.frame.target
         assert target is not None
         failure = self._failure(transmission, target)
-        ack_us = self._dot11.data_sifs_ack_us
+        ack_us = self._dot11.sifs_ack_us
         self._reserve(transmission, target, transmission.end_us + ack_us)
         if failure:
             self._miss(transmission, failure, ACK_BYTES)
@@ -190,7 +190,8 @@ class CsmaMedium(Medium):
 
     def _end_ack(self, transmission: Transmission) -> None:
         station = transmission.owner
-        if self._failure(transmission, station.node):
+        station.failure = self._failure(transmission, station.node)
+        if station.failure:
             self._fail(transmission)
         else:
             self._finish(station, "")
@@ -200,7 +201,7 @@ class CsmaMedium(Medium):
         assert target is not None
         cts_us = dot11.control_us(CTS_BYTES)
         failure = self._failure(transmission, target)
-        after_us = self._sifs_us + dot11.unicast_us(len(transmission.frame.encoded)) + dot11.data_sifs_ack_us
+        after_us = self._sifs_us + dot11.unicast_us(len(transmission.frame.encoded)) + dot11.sifs_ack_us
         # The target's own reservation counts, not the one that is being asked for.
         if not failure and self._stations[target].nav_us > transmission.end_us:
             failure = "reserved"
@@ -213,12 +214,14 @@ class CsmaMedium(Medium):
     def _end_cts(self, transmission: Transmission) -> None:
         station, frame = transmission.owner, transmission.frame
         airtime_us = self._dot11.unicast_us(len(frame.encoded))
-        until_us = transmission.end_us + self._sifs_us + airtime_us + self._dot11.data_sifs_ack_us
+        until_us = transmission.end_us + self._sifs_us + airtime_us + self._dot11.sifs_ack_us
         self._reserve(transmission, station.node, until_us)
-        if self._failure(transmission, station.node):
+        station.failure = self._failure(transmission, station.node)
+        if station.failure:
             self._fail(transmission)
             return
-        station.asked = True
+        # [IEEE 802.11-1999 §9.2.5.3] The question has got through: its tries count anew, the window stays.
+        station.asked, station.tries = True, 0
         start_us = transmission.end_us + self._sifs_us
         self._begin(_DATA, station.node, station, frame, start_us, airtime_us)
 
@@ -233,7 +236,7 @@ class CsmaMedium(Medium):
         stations, garbled = self._stations, transmission.garbled
         for node in transmission.readers:
             if node != partner and node not in garbled and stations[node].nav_us < until_us:
-                stations[node].nav_us = until_us
+                self._contention.reserve(stations[node], until_us)
 
     # Outcomes.
 
@@ -288,7 +291,7 @@ class CsmaMedium(Medium):
         if queue:
             self._contention.contend(station, slots)
         else:
-            station.slots, station.rested_us = slots, self._scheduler.now_us
+            self._contention.rest(station, slots)
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)

@@ -71,7 +71,7 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
         return self.sifs_us + self.difs_us + self.airtime_us(ACK_BYTES, LOWEST_RATE_BPS)
 
     @property
-    def data_sifs_ack_us(self) -> int:
+    def sifs_ack_us(self) -> int:
         """From the end of a frame to the end of its ACK."""
         return self.sifs_us + self.control_us(ACK_BYTES)
 

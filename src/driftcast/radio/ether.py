@@ -60,11 +60,15 @@ class Ether:
                     spoiled = self._not_captured(spoiled, new, other)
                 if spoiled:
                     new.garbled = new.garbled | spoiled if new.garbled else spoiled
+                    if other.sender in spoiled:
+                        new.deaf |= {other.sender}
                 spoiled = other.readers & new.blast
                 if spoiled and self._capture:
                     spoiled = self._not_captured(spoiled, other, new)
                 if spoiled:
                     other.garbled = other.garbled | spoiled if other.garbled else spoiled
+                    if new.sender in spoiled:
+                        other.deaf |= {new.sender}
         if not self.on_air and self._ended and new.start_us - self._ended[-1].end_us >= self._calming_us:
             self.calm_us = self._ended[-1].end_us
         self.on_air.append(new)
@@ -73,6 +77,10 @@ class Ether:
         """Take a transmission off the air."""
         self.on_air.remove(old)
         self._ended.append(old)
+        if old.garbled:
+            # [IEEE 802.11-1999 §9.2.3.4] EIFS follows a reception that failed. Whoever was sending received nothing.
+            puzzled = old.garbled - old.deaf if old.deaf else old.garbled
+            old.puzzled = old.puzzled | puzzled if old.puzzled else puzzled
 
     def hand_over(self, old: Transmission) -> None:
         """Whoever waited for a transmission that ended and senses another waits for that one."""
@@ -81,9 +89,9 @@ class Ether:
             if held:
                 old.frozen -= held
                 other.frozen |= held
-                if other.end_us == old.end_us and old.garbled:
+                if other.end_us == old.end_us and old.puzzled:
                     # Of two that end together, the one that could have been read decides what follows.
-                    other.garbled |= (held & old.garbled) - other.readers
+                    other.puzzled |= (held & old.puzzled) - other.readers
 
     def _not_captured(self, hit: frozenset[NodeId], heard: Transmission, other: Transmission) -> frozenset[NodeId]:
         """Which of the readers of one transmission another spoils indeed. Whoever sends hears nothing."""
@@ -124,11 +132,12 @@ class Ether:
 
     def space_us(self, node: NodeId, before: Transmission) -> int:
         """The interframe space after a transmission."""
-        return self._eifs_us if node in before.garbled else self._difs_us
+        return self._eifs_us if node in before.puzzled else self._difs_us
 
     def rested(self, node: NodeId, slots: int, since_us: int, now_us: int) -> tuple[int, int]:
         """What is left of a backoff that began at some time with nothing to send: quiet slots are gone.
 
+        Reservations are not known here: a backoff that one delays begins, or goes on, when it is over.
         Returns the slots left when the present quiet began and from when on they count; in noise, the slots left.
         """
         edge_us = now_us

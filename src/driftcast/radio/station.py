@@ -55,7 +55,7 @@ class Station:
         """Until when others have reserved the medium."""
         self.reset(window)
         self.slots = 0
-        """The backoff that is left: of the frame being sent or, with an empty queue, since `rested_us`."""
+        """The backoff that is left: of the frame being sent or, with an empty queue, from `rested_us` on."""
         self.rested_us = 0
         self.access_us = NEVER
         self.group: list[Station] | None = None
@@ -77,6 +77,7 @@ class Transmission:
 
     __slots__ = (
         "blast",
+        "deaf",
         "end_us",
         "epoch",
         "frame",
@@ -84,6 +85,7 @@ class Transmission:
         "garbled",
         "kind",
         "owner",
+        "puzzled",
         "readers",
         "sender",
         "sensed",
@@ -118,6 +120,10 @@ class Transmission:
         """Who waits for its end."""
         self.garbled: frozenset[NodeId] = _NOBODY
         """Who is in reach and cannot read it."""
+        self.deaf: frozenset[NodeId] = _NOBODY
+        """Who of them was sending meanwhile."""
+        self.puzzled: frozenset[NodeId] = _NOBODY
+        """Who listened and could not read it, known from its end on: they wait EIFS, the deaf do not."""
 
 
 _NOBODY: frozenset[NodeId] = frozenset()
