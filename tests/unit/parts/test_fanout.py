@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from driftcast.parts.fanout import chosen_links, quota
+from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,20 @@ def test_the_last_step_draws_without_preference() -> None:
         for link in chosen[1:]:
             counts[link] += 1
     assert all(abs(count - 800) < 100 for count in counts.values())
+
+
+def test_an_event_does_not_go_back_nor_to_those_who_have_it() -> None:
+    links = [4, 7, 9]
+    assert allowed_links(links, None, None) == [4, 7, 9]
+    assert allowed_links(links, 7, None) == [4, 9]
+    assert allowed_links(links, 5, {9}) == [4, 7]
+    assert links == [4, 7, 9], "the node's own list stays"
+
+
+def test_links_are_told_apart_by_the_nearest_subscriber_they_lead_to() -> None:
+    links = [4, 7, 9, 2, 5]
+    assert by_distance(links, {}) == ([], [], links)
+    # Over 9 and 4 it is a hop, over 7 three, over 5 two, over 2 nobody knows; 8 is no link.
+    assert by_distance(links, {9: 1, 7: 3, 4: 1, 8: 1, 5: 2}) == ([4, 9], [5, 7], [2])
+    # Equally near: as they stand.
+    assert by_distance(links, {5: 2, 7: 2}) == ([], [7, 5], [4, 9, 2])

@@ -19,21 +19,18 @@ from driftcast.dissemination.adaptive.rules import carries, change_degree, link_
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
-from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
-from driftcast.parts.horizon import Horizon, next_sequence
-from driftcast.parts.interests import EVERYTHING, Interests
-from driftcast.parts.links import Neighbors
-from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
-from driftcast.parts.seen import SeenCache
-from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
+from driftcast.parts.horizon import Horizon
+from driftcast.parts.interests import EVERYTHING
+from driftcast.parts.link_choice import LinkChoice, Spread
+from driftcast.parts.retransmission import UNLIMITED
+from driftcast.protocol import Fact, Host, Link, Port, TimerKey
 from driftcast.wire import Message
 
 SWEEP_SAMPLES = 30
 """Once in that many periods a node forgets the filters that nobody speaks of any more."""
 
 
-class Adaptive(Protocol):
+class Adaptive(LinkChoice[Received]):
     """One unicast for each link that the forwarding rule chooses; one broadcast for each report of utilities."""
 
     name = "adaptive"
@@ -47,25 +44,24 @@ class Adaptive(Protocol):
     }
 
     def __init__(self, node: NodeId, settings: AdaptiveSettings, port: Port, host: Host, rng: Random) -> None:
-        super().__init__(node, settings, port, host, rng)
+        spread = Spread(
+            tau=settings.tau,
+            phi=settings.phi,
+            buffer=settings.buffer,
+            retry_s=settings.retry_s,
+            attempts=UNLIMITED,
+            lease_s=settings.lease_s,
+            grace_s=settings.seen_grace_s,
+            tracks=settings.retransmit_to == "others",
+        )
+        super().__init__(node, settings, port, host, rng, spread, _subscribed, Carried)
         self._settings = settings
-        self._local = LocalSubscriptions(port)
         self._own: dict[str, None] = {}
         """The canonical filters of this node's subscriptions, without those that another of them covers."""
-        self._neighbors = Neighbors()
-        self._links: list[NodeId] = []
-        """The neighbors, in the order in which they came."""
         self._before: frozenset[NodeId] | None = None
         self._change = 0.0
-        self._seen = SeenCache()
-        self._seen_ids = self._seen.ids
-        self._horizon: Horizon[Received] = Horizon(node, _subscribed)
         self._tables = _LinkTables(self._horizon)
-        self._interests = Interests()
         self._predictions = Predictions(settings)
-        self._carrier = Carrier(port, settings.buffer, settings.retry_s)
-        self._tracks = settings.retransmit_to == "others"
-        self._counter = 0
         self._samples = 0
         self._reported = 0.0
 
@@ -78,43 +74,20 @@ class Adaptive(Protocol):
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("sample")
         self.port.cancel_timer("update")
-        self._carrier.stop()
+        super().on_stop(now)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        self._local.add(subscription)
+        super().on_subscribe(now, subscription)
         self._review_own()
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        self._local.remove(subscription)
+        super().on_unsubscribe(now, subscription)
         self._review_own()
 
-    def on_link_up(self, now: float, link: Link) -> None:
-        self._neighbors.add(link)
-        self._links = list(self._neighbors)
-
-    def on_link_changed(self, now: float, link: Link) -> None:
-        self._neighbors.add(link)
-
     def on_link_down(self, now: float, link: Link) -> None:
-        if self._neighbors.remove(link):
-            self._links = list(self._neighbors)
-            self._horizon.lose(link.neighbor)
+        super().on_link_down(now, link)
+        if link.neighbor not in self._neighbors:
             self._tables.pop(link.neighbor, None)
-
-    def on_publish(self, now: float, event: Event) -> None:
-        if event.id not in self._seen_ids:
-            self._meet(now, event, 0, event.lease_s, None)
-
-    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        if isinstance(message, Carried):
-            id = message.event.id
-            # Most receptions are repetitions.
-            if id not in self._seen_ids:
-                self._meet(now, message.event, message.hops, message.remaining_s, sender)
-            elif self._tracks:
-                self._carrier.held_by(id, sender)
-        elif isinstance(message, Utilities):
-            self._on_utilities(now, sender, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "sample":
@@ -123,11 +96,7 @@ class Adaptive(Protocol):
         elif key == "update":
             self._report(now)
         else:
-            for copy in self._carrier.on_timer(now):
-                matched = self._interests.match(copy.event)
-                sent = self._forward(copy.event, matched, copy.hops, copy.until - now, copy.sender, copy.holders)
-                if copy.holders is not None:
-                    copy.holders.update(sent)
+            self._retry(now)
 
     # Utilities.
 
@@ -177,8 +146,7 @@ class Adaptive(Protocol):
         interval_s = self._interval_s()
         self.port.set_timer("update", interval_s)
         self._reported = now
-        self._counter += 1
-        sequence = next_sequence(self.host.incarnation, self._counter)
+        sequence = self._next_sequence()
         valid_s = settings.missed_updates * interval_s
         worth = self._worth()
         subscribed = tuple(self._own)[:MAX_ENTRIES]
@@ -200,15 +168,10 @@ class Adaptive(Protocol):
         own = {**worth, **dict.fromkeys(self._own, 1.0)}
         return gathered(near, settings.phi, settings.neighborhood).exceeding(own, self._interests)
 
-    def _on_utilities(self, now: float, sender: NodeId, message: Utilities) -> None:
+    def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
+        assert isinstance(message, Utilities)
         phi, node = self._settings.phi, message.node
-        if message.hops > phi:
-            # A neighbor with a larger horizon; what it says is beyond this node's.
-            return
-        if message.hops == 1 and node != sender:
-            self.port.note(Fact("drop", peer=sender, reason="report_of_another"))
-            return
-        if not self._horizon.is_new(node, message.sequence):
+        if not self._is_news(sender, node, message.hops, message.sequence):
             return
         if not self._learn(message):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
@@ -242,20 +205,9 @@ class Adaptive(Protocol):
 
     # Events.
 
-    def _meet(self, now: float, event: Event, hops: int, remaining_s: float, sender: NodeId | None) -> None:
-        """The first time that an event is met: deliver, forward, and store it if this node is a good carrier for it."""
-        settings = self._settings
-        until = now + min(remaining_s, event.lease_s, settings.lease_s)
-        self._seen.add(now, event.id, until + settings.seen_grace_s)
-        matched = self._interests.match(event)
+    def _deliver(self, event: Event, matched: list[str], hops: int) -> None:
         if not self._own.keys().isdisjoint(matched):
             self._local.deliver(event, hops)
-        sent = self._forward(event, matched, hops, until - now, sender, None)
-        if self._stores(matched):
-            holders = set(sent) if self._tracks else None
-            if holders is not None and sender is not None:
-                holders.add(sender)
-            self._carrier.store(now, Copy(event, hops, sender, until, UNLIMITED, holders))
 
     def _stores(self, matched: list[str]) -> bool:
         """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests, or if there are no neighbors."""
@@ -274,31 +226,10 @@ class Adaptive(Protocol):
             others = [interest for interest in others if interest != EVERYTHING]
         return any(carries(self._predictions.utility(interest), self._settings.sigma) for interest in others)
 
-    def _forward(
-        self,
-        event: Event,
-        matched: list[str],
-        hops: int,
-        remaining_s: float,
-        sender: NodeId | None,
-        holders: set[NodeId] | None,
-    ) -> list[NodeId]:
-        """[004 §2.3.1] The forwarding rule; the links that were used."""
-        links = allowed_links(self._links, sender, holders)
-        adjacent, nearby, rest = by_distance(links, self._horizon.nearest(matched))
-        wanted = quota(self._settings.tau, len(links))
-        predicted: list[NodeId] = []
-        # Predictions are looked at only if they decide something.
-        missing = wanted - len(adjacent) - len(nearby)
-        if 0 < missing < len(rest) and self._predictions.reliable(matched):
-            predicted, rest = self._by_utility(rest, matched, missing)
-        chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self.rng)
-        if chosen:
-            self.port.send_each(chosen, Carried(event, hops + 1, remaining_s))
-        return chosen
-
-    def _by_utility(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
+    def _promising(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] The links with the best predictions, at most so many; and those without a prediction."""
+        if not self._predictions.reliable(matched):
+            return [], links
         draw = self.rng.random
         worth = link_utilities(self._tables, links, matched)
         rated: list[tuple[float, float, NodeId]]
