@@ -16,7 +16,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Declare them."""
     run = commands.add_parser("run", help="simulate a scenario once", description="Simulate a scenario once.")
     add_scenario(run)
-    run.add_argument("--protocol", metavar="P", help="instead of the scenario's: gossip, gossip:p=0.3, name/variant")
+    run.add_argument(
+        "--protocol",
+        metavar="P",
+        help="instead of the scenario's, settings included: gossip, gossip:p=0.3, name/variant",
+    )
     run.add_argument("--seed", type=int, default=1, metavar="N", help="the same seed gives the same run (default 1)")
     run.add_argument("--trace", type=Path, metavar="DIR", help="keep the trace there, as Parquet")
     run.add_argument("--level", choices=["deliveries", "full"], default="full", help="how much of it (default full)")
@@ -67,6 +71,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     say(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
     console().print(table_of(outcome.metrics, METRIC_MEANINGS))
+    for processor, failures in outcome.failures.items():
+        times = "once" if failures.times == 1 else f"{failures.times} times"
+        say(f"processor {processor} failed {times}: {failures.first}")
     say(f"fingerprint {outcome.fingerprint}")
     if arguments.trace is not None:
         say(f"trace in {arguments.trace}")

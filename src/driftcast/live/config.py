@@ -26,6 +26,7 @@ from driftcast.live.processing import ProcessorConfig
 from driftcast.matching import Filter
 from driftcast.model import FilterText, NodeId, Position, Processor
 from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
+from driftcast.services.processors import ProcessorError, split_function
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import stack_plan
 from driftcast.trace import Level
@@ -190,7 +191,10 @@ def _control(section: ControlSection, path: Path) -> Path | int:
 
 def _processor(section: ProcessorSection, index: int, path: Path) -> ProcessorConfig:
     place = f"{path}: processors[{index}]"
-    file, _, function = section.function.rpartition(":")
+    try:
+        file, function = split_function(section.function)
+    except ProcessorError as error:
+        raise UserError(f"{place}.function: {error}") from None
     source = path.parent / file
     if not source.is_file():
         raise UserError(f"{place}.function: there is no file {source}")

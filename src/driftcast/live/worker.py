@@ -4,7 +4,6 @@ It reads jobs from standard input and answers on standard output, each as four b
 What the function prints goes to standard error.
 """
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from driftcast.model import Attributes, Event, Processor
-from driftcast.services.processors import Installed, ProcessorError, UserFunction
+from driftcast.services.processors import Installed, ProcessorError, load_function
 
 MAX_VALUE_BYTES = 1 << 26
 """64 events of a mebibyte each, the most that a processor can take."""
@@ -32,23 +31,6 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     state: bytes
     results: list[Attributes]
     error: str
-
-
-def load_function(file: str, name: str) -> UserFunction:
-    """The user's function; ProcessorError says what is wrong with its file."""
-    spec = importlib.util.spec_from_file_location("driftcast_processor", file)
-    if spec is None or spec.loader is None:
-        raise ProcessorError(f"{file} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ProcessorError(f"{file} raised {type(error).__name__}: {error}") from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ProcessorError(f"{file} has no function {name!r}")
-    loaded: UserFunction = function
-    return loaded
 
 
 def write_value(stream: BinaryIO, value: msgspec.Struct) -> None:
@@ -77,7 +59,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     sys.path.insert(0, str(Path(file).parent))
     try:
-        installed = Installed.of(Processor(id, "", int(inputs)), load_function(file, name))
+        installed = Installed.of(Processor(id, "", int(inputs)), load_function(Path(file), name))
     except (ProcessorError, TypeError, ValueError) as error:
         write_value(answers, Outcome(b"", [], str(error)))
         return 1

@@ -18,15 +18,22 @@ MAX_TEXT_LENGTH = 4096
 MAX_PAYLOAD_BYTES = 1 << 20
 FOREVER_S = math.inf
 
+_SCALARS = frozenset({str, int, float, bool})
+
 
 def check_attributes(attributes: Attributes) -> None:
     """Refuse, with a ValueError, what could not be matched or encoded alike everywhere."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise ValueError(f"at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}")
     for name, value in attributes.items():
+        # Exact types: a subclass, such as numpy's numbers, is encoded otherwise or not at all.
+        if type(name) is not str:
+            raise ValueError(f"an attribute name is a str, not a {type(name).__name__}")
         if not 0 < len(name) <= MAX_NAME_LENGTH:
             raise ValueError(f"an attribute name has 1 to {MAX_NAME_LENGTH} characters")
-        if not isinstance(value, str | int | float):
+        if not _is_encodable(name):
+            raise ValueError(f"attribute {name!a} has characters in its name that are no Unicode text")
+        if type(value) not in _SCALARS:
             raise ValueError(f"attribute {name!r} is a {type(value).__name__}, not a str, int, float or bool")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"attribute {name!r} is not a finite number")
@@ -34,6 +41,19 @@ def check_attributes(attributes: Attributes) -> None:
             raise ValueError(f"attribute {name!r} does not fit in 64 bits")
         if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
             raise ValueError(f"attribute {name!r} is longer than {MAX_TEXT_LENGTH} characters")
+        if isinstance(value, str) and not _is_encodable(value):
+            raise ValueError(f"attribute {name!r} has characters that are no Unicode text")
+
+
+def _is_encodable(text: str) -> bool:
+    """Whether it has no lone surrogate, which UTF-8 cannot write."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class AccessPolicy(msgspec.Struct, frozen=True, array_like=True, gc=False):

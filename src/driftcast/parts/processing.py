@@ -8,13 +8,23 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
-from driftcast.model import Event, ProcessorId
-from driftcast.protocol import Port, Token
+from driftcast.matching import Filter, FilterError
+from driftcast.model import Event, Processor, ProcessorId
+from driftcast.protocol import Fact, Port, Token
 
 Work = TypeVar("Work")
 
 MAX_WAITING = 64
 """Calls that may wait for the one that runs; as many as the live host queues for one worker."""
+
+
+def parsed_filter(port: Port, processor: Processor) -> Filter | None:
+    """The filter of a processor that a node can run; None, with a named drop, if it cannot be read."""
+    try:
+        return Filter(processor.filter)
+    except FilterError:
+        port.note(Fact("drop", reason="processor_filter_invalid"))
+        return None
 
 
 class _Line(Generic[Work]):
@@ -50,12 +60,15 @@ class Calls(Generic[Work]):
         if key not in self._lines:
             self._lines[key] = _Line(processor, state)
 
-    def close(self, key: Hashable) -> None:
-        """Forget a state. What waits is dropped; the outcome of what runs will be passed over."""
+    def close(self, key: Hashable) -> list[Work]:
+        """Forget a state. What waits is dropped, and returned; the outcome of what runs will be passed over."""
         line = self._lines.pop(key, None)
-        if line is not None:
-            line.closed = True
-            line.waiting.clear()
+        if line is None:
+            return []
+        line.closed = True
+        dropped = [work for _, work in line.waiting]
+        line.waiting.clear()
+        return dropped
 
     def state(self, key: Hashable) -> bytes:
         """What the last call that went well has left."""

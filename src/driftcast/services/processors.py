@@ -5,18 +5,76 @@ attributes of the result as a dict, a list of such dicts, or None for nothing. A
 second argument and returns `(result, state)`; the state is bytes, so that it can move with the processor.
 """
 
+import importlib.util
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from driftcast.model import FOREVER_S, Attributes, Event, EventId, Processor, ProcessorId
 
 UserFunction: TypeAlias = Callable[..., object]
 
 
+MAX_TOLD = 300
+"""Characters of a user's error; the first ones say what is wrong."""
+
+
 class ProcessorError(Exception):
     """The user's function raised, or gave back something that is no result. Told to the protocol, never fatal."""
+
+
+def split_function(text: str) -> tuple[str, str]:
+    """The file and the name of a function given as `file.py:name`; ProcessorError if it is not."""
+    file, colon, name = text.rpartition(":")
+    if not colon:
+        raise ProcessorError(f"{text!r} names no function: write it as file.py:name")
+    if not file or not name.isidentifier():
+        raise ProcessorError(f"{text!r} is not of the form file.py:name")
+    return file, name
+
+
+def load_function(path: Path, name: str) -> UserFunction:
+    """A user's function from its file; ProcessorError says what is wrong with it."""
+    if not path.is_file():
+        raise ProcessorError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(f"driftcast_processor_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ProcessorError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ProcessorError(f"{path} raised {_told(error)}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ProcessorError(f"{path} has no function {name!r}")
+    loaded: UserFunction = function
+    return loaded
+
+
+def _told(error: BaseException) -> str:
+    """What a user's error says, in one line that can be printed and kept; its text is the user's code too."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    line = " ".join(text.encode("utf-8", "replace").decode().split())
+    return f"{type(error).__name__}: {line[:MAX_TOLD]}" if line else type(error).__name__
+
+
+def _required(function: UserFunction) -> int:
+    """How many arguments a function has to be given by place."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        # Some functions written in C do not tell.
+        return 1
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in by_place and one.default is inspect.Parameter.empty for one in parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +87,24 @@ class Installed:
 
     @classmethod
     def of(cls, processor: Processor, function: UserFunction) -> "Installed":
-        """Install a function; one that takes two arguments keeps state."""
-        return cls(processor, function, len(inspect.signature(function).parameters) > 1)
+        """Install a function; one that requires a second argument keeps state."""
+        return cls(processor, function, _required(function) > 1)
 
     def run(self, state: bytes, events: Sequence[Event]) -> tuple[bytes, list[Attributes]]:
         """Call the function; the new state and the attributes of each result. Raises only ProcessorError."""
-        argument: object = events[0] if self.processor.inputs == 1 else list(events)
+        # Copies: other nodes of a simulation hold the same event, and a function may change the attributes it gets.
+        given = [msgspec.structs.replace(event, attributes=dict(event.attributes)) for event in events]
+        argument: object = given[0] if self.processor.inputs == 1 else given
         try:
             outcome = self.function(argument, state) if self.stateful else self.function(argument)
-        except Exception as error:
-            raise ProcessorError(f"{self.processor.id} raised {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise ProcessorError(f"{self.processor.id} raised {_told(error)}") from error
         if self.stateful:
             if not (isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], bytes)):
                 raise ProcessorError(f"{self.processor.id} must return (result, state as bytes)")
             outcome, state = outcome
-        given = [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]
         results: list[Attributes] = []
-        for result in given:
+        for result in [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]:
             if not isinstance(result, dict):
                 raise ProcessorError(f"{self.processor.id} returned {type(result).__name__}, not a dict of attributes")
             results.append(result)

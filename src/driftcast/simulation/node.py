@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import (
@@ -43,6 +44,14 @@ from driftcast.wire import Layer, Message
 
 Transmit = Callable[[NodeId, NodeId | None, Layer, Message, Interface | None, Token | None], None]
 TransmitEach = Callable[[NodeId, Sequence[NodeId], Layer, Message], None]
+
+
+class Failures(NamedTuple):
+    """How often a processor failed, and what it said the first time."""
+
+    times: int
+    first: str
+    first_s: float
 
 
 class MemoryStore(DurableStore):
@@ -198,6 +207,8 @@ class SimNode:
         self.links: dict[tuple[NodeId, Interface], Link] = {}
         """What this node has been told of its links; only with oracle discovery."""
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
+        self.failures: dict[ProcessorId, Failures] = {}
+        """Of its processors; over its crashes too."""
         self._plan = plan
         self._kernel = kernel
         self._seed = seed
@@ -341,6 +352,8 @@ class SimNode:
             if not self.up or self._boot != boot:
                 return
             results, error, new_state = self._results(id, installed, state, events)
+            if error:
+                self._on_failure(id, events, error)
             self.stack.on_processed(self.now(), token, new_state, results, cost_s, error)
 
         self._kernel.timer(cost_s, finish, None)
@@ -355,9 +368,17 @@ class SimNode:
             results = []
             for attributes in outcomes:
                 identity = EventId(self.id, self._next_sequence(self.id))
-                result = derived_event(id, events, attributes, identity, self.now())
-                self.recorder.on_event(self.id, result, 0)
-                results.append(result)
+                results.append(derived_event(id, events, attributes, identity, self.now()))
         except ProcessorError as error:
             return [], str(error), state
+        # Only now: if one of several results is none, nothing has been made.
+        for result in results:
+            self.recorder.on_event(self.id, result, 0)
         return results, "", new_state
+
+    def _on_failure(self, id: ProcessorId, events: tuple[Event, ...], error: str) -> None:
+        """For people: the protocol only learns that there was an error."""
+        before = self.failures.get(id)
+        first = (error, self._kernel.now_s) if before is None else (before.first, before.first_s)
+        self.failures[id] = Failures(1 if before is None else before.times + 1, *first)
+        self.recorder.on_fact(self.id, Layer.DISSEMINATION, Fact("processor_error", events[0].id, reason=error))

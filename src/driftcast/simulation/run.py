@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +14,14 @@ from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, ProcessorId
 from driftcast.radio.contacts import contacts
 from driftcast.radio.plan import ContactPlan
-from driftcast.services.processors import Installed, UserFunction
+from driftcast.services.processors import Installed, ProcessorError, load_function, split_function
 from driftcast.simulation.checkers import ViolationError
 from driftcast.simulation.draws import chosen, select
 from driftcast.simulation.faults import fault_plan
 from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.meter import Meter, Metrics
 from driftcast.simulation.network import Network
+from driftcast.simulation.node import Failures
 from driftcast.simulation.recorder import Recorder
 from driftcast.simulation.scenario import Scenario
 from driftcast.simulation.streams import array_stream, stream
@@ -41,9 +41,12 @@ class Run:
     metrics: Metrics
     settings: Mapping[str, object]
     trace: Trace
+    failures: Mapping[ProcessorId, Failures]
+    """The processors that failed."""
 
     def summary(self) -> dict[str, object]:
         """The run as `driftcast run --json` prints it."""
+        failed = {id: {"times": one.times, "first_error": one.first} for id, one in self.failures.items()}
         return {
             "scenario": self.scenario,
             "protocol": self.protocol,
@@ -51,6 +54,7 @@ class Run:
             "fingerprint": self.fingerprint,
             "metrics": self.metrics,
             "settings": self.settings,
+            **({"processors_failed": failed} if failed else {}),
         }
 
 
@@ -149,7 +153,18 @@ class Simulation:
             metrics,
             settings,
             self.trace,
+            self._failures(),
         )
+
+    def _failures(self) -> dict[ProcessorId, Failures]:
+        """Over all nodes, by the scenario's order of processors."""
+        found: dict[ProcessorId, Failures] = {}
+        for entry in self.scenario.processors:
+            failures = [node.failures[entry.id] for node in self.network.nodes if entry.id in node.failures]
+            if failures:
+                first = min(failures, key=lambda one: one.first_s)
+                found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
+        return found
 
     def _placed(self, error: ViolationError) -> ViolationError:
         return ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})")
@@ -248,29 +263,16 @@ def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]]:
 def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:
     tables: list[dict[ProcessorId, Installed]] = [{} for _ in range(scenario.nodes)]
     for place, entry in enumerate(scenario.processors):
-        function = load_function(Path(scenario.base), entry.function)
+        try:
+            file, name = split_function(entry.function)
+            function = load_function(Path(scenario.base) / file, name)
+        except ProcessorError as error:
+            raise UserError(f"{scenario.name}: processors[{place}].function: {error}") from None
         for node in chosen(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):
+            if entry.id in tables[node]:
+                raise UserError(f"{scenario.name}: processors[{place}].id: node {node} has two processors {entry.id!r}")
             tables[node][entry.id] = Installed.of(entry.processor(), function)
     return tables
-
-
-def load_function(base: Path, spec: str) -> UserFunction:
-    """A user's function from `file.py:name`."""
-    file, _, name = spec.rpartition(":")
-    path = base / file
-    module_spec = importlib.util.spec_from_file_location(f"driftcast_processor_{path.stem}", path)
-    if not file or module_spec is None or module_spec.loader is None or not path.is_file():
-        raise UserError(f"{spec}: a processor's function is given as file.py:name, and {path} is no such file")
-    module = importlib.util.module_from_spec(module_spec)
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:
-        raise UserError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from None
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise UserError(f"{path}: has no function {name!r}")
-    found: UserFunction = function
-    return found
 
 
 class _Player:

@@ -15,12 +15,13 @@ from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
+from driftcast.services.processors import ProcessorError, split_function
 from driftcast.settings import field_names, read_toml, typed, unknown_key
 from driftcast.simulation.draws import Selection, check_selection
 from driftcast.simulation.energy import Energy
 from driftcast.simulation.faults import Fault, check_fault
 from driftcast.simulation.tally import Asked, check_asked
-from driftcast.simulation.workload import PublishEntry, SubscribeEntry, check_entry
+from driftcast.simulation.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
 from driftcast.stacks import stack_plan
 from driftcast.trace import Level
 
@@ -184,8 +185,7 @@ def check(scenario: Scenario, where: str) -> None:
         check_entry(entry, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
-    for place, processor in enumerate(scenario.processors):
-        check_selection(processor.nodes, scenario.nodes, scenario.roles, f"{where}: processors[{place}].nodes")
+    _check_processors(scenario, where)
     for place, fault in enumerate(scenario.faults):
         check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
     if scenario.measure.from_s > scenario.duration_s:
@@ -196,6 +196,26 @@ def check(scenario: Scenario, where: str) -> None:
     check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
     if scenario.protocol:
         stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where)
+
+
+def _check_processors(scenario: Scenario, where: str) -> None:
+    """Two at a node may not have the same id; of nodes that are drawn that is only known in a run."""
+    taken: set[tuple[str, int]] = set()
+    for place, processor in enumerate(scenario.processors):
+        at = f"{where}: processors[{place}]"
+        check_selection(processor.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_filter(processor.filter, f"{at}.filter")
+        try:
+            split_function(processor.function)
+        except ProcessorError as error:
+            raise UserError(f"{at}.function: {error}") from None
+        nodes: Selection = processor.nodes
+        if isinstance(nodes, str):
+            nodes = scenario.roles.get(nodes, nodes)
+        for node in range(scenario.nodes) if nodes == "all" else nodes if isinstance(nodes, list) else []:
+            if (processor.id, node) in taken:
+                raise UserError(f"{at}.id: node {node} has another processor {processor.id!r}")
+            taken.add((processor.id, node))
 
 
 def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None:

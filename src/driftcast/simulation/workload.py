@@ -81,7 +81,7 @@ def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
     if isinstance(entry, SubscribeEntry):
         for name, written in entry.draw.items():
             Draw(written, f"{where}.draw.{name}")
-        _check_filter(_filled(entry.filter, _example(entry.draw), f"{where}.filter"), f"{where}.filter")
+        check_filter(_filled(entry.filter, _example(entry.draw), f"{where}.filter"), f"{where}.filter")
         if entry.until_s is not None and entry.until_s <= entry.at_s:
             raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
         return
@@ -92,7 +92,7 @@ def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
     if entry.to_s is not None and entry.to_s < entry.from_s:
         raise UserError(f"{where}.to_s: must not be before from_s = {entry.from_s}")
     if entry.access is not None:
-        _check_filter(entry.access, f"{where}.access")
+        check_filter(entry.access, f"{where}.access")
 
 
 def workload(
@@ -196,7 +196,8 @@ def _example(draws: dict[str, Drawable]) -> dict[str, Scalar]:
     return {name: Draw(written, name).value(Random(0)) for name, written in draws.items()}
 
 
-def _check_filter(text: str, where: str) -> None:
+def check_filter(text: str, where: str) -> None:
+    """Refuse, at loading, a filter that cannot be read."""
     try:
         Filter(text)
     except FilterError as error:

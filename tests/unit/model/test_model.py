@@ -1,7 +1,9 @@
 """Frozen values: what they refuse, and that they stay as they are."""
 
+import enum
 import math
 
+import numpy as np
 import pytest
 
 from driftcast.model import (
@@ -15,6 +17,12 @@ from driftcast.model import (
     SubscriptionId,
     check_attributes,
 )
+
+
+class Color(enum.IntEnum):
+    """A number to Python, something else to an encoder."""
+
+    RED = 1
 
 
 def test_ids_are_written_as_node_and_number() -> None:
@@ -46,6 +54,12 @@ def test_an_event_cannot_be_changed() -> None:
         ({"a": "x" * 4097}, "attribute 'a' is longer than 4096 characters"),
         ({"a": None}, "attribute 'a' is a NoneType, not a str, int, float or bool"),
         ({"a": b"x"}, "attribute 'a' is a bytes, not a str, int, float or bool"),
+        ({"a": np.float64(1.5)}, "attribute 'a' is a float64, not a str, int, float or bool"),
+        ({"a": Color.RED}, "attribute 'a' is a Color, not a str, int, float or bool"),
+        ({"a": "\ud800"}, "attribute 'a' has characters that are no Unicode text"),
+        ({"\ud800": 1}, r"attribute '\\ud800' has characters in its name that are no Unicode text"),
+        ({b"a": 1}, "an attribute name is a str, not a bytes"),
+        ({("a", "b"): 1}, "an attribute name is a str, not a tuple"),
     ],
 )
 def test_attributes_that_could_not_be_matched_everywhere_are_refused(
@@ -62,7 +76,7 @@ def test_attributes_that_could_not_be_matched_everywhere_are_refused(
 
 
 def test_the_bounds_themselves_are_allowed() -> None:
-    check_attributes({"x" * 128: "y" * 4096, "low": -(2**63), "high": 2**63 - 1, "yes": True, "pi": 3.14})
+    check_attributes({"x" * 128: "y" * 4096, "low": -(2**63), "high": 2**63 - 1, "yes": True, "pi": 3.14, "ünï": "☃ 𝄞"})
 
 
 @pytest.mark.parametrize("time_s", [math.nan, math.inf, -math.inf])

@@ -1,9 +1,9 @@
 """Calls of processors, one at a time for each state."""
 
-from driftcast.model import Event, EventId
-from driftcast.parts.processing import Calls
-from driftcast.protocol import RecordingPort
-from driftcast.protocol.effects import Process
+from driftcast.model import Event, EventId, Processor
+from driftcast.parts.processing import Calls, parsed_filter
+from driftcast.protocol import Fact, RecordingPort
+from driftcast.protocol.effects import Note, Process
 
 
 def event(number: int) -> Event:
@@ -59,7 +59,8 @@ def test_what_ran_on_a_closed_line_comes_to_nothing_and_what_waited_is_dropped()
     calls.open("line", "count")
     calls.submit("line", [event(1)], "first")
     calls.submit("line", [event(2)], "second")
-    calls.close("line")
+    assert calls.close("line") == ["second"]
+    assert calls.close("line") == []
     assert "line" not in calls
     port.take()
     assert calls.finish(1, b"", "") is None
@@ -72,3 +73,13 @@ def test_opening_again_keeps_the_state() -> None:
     calls.open("line", "count", b"7")
     calls.open("line", "count", b"0")
     assert calls.state("line") == b"7"
+
+
+def test_a_filter_that_cannot_be_read_is_dropped_by_name() -> None:
+    port = RecordingPort()
+    parsed = parsed_filter(port, Processor("p", "n > 1"))
+    assert parsed is not None
+    assert parsed.matches({"n": 2})
+    assert port.take() == []
+    assert parsed_filter(port, Processor("p", "n >")) is None
+    assert port.take() == [Note(Fact("drop", reason="processor_filter_invalid"))]

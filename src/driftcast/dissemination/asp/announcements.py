@@ -11,7 +11,7 @@ from driftcast.dissemination.asp.rules import (
     canonical_content,
     valid_metric,
 )
-from driftcast.dissemination.asp.tables import Announced, Item, Production
+from driftcast.dissemination.asp.tables import Alternative, Announced, Item, Production
 from driftcast.model import Event, NodeId
 from driftcast.protocol import Interface
 
@@ -67,9 +67,9 @@ class Announcements:
                 message.flags & ~Flag.CACHED,
                 message.stages,
             )
-            self._admit(now, entry, sender, cached=bool(message.flags & Flag.CACHED))
+            self._admit(now, entry, sender, via, cached=bool(message.flags & Flag.CACHED))
         elif message.sequence == known.sequence:
-            self.offer(now, known, sender, metric_s)
+            self.offer(now, known, sender, metric_s, via)
 
     def on_short_announcement(self, now: float, sender: NodeId, message: ShortAnnouncement, via: Interface) -> None:
         """A better path to an announcement that should be known; without its message nothing can be begun with it."""
@@ -80,7 +80,7 @@ class Announcements:
         elif known is None or message.sequence > known.sequence:
             self._broker.drop("short_announcement_unknown", peer=sender)
         elif message.sequence == known.sequence:
-            self.offer(now, known, sender, metric_s)
+            self.offer(now, known, sender, metric_s, via)
 
     # From local applications.
 
@@ -106,23 +106,26 @@ class Announcements:
             if known is None and broker.table.full:
                 broker.drop("too_many_announcements", entry.item.event.id)
                 return False
-            self._admit(now, entry, broker.node, cached=False)
+            self._admit(now, entry, broker.node, None, cached=False)
         elif self._collides(known, entry.item.event):
             broker.drop("id_collision", entry.item.event.id)
             return False
         elif entry.sequence == known.sequence:
-            known.production = entry.production
+            if entry.production is not None:
+                self._compete(now, known, entry.production, entry.metric_s)
             self.offer(now, known, broker.node, entry.metric_s)
         return True
 
     # The rules.
 
-    def offer(self, now: float, entry: Announced, announcer: NodeId, metric_s: float) -> None:
+    def offer(
+        self, now: float, entry: Announced, announcer: NodeId, metric_s: float, via: Interface | None = None
+    ) -> None:
         """[001 §4.2] A known announcement again: a better metric makes a new best announcer, which is told to the
         following brokers without the message; any other is at most an alternative."""
         if entry.individual or not valid_metric(metric_s) or metric_s > self._broker.settings.max_metric_s:
             return
-        entry.alternatives[announcer] = metric_s
+        entry.alternatives[announcer] = self._alternative(announcer, metric_s, via)
         if not better(metric_s, entry.metric_s):
             self.paths.consider(now, entry, announcer)
             return
@@ -133,6 +136,18 @@ class Announcements:
         self.paths.follow(now, entry, before_s)
         for production in entry.productions:
             self.simulate(now, production)
+
+    def _compete(self, now: float, entry: Announced, production: Production, metric_s: float) -> None:
+        """Of local processors with equal results only the best one works."""
+        held = entry.production
+        held_s = None if held is None else self.result_metric(held)
+        if held_s is None or better(metric_s, held_s):
+            self.paths.produce(now, entry, production)
+
+    def _alternative(self, announcer: NodeId, metric_s: float, via: Interface | None) -> Alternative:
+        """What an announcer reports is known when it speaks: the link it spoke over may not be the one used later."""
+        cost_s = self._broker.neighbors.cost_s(announcer, via)
+        return Alternative(metric_s, metric_s if cost_s is None else metric_s - cost_s)
 
     def simulate(self, now: float, production: Production) -> None:
         """[001 §4.2] What a processor would make of a short announcement, from the outcome known of the full one."""
@@ -154,11 +169,11 @@ class Announcements:
             metrics_s.append(entry.metric_s)
         return aggregated_metric(metrics_s, self._broker.settings.aggregate_metric) + production.cost_s
 
-    def _admit(self, now: float, entry: Announced, announcer: NodeId, cached: bool) -> None:
+    def _admit(self, now: float, entry: Announced, announcer: NodeId, via: Interface | None, cached: bool) -> None:
         broker = self._broker
         # Whether this very message was met before, under an older announcement or as a publication.
         first = entry.stream.window.add(entry.item.counter)
-        entry.alternatives[announcer] = entry.metric_s
+        entry.alternatives[announcer] = self._alternative(announcer, entry.metric_s, via)
         broker.table.put(entry, broker.settings.memory_s)
         broker.watch(now)
         if cached:

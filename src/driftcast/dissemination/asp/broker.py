@@ -26,7 +26,9 @@ class Broker:
         self.subscriber = subscriber
         """[001 §4.3] Drawn at random by the sink's broker to stand for it."""
         self.table = Table()
-        self.neighbors = NeighborCache(port, settings.unreachable_s)
+        self.neighbors = NeighborCache(
+            port, settings.unreachable_s, settings.retries, settings.announce_by == "unicast"
+        )
         self.local = LocalSubscriptions(port)
         self._expiry_s: float | None = None
 

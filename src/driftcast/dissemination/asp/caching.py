@@ -4,13 +4,11 @@ from math import ceil
 
 from driftcast.dissemination.asp.announcements import Announcements
 from driftcast.dissemination.asp.broker import Broker, announcement_of
-from driftcast.dissemination.asp.messages import MAX_KNOWN, Ask, Digest, Flag, Known, Reply
+from driftcast.dissemination.asp.messages import MAX_KNOWN, US_PER_S, Ask, Digest, Flag, Known, Reply
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.tables import Announced
 from driftcast.model import NodeId
-from driftcast.protocol import Link
-
-US_PER_S = 1_000_000
+from driftcast.protocol import Interface, Link
 
 
 class AnnouncementCache:
@@ -48,7 +46,7 @@ class AnnouncementCache:
             if link.neighbor != announcer:
                 self._tell(link, self._offers(now, link, [entry]), Reply.NOTHING)
 
-    def on_digest(self, now: float, sender: NodeId, message: Digest) -> None:
+    def on_digest(self, now: float, sender: NodeId, message: Digest, via: Interface) -> None:
         """What is unknown here is asked for; what is known may be a better path, or one in place of a lost one."""
         broker = self._broker
         lacking = []
@@ -57,7 +55,7 @@ class AnnouncementCache:
             if entry is None or known.sequence > entry.sequence:
                 lacking.append(known.id)
             elif known.sequence == entry.sequence:
-                self._announcements.offer(now, entry, sender, known.metric_us / US_PER_S)
+                self._announcements.offer(now, entry, sender, known.metric_us / US_PER_S, via)
         if lacking:
             broker.neighbors.send(sender, Ask(tuple(lacking)))
         if self._on and message.reply is not Reply.NOTHING:

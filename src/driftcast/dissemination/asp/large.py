@@ -7,11 +7,11 @@ answers, any other asks on. The source keeps what it sent, since the first subsc
 import msgspec
 
 from driftcast.dissemination.asp.broker import Broker
-from driftcast.dissemination.asp.messages import Fragment, MissingFragments
+from driftcast.dissemination.asp.messages import MAX_MISSING, Fragment, MissingFragments
 from driftcast.dissemination.asp.publications import Publications
 from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, NodeId
-from driftcast.parts.fragments import Assembly, split
+from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly, split
 
 _DECODER = msgspec.msgpack.Decoder(Event)
 
@@ -36,11 +36,18 @@ class LargeMessages:
         self._broker = broker
         self._publications = publications
         self._kept = max(1, broker.settings.publication_cache)
+        # Each takes three bytes besides some thirty for the rest.
+        self._asked = min(MAX_MISSING, max(1, (broker.settings.packet_bytes - 32) // 3))
+        """Fragments asked for at a time, so that the request fits in a packet."""
         self._large: dict[tuple[int, int], Large] = {}
 
     def publish(self, now: float, entry: Announced, item: Item) -> None:
         """A local message in fragments."""
         pieces = split(msgspec.msgpack.encode(item.event), self._broker.settings.fragment_bytes)
+        if len(pieces) > MAX_FRAGMENTS:
+            # No receiver would take it.
+            self._broker.drop("publication_too_large", item.event.id)
+            return
         large = Large(entry.id, Assembly.of(pieces), item.hops, item.lease_until)
         self._put(entry.stream, item.counter, large)
         for neighbor in self._publications.receivers(entry, self._broker.node):
@@ -170,7 +177,7 @@ class LargeMessages:
         if announcer is None or announcer in (self._broker.node, asker):
             self._broker.drop("fragments_unknown")
         else:
-            self._broker.neighbors.send(announcer, MissingFragments(entry.id, counter, missing))
+            self._broker.neighbors.send(announcer, MissingFragments(entry.id, counter, missing[: self._asked]))
 
     def _is_wanted(self, entry: Announced) -> bool:
         """Whether somebody here needs the whole: a local sink or a processor on an active path."""

@@ -11,8 +11,13 @@ from msgspec import Meta
 from driftcast.parts.fragments import MAX_FRAGMENTS
 from driftcast.wire import EventMessage, Message, Traffic
 
+US_PER_S = 1_000_000
+
 MAX_KNOWN = 64
 """Announcements in one digest: about 1.3 kB at the most, so that it fits in a packet. More travel in more digests."""
+
+MAX_MISSING = 256
+"""Fragments asked for at a time: about 800 bytes. The others are asked for when these have come."""
 
 Bits = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -102,7 +107,7 @@ class MissingFragments(Message, frozen=True, gc=False, tag=6):
 
     id: Bits
     counter: Count
-    missing: Annotated[tuple[int, ...], Meta(max_length=MAX_FRAGMENTS)]
+    missing: Annotated[tuple[int, ...], Meta(max_length=MAX_MISSING)]
 
 
 class Known(NamedTuple):

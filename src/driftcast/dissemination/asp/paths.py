@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 from driftcast.dissemination.asp.broker import Broker
 from driftcast.dissemination.asp.messages import PathKind, PathLost, PathMessage
 from driftcast.dissemination.asp.rules import aggregated_metric, derived_subscriber, feasible, valid_metric
-from driftcast.dissemination.asp.tables import ActivePath, Announced, SentPath
+from driftcast.dissemination.asp.tables import (
+    ActivePath,
+    Alternative,
+    Announced,
+    PendingPath,
+    Production,
+    SentPath,
+)
 from driftcast.model import NodeId
 from driftcast.protocol import Fact
 
@@ -86,6 +93,50 @@ class Paths:
             if entry.announcer == neighbor and self._repairs:
                 self._repair(now, entry)
 
+    def on_undelivered(self, neighbor: NodeId, message: PathMessage) -> None:
+        """A subscription has not reached the announcer; if it is still wanted there, it waits for its return."""
+        entry = self._broker.table.get(message.id)
+        if entry is None or message.kind not in (PathKind.SUBSCRIBE, PathKind.REPLACE):
+            return
+        if entry.sent.get(message.subscriber) == SentPath(neighbor, message.metric_s):
+            del entry.sent[message.subscriber]
+            entry.pending[message.subscriber] = PendingPath(message.metric_s, message.kind, message.sequence)
+
+    def on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
+        """An announcer can be reached again: what could not be said to it is said now."""
+        for entry in self._broker.table.entries():
+            if entry.announcer == neighbor:
+                for subscriber, pending in list(entry.pending.items()):
+                    self._forward(now, entry, subscriber, *pending)
+
+    # From processors.
+
+    def produce(self, now: float, entry: Announced, production: Production) -> None:
+        """Another local processor makes a result from now on; paths to it lead on to that one's inputs."""
+        moved = [(subscriber, sent) for subscriber, sent in entry.sent.items() if sent.target == self._broker.node]
+        if entry.production is not None and entry.production.inputs != production.inputs:
+            for subscriber, sent in moved:
+                self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
+            entry.production = production
+            for subscriber, sent in moved:
+                self._forward(now, entry, subscriber, sent.metric_s, PathKind.SUBSCRIBE, None)
+        entry.production = production
+
+    def on_result_over(self, now: float, entry: Announced) -> None:
+        """[001 §4.3] No local processor makes a result any more: the paths through this node are broken, "for any
+        reason", and their source is told."""
+        node = self._broker.node
+        for subscriber, sent in list(entry.sent.items()):
+            if sent.target == node:
+                del entry.sent[subscriber]
+                self._tell(now, entry, subscriber, sent, PathKind.PATH_BROKEN)
+        entry.production = None
+        entry.alternatives.pop(node, None)
+        if entry.announcer == node:
+            entry.announcer = None
+            if self._repairs:
+                self._repair(now, entry)
+
     # From announcements.
 
     def follow(self, now: float, entry: Announced, before_s: float) -> None:
@@ -120,7 +171,7 @@ class Paths:
             # It may lead back to here, so it is only asked to have the source announce anew.
             entry.renewing = True
             subscriber = next(iter(entry.active))
-            message = PathMessage(entry.id, subscriber, entry.alternatives[announcer], PathKind.RENEW)
+            message = PathMessage(entry.id, subscriber, entry.alternatives[announcer].metric_s, PathKind.RENEW)
             self._broker.neighbors.send(announcer, message)
 
     # The rules.
@@ -182,17 +233,23 @@ class Paths:
         """[001 §4.3] To the best announcer: a neighbor, or, through a local processor, those of its inputs."""
         broker = self._broker
         announcer = entry.announcer
+        entry.pending.pop(subscriber, None)
         if announcer is None:
             entry.sent.pop(subscriber, None)
             path = entry.active[subscriber]
             if path.neighbor != broker.node:
                 broker.neighbors.send(path.neighbor, PathLost(entry.id))
             return
-        entry.sent[subscriber] = SentPath(announcer, metric_s)
         if announcer != broker.node:
             wanted = self.publications.wanted_after(entry, sequence)
-            broker.neighbors.send(announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted))
-        elif entry.production is None:
+            if broker.neighbors.send(announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted)):
+                entry.sent[subscriber] = SentPath(announcer, metric_s)
+            else:
+                entry.sent.pop(subscriber, None)
+                entry.pending[subscriber] = PendingPath(metric_s, kind, sequence)
+            return
+        entry.sent[subscriber] = SentPath(announcer, metric_s)
+        if entry.production is None:
             self.sources.on_path_made(entry, subscriber)
         else:
             for id in entry.production.inputs:
@@ -207,6 +264,7 @@ class Paths:
 
     def _retract(self, now: float, entry: Announced, subscriber: int, kind: PathKind) -> None:
         """Pass on, to where the subscription went, that its path is not wanted or broken."""
+        entry.pending.pop(subscriber, None)
         sent = entry.sent.pop(subscriber, None)
         if sent is not None:
             self._tell(now, entry, subscriber, sent, kind)
@@ -228,7 +286,8 @@ class Paths:
     def _repair(self, now: float, entry: Announced) -> None:
         """The announcer is lost: the nearest other one that cannot lead back to here takes its place."""
         broker = self._broker
-        usable = [(metric_s, one) for one, metric_s in entry.alternatives.items() if self._is_feasible(entry, one)]
+        known = entry.alternatives.items()
+        usable = [(one.metric_s, announcer) for announcer, one in known if self._is_feasible(entry, announcer)]
         if not usable:
             entry.announcer = None
             for neighbor in dict.fromkeys(path.neighbor for path in entry.active.values()):
@@ -253,7 +312,7 @@ class Paths:
 
         for result in self._results(entry):
             if result.announcer is None:
-                result.alternatives[broker.node] = result.metric_s
+                result.alternatives[broker.node] = Alternative(result.metric_s, result.metric_s)
                 self.consider(now, result, broker.node)
 
     def _results(self, entry: Announced) -> list[Announced]:
@@ -263,11 +322,10 @@ class Paths:
         return [one for one in known if one is not None and one.production in entry.productions]
 
     def _is_feasible(self, entry: Announced, announcer: NodeId) -> bool:
-        metric_s = entry.alternatives[announcer]
         if announcer == self._broker.node:
             return entry.production is None or feasible(self._inputs_s(entry), entry.metric_s)
-        cost_s = self._broker.neighbors.cost_s(announcer)
-        return cost_s is not None and feasible(metric_s - cost_s, entry.metric_s)
+        neighbor = self._broker.neighbors.cost_s(announcer) is not None
+        return neighbor and feasible(entry.alternatives[announcer].reported_s, entry.metric_s)
 
     def _inputs_s(self, entry: Announced) -> float:
         """What a local processor's inputs report: how far they are from their sources."""

@@ -20,6 +20,7 @@ from driftcast.dissemination.asp.messages import (
     Publication,
     ShortAnnouncement,
 )
+from driftcast.dissemination.asp.network import Failure
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.publications import Publications
@@ -91,10 +92,10 @@ class Asp(Protocol, RunsProcessors):
                 self._paths.unsubscribe_locally(now, entry)
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        self._processors.add(processor)
+        self._processors.add(now, processor)
 
     def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        self._processors.remove(processor)
+        self._processors.remove(now, processor)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
@@ -106,6 +107,7 @@ class Asp(Protocol, RunsProcessors):
     def on_link_up(self, now: float, link: Link) -> None:
         if self._broker.neighbors.found(link):
             self._cache.on_link_up(now, link)
+            self._paths.on_neighbor_back(now, link.neighbor)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._broker.neighbors.found(link)
@@ -115,9 +117,7 @@ class Asp(Protocol, RunsProcessors):
             self._paths.on_neighbor_lost(now, link.neighbor)
 
     def on_sent(self, now: float, token: Token, failure: str) -> None:
-        lost = self._broker.neighbors.on_sent(token, failure)
-        if lost is not None:
-            self._paths.on_neighbor_lost(now, lost)
+        self._on_failure(now, self._broker.neighbors.on_sent(token, failure))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if self._broker.neighbors.heard(sender, via):
@@ -135,7 +135,7 @@ class Asp(Protocol, RunsProcessors):
         elif isinstance(message, MissingFragments):
             self._large.on_missing(now, sender, message)
         elif isinstance(message, Digest):
-            self._cache.on_digest(now, sender, message)
+            self._cache.on_digest(now, sender, message, via)
         elif isinstance(message, Ask):
             self._cache.on_ask(now, sender, message)
         elif isinstance(message, PathLost):
@@ -151,6 +151,8 @@ class Asp(Protocol, RunsProcessors):
             node, interface = about
             if self._broker.neighbors.on_back(node, interface):
                 self._on_neighbor_back(now, node)
+        elif word == "resend":
+            self._on_failure(now, self._broker.neighbors.on_timer(about[0]))
         elif word == "patience":
             self._sources.on_timer(now, about[0])
         else:
@@ -160,14 +162,22 @@ class Asp(Protocol, RunsProcessors):
         for link in self._broker.neighbors:
             if link.neighbor == neighbor:
                 self._cache.on_neighbor_back(now, link)
+        self._paths.on_neighbor_back(now, neighbor)
+
+    def _on_failure(self, now: float, failure: Failure | None) -> None:
+        if failure is not None:
+            if failure.lost:
+                self._paths.on_neighbor_lost(now, failure.node)
+            if isinstance(failure.message, PathMessage):
+                self._paths.on_undelivered(failure.node, failure.message)
 
     def _expire(self, now: float) -> None:
         self._broker.watched()
-        gone, forgotten = self._broker.table.expire(now)
-        self._processors.on_expired(gone)
-        for stream in self._broker.table.streams():
+        expired = self._broker.table.expire(now)
+        self._processors.on_expired(expired.announcements)
+        for stream in expired.stale:
             self._publications.forget(stream, now)
-        for stream in forgotten:
+        for stream in expired.streams:
             self._publications.forget(stream, float("inf"))
-        self._large.forget_over(now, forgotten)
+        self._large.forget_over(now, expired.streams)
         self._broker.watch(now)

@@ -42,6 +42,9 @@ class Publications:
             return
         if sender == self._broker.node and self._broker.settings.fragment_bytes and self.is_large(item.event):
             self.large.publish(now, entry, item)
+        elif sender == self._broker.node and self.is_large(item.event):
+            # Nobody else can have it, but the applications of this node can.
+            self._broker.drop("publication_too_large", item.event.id)
         else:
             self.keep(now, entry.stream, item)
             publication = publication_of(entry, item, now)
@@ -54,7 +57,8 @@ class Publications:
 
     def consume(self, now: float, entry: Announced, item: Item) -> None:
         """To local sinks, and to the local processors that are part of an active path."""
-        entry.latest = item
+        if item.counter > entry.latest.counter:
+            entry.latest = item
         self._broker.local.deliver(item.event, item.hops)
         self.processors.on_published(now, entry, item)
 
@@ -74,7 +78,7 @@ class Publications:
     def keep(self, now: float, stream: Stream, item: Item) -> None:
         """Keep a message for those who subscribe later and have missed it."""
         if self._kept:
-            stream.cache.append(item)
+            self._broker.table.keep(stream, item)
             self._broker.port.note(Fact("store", item.event.id))
             if len(stream.cache) > self._kept:
                 self._broker.port.note(Fact("evict", stream.cache.popleft().event.id, reason="buffer_full"))

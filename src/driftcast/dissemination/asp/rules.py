@@ -8,9 +8,16 @@ from typing import Literal
 import msgspec
 
 from driftcast.model import Event, ProcessorId, Scalar
+from driftcast.parts.horizon import COUNTER_BITS
 
 TOLERANCE_S = 1e-9
 """Sums of the same costs in another order differ in their last digits; a nanosecond is no better path."""
+
+MAX_METRIC_S = 1e9
+"""No path takes thirty years; and in the microseconds of a digest it is still an exact number."""
+
+MAX_NUMBER = 2**63 - 1
+"""The largest sequence or counter that fits in a message."""
 
 _EXACT = 2**53
 
@@ -61,7 +68,7 @@ def derived_subscriber(subscriber: int, result: int) -> int:
 
 def valid_metric(metric_s: float) -> bool:
     """A metric is a time that paths add up."""
-    return math.isfinite(metric_s) and metric_s >= 0
+    return 0 <= metric_s <= MAX_METRIC_S
 
 
 def better(metric_s: float, than_s: float) -> bool:
@@ -72,6 +79,18 @@ def better(metric_s: float, than_s: float) -> bool:
 def aggregated_metric(metrics_s: Sequence[float], how: Literal["sum", "max"]) -> float:
     """[001 §4.5] What it takes to have all inputs of a processor."""
     return math.fsum(metrics_s) if how == "sum" else max(metrics_s)
+
+
+def combined_number(numbers: Sequence[int]) -> int:
+    """One sequence or counter for what was made of several: it rises with each of them, and is the same wherever the
+    same things are combined.
+
+    The counts add up behind the largest incarnation. Incarnations are up to 31 bits long, so that the sum of whole
+    numbers would soon not fit in a message.
+    """
+    incarnation = max(number >> COUNTER_BITS for number in numbers)
+    count = sum(number & ((1 << COUNTER_BITS) - 1) for number in numbers)
+    return min((incarnation << COUNTER_BITS) + count, MAX_NUMBER)
 
 
 def feasible(reported_s: float, lowest_s: float) -> bool:

@@ -7,6 +7,9 @@ from msgspec import Meta
 
 from driftcast.protocol import Settings
 
+FRAGMENT_OVERHEAD_BYTES = 48
+"""The header of a frame and the other fields of a fragment, at their longest."""
+
 
 class AspSettings(Settings, frozen=True):
     """How long announcements are valid, what makes a stream, and which of the extensions are on."""
@@ -54,6 +57,11 @@ class AspSettings(Settings, frozen=True):
     unreachable_s: Annotated[
         float, Meta(gt=0, le=3600, description="how long a link over which a message failed is not used")
     ] = 1.0
+    # The radio's own repetitions end within milliseconds, and the burst of a flood may outlast them: one more try comes
+    # after it. Each further one would make a true loss be noticed later.
+    retries: Annotated[
+        int, Meta(ge=0, le=10, description="how often a message that a link could not deliver is sent again over it")
+    ] = 1
     memory_s: Annotated[
         float, Meta(ge=0, description="how long a stream's counters are remembered after its last announcement")
     ] = 60.0
@@ -82,3 +90,10 @@ class AspSettings(Settings, frozen=True):
         Literal["never", "unkeyed", "always"],
         Meta(description="which messages are one-off and only flooded: none, those without a stream attribute, all"),
     ] = "never"
+
+    def __post_init__(self) -> None:
+        if self.fragment_bytes and self.fragment_bytes + FRAGMENT_OVERHEAD_BYTES > self.packet_bytes:
+            raise ValueError(
+                f"fragment_bytes ({self.fragment_bytes}) must leave {FRAGMENT_OVERHEAD_BYTES} of the "
+                f"packet_bytes ({self.packet_bytes}) for what travels with a fragment"
+            )

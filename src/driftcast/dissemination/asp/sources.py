@@ -3,7 +3,7 @@
 import msgspec
 
 from driftcast.dissemination.asp.announcements import Announcements
-from driftcast.dissemination.asp.broker import Broker
+from driftcast.dissemination.asp.broker import GRAIN_S, Broker
 from driftcast.dissemination.asp.messages import Flag
 from driftcast.dissemination.asp.publications import Publications
 from driftcast.dissemination.asp.rules import announcement_id, stream_id
@@ -85,7 +85,7 @@ class Sources:
             patience_s = self._broker.settings.patience_s
             source.broken.setdefault(subscriber, now + patience_s)
             if patience_s > 0:
-                self._broker.port.set_timer(("patience", (source.stream,)), patience_s)
+                self._wait(now, source)
 
     def on_renew(self, now: float, entry: Announced) -> None:
         """A subscriber has no safe path to the source any more."""
@@ -99,13 +99,22 @@ class Sources:
         has met it is not given it twice."""
         source = self._by_stream[stream]
         last = source.last
-        if last is not None and source.due(now) and not self._publications.is_large(last.event):
+        if not source.due(now):
+            # The path it was armed for has been made again; others may still wait for theirs.
+            self._wait(now, source)
+        elif last is not None and not self._publications.is_large(last.event):
             self._announce(now, source, last, Flag(0))
 
     def stop(self) -> None:
         """Disarm every timer."""
         for stream in self._by_stream:
             self._broker.port.cancel_timer(("patience", (stream,)))
+
+    def _wait(self, now: float, source: Source) -> None:
+        """For the path that has been broken the longest: others that break meanwhile do not put it off."""
+        if source.broken:
+            delay_s = max(GRAIN_S, min(source.broken.values()) - now)
+            self._broker.port.set_timer(("patience", (source.stream,)), delay_s)
 
     def _source(self, event: Event) -> Source | None:
         key = tuple((name, event.attributes.get(name)) for name in self._broker.settings.stream_attributes)

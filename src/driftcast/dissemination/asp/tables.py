@@ -1,15 +1,20 @@
 """What a broker knows: announcements with their paths, streams with their counters, and what its processors make."""
 
 from collections import deque
+from heapq import heapify, heappop, heappush
+from math import inf
 from typing import NamedTuple
 
-from driftcast.dissemination.asp.messages import Flag
+from driftcast.dissemination.asp.messages import Flag, PathKind
 from driftcast.model import Event, NodeId, ProcessorId
-from driftcast.parts.fragments import Assembly
 from driftcast.parts.window import CounterWindow
 
 MAX_ANNOUNCEMENTS = 10_000
 """Announcements known at one time; forged ones cannot fill the memory."""
+
+
+SPARE_ENDS = 256
+"""Ends of what is gone that may lie around before they are cleared away."""
 
 
 class Item(NamedTuple):
@@ -34,6 +39,21 @@ class ActivePath(NamedTuple):
     after: int | None = None
 
 
+class Alternative(NamedTuple):
+    """An announcer: the metric of the path through it, and the metric it has itself, without the link to it."""
+
+    metric_s: float
+    reported_s: float
+
+
+class PendingPath(NamedTuple):
+    """A subscription that could not be delivered to the announcer, for when it can."""
+
+    metric_s: float
+    kind: PathKind
+    after: int | None
+
+
 class SentPath(NamedTuple):
     """[001 §4.3] "The neighbor a subscription is sent to is stored by the broker"; the node itself for a processor."""
 
@@ -44,12 +64,13 @@ class SentPath(NamedTuple):
 class Production:
     """What a local processor made of some announcements: the outcome that short announcements are simulated from."""
 
-    __slots__ = ("cost_s", "fresh", "inputs", "processor", "results", "sequence")
+    __slots__ = ("cost_s", "fresh", "inputs", "processor", "results", "sequences")
 
-    def __init__(self, processor: ProcessorId, inputs: tuple[int, ...], sequence: int) -> None:
+    def __init__(self, processor: ProcessorId, inputs: tuple[int, ...], sequences: tuple[int, ...]) -> None:
         self.processor = processor
         self.inputs = inputs
-        self.sequence = sequence
+        self.sequences = sequences
+        """Those of the inputs when the call was made."""
         self.cost_s = 0.0
         self.results: list[int] = []
         self.fresh: dict[int, Item] = {}
@@ -69,6 +90,7 @@ class Announced:
         "latest",
         "metric_s",
         "path_s",
+        "pending",
         "production",
         "productions",
         "renewing",
@@ -106,11 +128,12 @@ class Announced:
         """The best metric there ever was under this sequence; it never rises, which keeps repairs free of loops."""
         self.path_s = metric_s
         """The metric of the announcer in use: worse than the best after a repair."""
-        self.alternatives: dict[NodeId, float] = {}
+        self.alternatives: dict[NodeId, Alternative] = {}
         self.active: dict[int, ActivePath] = {}
         self.standby: dict[int, dict[NodeId, ActivePath]] = {}
         """For each subscriber: others that have asked for its publications, and take over if the active one goes."""
         self.sent: dict[int, SentPath] = {}
+        self.pending: dict[int, PendingPath] = {}
         self.production: Production | None = None
         """By which local processor the announcement is made, if it is."""
         self.productions: list[Production] = []
@@ -137,7 +160,7 @@ class Announced:
 class Stream:
     """A stream over all its announcements: which of its messages were met, and those kept for others."""
 
-    __slots__ = ("cache", "current", "current_counter", "id", "large", "until", "window")
+    __slots__ = ("cache", "current", "current_counter", "id", "made", "until", "window")
 
     def __init__(self, id: int) -> None:
         self.id = id
@@ -146,9 +169,18 @@ class Stream:
         self.current_counter = -1
         self.window = CounterWindow()
         self.cache: deque[Item] = deque()
-        self.large: dict[int, Assembly] = {}
+        self.made = -1
+        """The highest number that a local processor gave to a message of it."""
         self.until = 0.0
         """How long it is remembered."""
+
+
+class Expired(NamedTuple):
+    """What is over: announcements, streams, and the streams that keep messages past their lease."""
+
+    announcements: list[Announced]
+    streams: list[Stream]
+    stale: list[Stream]
 
 
 class Table:
@@ -157,9 +189,10 @@ class Table:
     def __init__(self) -> None:
         self._announced: dict[int, Announced] = {}
         self._streams: dict[int, Stream] = {}
-
-    def __len__(self) -> int:
-        return len(self._announced)
+        self._ends: list[tuple[float, int, Announced | Stream | Item, Stream]] = []
+        """A heap of everything that ends. What was prolonged or let go before stays until its turn comes."""
+        self._pushed = 0
+        self._compact_at = SPARE_ENDS
 
     @property
     def full(self) -> bool:
@@ -174,15 +207,12 @@ class Table:
         """All announcements, in the order in which they became known; a list, since handlers change the table."""
         return list(self._announced.values())
 
-    def streams(self) -> list[Stream]:
-        """All streams."""
-        return list(self._streams.values())
-
     def stream(self, id: int) -> Stream:
         """The stream of an id, new if it is not known."""
         stream = self._streams.get(id)
         if stream is None:
             stream = self._streams[id] = Stream(id)
+            self._push(stream.until, stream, stream)
         return stream
 
     def put(self, entry: Announced, memory_s: float) -> None:
@@ -190,24 +220,56 @@ class Table:
         self._announced.pop(entry.id, None)
         self._announced[entry.id] = entry
         stream = entry.stream
-        stream.until = max(stream.until, entry.until + memory_s)
+        self._push(entry.until, entry, stream)
+        if entry.until + memory_s > stream.until:
+            stream.until = entry.until + memory_s
+            self._push(stream.until, stream, stream)
         if entry.item.counter >= stream.current_counter:
             stream.current, stream.current_counter = entry.id, entry.item.counter
 
-    def expire(self, now: float) -> tuple[list[Announced], list[Stream]]:
+    def keep(self, stream: Stream, item: Item) -> None:
+        """Keep a message of a stream until its lease is over."""
+        stream.cache.append(item)
+        self._push(item.lease_until, item, stream)
+
+    def expire(self, now: float) -> Expired:
         """[001 §4.2] "If an announcement is not prolonged before, all references to it can be removed"."""
-        gone = [entry for entry in self._announced.values() if entry.until <= now]
-        for entry in gone:
-            del self._announced[entry.id]
-        forgotten = [stream for stream in self._streams.values() if stream.until <= now]
-        for stream in forgotten:
-            del self._streams[stream.id]
-        return gone, forgotten
+        expired = Expired([], [], [])
+        while self._ends and self._ends[0][0] <= now:
+            end, _, what, stream = heappop(self._ends)
+            if not self._is_live(end, what, stream):
+                continue
+            if isinstance(what, Announced):
+                del self._announced[what.id]
+                expired.announcements.append(what)
+            elif isinstance(what, Stream):
+                del self._streams[what.id]
+                expired.streams.append(what)
+            else:
+                expired.stale.append(stream)
+        return expired
 
     def next_end(self) -> float | None:
         """When the next announcement, stream or kept message ends, or None."""
-        ends = [entry.until for entry in self._announced.values()]
-        for stream in self._streams.values():
-            ends.append(stream.until)
-            ends += [item.lease_until for item in stream.cache]
-        return min(ends, default=None)
+        while self._ends and not self._is_live(self._ends[0][0], self._ends[0][2], self._ends[0][3]):
+            heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def _push(self, end: float, what: Announced | Stream | Item, stream: Stream) -> None:
+        if end == inf:
+            return
+        self._pushed += 1
+        heappush(self._ends, (end, self._pushed, what, stream))
+        if len(self._ends) > self._compact_at:
+            # What is long past its use must not hold on to memory until its time would have come.
+            self._ends = [one for one in self._ends if self._is_live(one[0], one[2], one[3])]
+            heapify(self._ends)
+            self._compact_at = 2 * len(self._ends) + SPARE_ENDS
+
+    def _is_live(self, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
+        """Whether it is still there and still ends then."""
+        if isinstance(what, Announced):
+            return self._announced.get(what.id) is what and what.until == end
+        if isinstance(what, Stream):
+            return self._streams.get(what.id) is what and what.until == end
+        return any(one is what for one in stream.cache)

@@ -10,11 +10,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
-from driftcast.matching import Filter, FilterError
+from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.processing import Calls
+from driftcast.parts.processing import Calls, parsed_filter
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, RunsProcessors, Settings, Token
 from driftcast.wire import EventMessage, Message
@@ -61,9 +61,9 @@ class LocalProcessor:
 
     __slots__ = ("filter", "fresh", "processor")
 
-    def __init__(self, processor: Processor) -> None:
+    def __init__(self, processor: Processor, filter: Filter) -> None:
         self.processor = processor
-        self.filter = Filter(processor.filter)
+        self.filter = filter
         self.fresh: dict[tuple[object, ...], Taken] = {}
 
 
@@ -111,16 +111,15 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         self._take(now, taken, sender)
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        try:
-            self._processors[processor.id] = LocalProcessor(processor)
-        except FilterError:
-            self.port.note(Fact("drop", reason="processor_filter_invalid"))
-            return
-        self._calls.open(processor.id, processor.id)
+        parsed = parsed_filter(self.port, processor)
+        if parsed is not None:
+            self._processors[processor.id] = LocalProcessor(processor, parsed)
+            self._calls.open(processor.id, processor.id)
 
     def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
         if self._processors.pop(processor, None) is not None:
-            self._calls.close(processor)
+            for _, inputs in self._calls.close(processor):
+                self._drop("processor_gone", inputs[0].event)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str

@@ -6,8 +6,8 @@ import pytest
 
 from driftcast.dissemination.processor_flooding.protocol import FloodedMessage, ProcessorFlooding
 from driftcast.model import Event, EventId, Processor
-from driftcast.protocol import Link
-from driftcast.protocol.effects import Process
+from driftcast.protocol import Fact, Link
+from driftcast.protocol.effects import Note, Process
 from driftcast.testing import Net, alone
 from driftcast.trace import Kind
 
@@ -111,3 +111,24 @@ def test_a_processor_that_has_gone_gets_nothing_more() -> None:
     protocol.on_processed(1.1, 1, b"", [Event(EventId(0, 2), {})], 0.1, "")
     protocol.on_publish(2.0, Event(EventId(0, 3), {}))
     assert ["processor_gone" in str(note) for note in port.take()] == [True]
+
+
+def test_what_waited_for_a_processor_that_has_gone_is_dropped_by_name() -> None:
+    protocol, port = alone("processor_flooding")
+    assert isinstance(protocol, ProcessorFlooding)
+    protocol.on_processor(0.0, Processor("p", "true"))
+    waiting = Event(EventId(0, 2), {})
+    for event in (Event(EventId(0, 1), {}), waiting):
+        protocol.on_publish(1.0, event)
+    port.take()
+    protocol.on_processor_gone(1.0, "p")
+    assert port.take() == [Note(Fact("drop", event=waiting.id, reason="processor_gone"))]
+
+
+def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> None:
+    protocol, port = alone("processor_flooding")
+    assert isinstance(protocol, ProcessorFlooding)
+    protocol.on_processor(0.0, Processor("p", "topic = "))
+    assert port.take() == [Note(Fact("drop", reason="processor_filter_invalid"))]
+    protocol.on_publish(1.0, Event(EventId(0, 1), {}))
+    assert port.take() == []

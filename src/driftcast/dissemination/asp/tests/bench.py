@@ -14,7 +14,7 @@ from driftcast.dissemination.asp.rules import announcement_id, stream_id
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.model import Event, EventId, NodeId, Processor, Scalar, SubscriptionId
 from driftcast.protocol import Link, RecordingPort
-from driftcast.protocol.effects import Deliver, Note, Process, Send
+from driftcast.protocol.effects import Deliver, Note, Process, Send, SetTimer
 from driftcast.testing import LoneHost
 from driftcast.wire import Message
 
@@ -60,16 +60,32 @@ class Broker:
         return self.effects()
 
     def effects(self) -> list[Doing]:
-        """Sends as (target, message), drops as their reasons; timers and kept copies are left out."""
+        """Sends as (target, message), drops as their reasons; timers and kept copies are left out. Sends arrive."""
         found: list[Doing] = []
         for effect in self.port.take():
             if isinstance(effect, Send):
+                if effect.token is not None:
+                    self.asp.on_sent(0.0, effect.token, "")
                 found.append((effect.target, effect.message))
             elif isinstance(effect, Note) and effect.fact.kind == "drop":
                 found.append(effect.fact.reason)
             elif isinstance(effect, Deliver | Process):
                 found.append(effect)
         return found
+
+    def sends(self) -> list[Send]:
+        """The sends since the last look, without an outcome; the rest is dropped."""
+        return [effect for effect in self.port.take() if isinstance(effect, Send)]
+
+    def timers(self, word: str) -> list[float]:
+        """The delays of the timers of a word since the last look; the rest is dropped."""
+        armed = [effect for effect in self.port.take() if isinstance(effect, SetTimer)]
+        return [effect.delay_s for effect in armed if isinstance(effect.key, tuple) and effect.key[0] == word]
+
+    def fail(self, send: Send, failure: str = "unreachable", now: float = 2.0) -> None:
+        """A send comes to nothing."""
+        assert send.token is not None
+        self.asp.on_sent(now, send.token, failure)
 
     def announced(self) -> dict[NodeId, Announcement]:
         """The full announcements since the last look, by the neighbor they went to; the rest is dropped."""

@@ -1,8 +1,9 @@
 """Bad input: each a drop with a name, and the broker goes on."""
 
+import msgspec
 import pytest
 
-from driftcast.dissemination.asp.messages import Announcement, PathKind, Publication, ShortAnnouncement
+from driftcast.dissemination.asp.messages import Announcement, Ask, Digest, PathKind, Publication, ShortAnnouncement
 from driftcast.dissemination.asp.tests.bench import (
     CELSIUS,
     KELVIN,
@@ -18,7 +19,7 @@ from driftcast.dissemination.asp.tests.bench import (
     subscribe,
 )
 from driftcast.model import Event, EventId, Processor, Subscription, SubscriptionId
-from driftcast.protocol import Fact
+from driftcast.protocol import Fact, Link
 from driftcast.protocol.effects import Deliver, Note, Process
 from driftcast.wire import Message
 
@@ -145,3 +146,80 @@ def test_notes_are_facts_of_the_trace() -> None:
     broker = Broker(1)
     broker.asp.on_message(1.0, 1, subscribe(7, 0.1), "radio")
     assert broker.port.take() == [Note(Fact("drop", peer=1, reason="subscription_unknown_id"))]
+
+
+# The other drops, each where it happens.
+
+
+def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftcast.dissemination.asp.sources.MAX_SOURCES", 1)
+    source = Broker(1, node=0)
+    source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
+    source.asp.on_publish(1.0, CELSIUS)
+    source.effects()
+    other = Event(EventId(0, 2), {"topic": "another"})
+    source.asp.on_publish(2.0, other)
+    assert source.effects() == [Deliver(SubscriptionId(0, 0), other, 0), "too_many_streams"]
+
+
+def test_a_neighbor_that_asks_for_what_is_not_known_gets_nothing() -> None:
+    assert Broker(1).hear(1, Ask((C,))) == ["announcement_unknown"]
+
+
+def test_what_was_announced_anew_while_its_processor_was_busy_is_over() -> None:
+    broker = Broker(1, 2)
+    broker.asp.on_processor(0.0, KELVIN)
+    broker.hear(1, announcement(0.05))
+    broker.hear(1, announcement(0.05, sequence=2))
+    broker.asp.on_processed(1.1, 1, b"", [event(ME, 1, unit="K")], 0.1, "")
+    assert "announcement_over" in broker.effects()
+    broker.asp.on_processed(1.2, 2, b"", [event(ME, 2, unit="K")], 0.1, "")
+    assert kinds(broker.effects()) == [Announcement, Announcement], "the newer one has a call of its own"
+
+
+def test_a_subscription_to_a_result_whose_input_is_over_goes_nowhere() -> None:
+    broker, _, id = station()
+    broker.effects()
+    broker.hear(1, announcement(0.05, sequence=2, validity_s=1.0), now=2.0)
+    broker.asp.on_timer(3.5, "expiry")
+    assert broker.hear(3, subscribe(7, 0.3, id=id), now=3.6) == ["input_unknown"]
+
+
+def test_a_processor_takes_one_call_and_64_that_wait() -> None:
+    broker, _, id = station()
+    broker.effects()
+    broker.hear(3, subscribe(7, 0.3, id=id))
+    for counter in range(2, 2 + 1 + 64):
+        assert "processor_busy" not in broker.hear(1, publication(counter, event(0, counter, unit="C")))
+    assert broker.hear(1, publication(99, event(0, 99, unit="C"))) == ["processor_busy"]
+
+
+def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> None:
+    broker = Broker(1, 2)
+    broker.asp.on_processor(0.0, Processor("p", "topic = "))
+    assert broker.effects() == ["processor_filter_invalid"]
+    assert kinds(broker.hear(1, announcement(0.05))) == [Announcement]
+
+
+def test_a_message_for_somebody_who_is_no_neighbor_is_dropped_by_name() -> None:
+    broker = Broker(1, 2)
+    broker.hear(1, announcement(0.05))
+    broker.asp.on_link_down(1.0, Link(1, "radio", 0.01))
+    assert broker.hear(2, subscribe(7, 0.1)) == ["neighbor_unreachable"]
+
+
+def test_what_is_past_its_lease_goes_no_further() -> None:
+    broker = Broker(1, 2)
+    over = msgspec.structs.replace(announcement(0.05), remaining_s=0.0)
+    assert broker.hear(1, over) == ["lease_over"]
+    broker.hear(1, announcement(0.05))
+    late = msgspec.structs.replace(publication(2, event(0, 2)), remaining_s=0.0)
+    assert broker.hear(1, late) == ["lease_over"]
+
+
+def test_a_metric_that_no_digest_could_carry_is_none() -> None:
+    broker = Broker(1, 2, announcement_cache=True)
+    assert broker.hear(1, announcement(1e300)) == ["metric_invalid"]
+    broker.hear(1, announcement(1e9))
+    broker.asp.on_link_up(2.0, Link(9, "radio", 0.01))
+    assert kinds(broker.effects()) == [Digest]

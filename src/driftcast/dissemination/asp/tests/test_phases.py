@@ -21,9 +21,9 @@ from driftcast.dissemination.asp.tests.bench import (
     publication,
     subscribe,
 )
-from driftcast.model import Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Subscription, SubscriptionId
 from driftcast.protocol import Link, RecordingPort
-from driftcast.protocol.effects import Deliver, Send
+from driftcast.protocol.effects import Deliver
 from driftcast.testing import LoneHost
 
 # [001 §4.2] The announcement phase.
@@ -209,9 +209,9 @@ def test_a_publication_that_cannot_be_delivered_breaks_the_path_and_the_source_a
     source.asp.on_publish(1.0, CELSIUS)
     source.hear(1, subscribe(7, 0.05))
     source.asp.on_publish(2.0, event(0, 2))
-    [sent] = [effect for effect in source.port.take() if isinstance(effect, Send)]
-    assert sent.token is not None
-    source.asp.on_sent(2.1, sent.token, "unreachable")
+    for _ in range(2):
+        [sent] = source.sends()
+        source.fail(sent)
     source.effects()
     source.asp.on_publish(3.0, event(0, 3))
     assert list(source.announced()) == [2], "to those that are neighbors still"
@@ -225,9 +225,8 @@ def test_a_full_queue_breaks_no_path() -> None:
     source.asp.on_publish(1.0, CELSIUS)
     source.hear(1, subscribe(7, 0.05))
     source.asp.on_publish(2.0, event(0, 2))
-    [sent] = [effect for effect in source.port.take() if isinstance(effect, Send)]
-    assert sent.token is not None
-    source.asp.on_sent(2.1, sent.token, "queue_full")
+    [sent] = source.sends()
+    source.fail(sent, "queue_full")
     source.asp.on_publish(3.0, event(0, 3))
     assert kinds(source.effects()) == [Publication]
 
@@ -250,7 +249,8 @@ def test_a_neighbor_with_two_links_is_lost_with_the_second() -> None:
     broker = Broker(1, 2)
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
     broker.asp.on_message(1.0, 1, announcement(0.02), "radio")
-    [sent] = [effect for effect in broker.port.take() if isinstance(effect, Send)]
+    [sent] = broker.sends()
+    broker.fail(sent, "")
     assert sent.via == "ethernet"
     assert isinstance(sent.message, Announcement)
     assert sent.message.metric_s == pytest.approx(0.021)
@@ -288,3 +288,25 @@ def test_an_individual_message_is_flooded_and_wants_no_path() -> None:
     assert [type(effect) for effect in effects] == [tuple, Deliver]
     assert sink.hear(2, first) == []
     assert sink.hear(2, subscribe(7, 0.1, id=first.id)) == ["subscription_unknown_id"]
+
+
+def test_only_messages_without_a_stream_attribute_are_one_off_if_so_chosen() -> None:
+    source = Broker(1, node=0, individual="unkeyed")
+    source.asp.on_publish(1.0, Event(EventId(0, 1), {"alarm": True}))
+    assert source.announced()[1].flags == Flag.INDIVIDUAL
+    source.asp.on_publish(1.0, event(0, 2))
+    assert source.announced()[1].flags == 0
+
+
+def test_by_content_alone_two_sources_that_say_the_same_are_one_announcement() -> None:
+    """[001 §4.2] The id is a hash of the message's content."""
+    ids = {}
+    for identity in ("origin", "content"):
+        found = []
+        for node in (0, 8):
+            source = Broker(1, node=node, identity=identity)
+            source.asp.on_publish(1.0, event(node, 1, unit="C", value=20.5))
+            found.append(source.announced()[1].id)
+        ids[identity] = found
+    assert ids["content"] == [announcement_id(CELSIUS, (), 3)] * 2
+    assert ids["origin"] == [announcement_id(CELSIUS, (node,), 3) for node in (0, 8)]

@@ -3,9 +3,12 @@
 import pytest
 
 from driftcast.dissemination.asp.messages import PathKind, Publication, ShortAnnouncement
+from driftcast.dissemination.asp.processors import _combined
 from driftcast.dissemination.asp.rules import announcement_id, derived_subscriber, stream_id
+from driftcast.dissemination.asp.tables import Item, Stream
 from driftcast.dissemination.asp.tests.bench import (
     CELSIUS,
+    KELVIN,
     ME,
     Broker,
     C,
@@ -92,3 +95,95 @@ def test_a_processor_of_two_inputs_waits_for_both() -> None:
     effects = broker.hear(1, announcement(0.05, of=newer, id=announcement_id(newer, (0,), 3), counter=3))
     broker.asp.on_processed(2.0, 2, b"", [], 0.1, "")
     assert Process("mean", b"", (newer, last), 3) in effects + broker.effects()
+
+
+# Processors that come late, go away, or are two of a kind.
+
+
+def kelvin(number: int) -> Event:
+    return Event(EventId(ME, number), {"topic": "t", "unit": "K", "value": 293.65})
+
+
+def test_a_processor_that_goes_away_breaks_the_paths_through_it() -> None:
+    """[001 §4.3] An active path is not available any more "for any reason"."""
+    broker, _, id = station()
+    broker.effects()
+    broker.hear(3, subscribe(7, 0.3, id=id))
+    broker.asp.on_processor_gone(2.0, "kelvin")
+    assert broker.effects() == [(1, subscribe(derived_subscriber(7, id), 0.3, PathKind.PATH_BROKEN))]
+    assert broker.hear(1, publication(2, event(0, 2, unit="C"))) == [], "nobody here is busy with it"
+
+
+def test_what_waited_for_a_processor_that_goes_away_is_dropped_by_name() -> None:
+    broker, _, id = station()
+    broker.effects()
+    broker.hear(3, subscribe(7, 0.3, id=id))
+    for number in (2, 3):
+        broker.hear(1, publication(number, event(0, number, unit="C")))
+    broker.asp.on_processor_gone(2.0, "kelvin")
+    assert broker.effects()[0] == "processor_gone"
+    broker.asp.on_processed(2.1, 2, b"", [kelvin(2)], 0.2, "")
+    assert broker.effects() == ["processor_gone"], "the one that ran"
+
+
+def two_of_a_kind(first_s: float, second_s: float) -> tuple[Broker, int]:
+    """Two local processors that make the same of Celsius, at two costs, and a subscriber to it."""
+    broker = Broker(1, 2, 3)
+    for name in ("first", "second"):
+        broker.asp.on_processor(0.0, Processor(name, "unit = 'C'"))
+    broker.hear(1, announcement(0.05))
+    for token, cost_s in ((1, first_s), (2, second_s)):
+        broker.asp.on_processed(1.1, token, b"", [kelvin(token)], cost_s, "")
+    broker.effects()
+    id = announcement_id(kelvin(1), (C,), 3)
+    assert broker.hear(3, subscribe(7, 0.3, id=id)) == [(1, subscribe(derived_subscriber(7, id), 0.3))]
+    return broker, id
+
+
+@pytest.mark.parametrize(("first_s", "second_s", "best"), [(0.1, 0.2, "first"), (0.2, 0.1, "second")])
+def test_of_two_local_processors_with_equal_results_only_the_best_works(
+    first_s: float, second_s: float, best: str
+) -> None:
+    broker, _ = two_of_a_kind(first_s, second_s)
+    second = event(0, 2, unit="C")
+    assert broker.hear(1, publication(2, second)) == [Process(best, b"", (second,), 3)]
+
+
+def test_the_other_one_of_a_kind_takes_over_when_the_best_goes_away() -> None:
+    broker, _ = two_of_a_kind(0.1, 0.2)
+    broker.asp.on_processor_gone(2.0, "first")
+    assert broker.effects() == [], "the path stands"
+    second = event(0, 2, unit="C")
+    assert broker.hear(1, publication(2, second)) == [Process("second", b"", (second,), 3)]
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_late_processor_learns_of_what_is_known_only_with_the_announcement_cache(cache: bool) -> None:
+    broker = Broker(1, 2, announcement_cache=cache)
+    broker.hear(1, announcement(0.05))
+    newest = event(0, 2, unit="C")
+    broker.hear(1, publication(2, newest))
+    broker.asp.on_processor(2.0, KELVIN)
+    assert broker.effects() == ([Process("kelvin", b"", (newest,), 1)] if cache else [])
+
+
+def test_the_number_of_an_aggregate_goes_on_when_an_input_starts_anew() -> None:
+    """Incarnations 5 and 0, then 5 and 1: the counts add up to less than before, but no number comes twice."""
+    stream = Stream(1)
+    five = 5 << 32
+    before = _combined(stream, [Item(five + 10, CELSIUS, 0, 9.0), Item(100, CELSIUS, 0, 9.0)], CELSIUS)
+    after = _combined(stream, [Item(five + 11, CELSIUS, 0, 9.0), Item((1 << 32) + 1, CELSIUS, 0, 9.0)], CELSIUS)
+    assert (before.counter, after.counter) == (five + 110, five + 111)
+
+
+def test_an_aggregate_of_inputs_that_started_by_the_clock_still_has_sequences_that_fit() -> None:
+    broker = Broker(1, 2)
+    broker.asp.on_processor(0.0, Processor("mean", "topic in ('t', 'u')", inputs=2))
+    large = (1 << 62) + 1
+    other = Event(EventId(9, 1), {"topic": "u"})
+    id = announcement_id(other, (9,), 3)
+    broker.hear(1, announcement(0.05, sequence=large, counter=large))
+    broker.hear(2, announcement(0.02, sequence=large, of=other, id=id, stream=stream_id(9, ["u"]), counter=large))
+    broker.asp.on_processed(1.1, 1, b"", [Event(EventId(ME, 1), {"topic": "mean"})], 0.1, "")
+    message = broker.announced()[1]
+    assert (message.sequence, message.counter) == ((1 << 62) + 2, (1 << 62) + 2)

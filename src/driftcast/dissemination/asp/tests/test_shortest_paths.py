@@ -73,6 +73,25 @@ def test_metrics_and_active_paths_are_the_shortest(seed: int) -> None:
     assert all(web.delivered[sink].count(second) == 1 for sink in sinks)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_messages_that_arrive_at_the_second_try_only_make_the_same_paths(seed: int) -> None:
+    """A retry comes after what was sent meanwhile, and a message whose acknowledgment was lost comes twice."""
+    rng = Random(4000 + seed)
+    graph = random_graph(rng)
+    web = Web(graph, AspSettings(), rng, failing=0.4)
+    sinks = rng.sample(range(1, 12), 3)
+    for sink in sinks:
+        web.subscribe(sink, "unit = 'C'")
+    web.publish(0, topic="t", unit="C", value=20.5)
+    id = web.known(0, unit="C").id
+    for sink in sinks:
+        path = active_path(web, 0, sink, id)
+        assert path == nx.dijkstra_path(graph, 0, sink, weight="cost_s")
+        assert brokers_with_path(web, web.brokers[sink]._broker.subscriber, id) == set(path)
+    second = web.publish(0, topic="t", unit="C", value=21.0)
+    assert all(web.delivered[sink].count(second) == 1 for sink in sinks)
+
+
 def to_unit(unit: str, offset: float) -> UserFunction:
     def convert(event: Event) -> Mapping[str, Scalar]:
         return {"topic": "t", "unit": unit, "value": float(event.attributes["value"]) + offset}

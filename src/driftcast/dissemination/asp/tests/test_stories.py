@@ -165,6 +165,23 @@ def test_a_break_that_beacons_have_not_noticed_costs_one_message() -> None:
     assert values(net, 2) == [1.0, 2.0, 4.0, 5.0]
 
 
+def test_retries_carry_a_stream_over_links_that_lose_every_third_message() -> None:
+    """Three hops by beacons, and a radio that repeats nothing: what fails is reported to discovery first."""
+    tables = {
+        "radio": {"loss": 0.3, "retries": 0},
+        "discovery": {"mode": "beacon", "period_s": 1.0, "missed": 3},
+    }
+    received = []
+    for retries in (0, 1, 3):
+        net = Net.line(4, "asp", tables, retries=retries)
+        net.subscribe(3, "unit = 'C'")
+        net.run(5)
+        for value in range(40):
+            publish(net, 0, float(value))
+        received.append(len(values(net, 3)))
+    assert received[0] < received[1] < received[2]
+
+
 def test_a_sink_that_missed_the_announcement_misses_everything_until_the_next() -> None:
     """[001 §6.2] The shortcoming that the announcement cache mends."""
     got = {}

@@ -27,8 +27,11 @@ Step = Callable[[], None]
 class Web:
     """A network of real protocol objects; `settle` lets everything happen that will."""
 
-    def __init__(self, graph: nx.Graph, settings: AspSettings, rng: Random) -> None:
+    def __init__(self, graph: nx.Graph, settings: AspSettings, rng: Random, failing: float = 0.0) -> None:
+        """`failing`: the share of messages that fail at first; the retry always arrives."""
         self.now = 0.0
+        self._failing = failing
+        self._failed: dict[tuple[NodeId, NodeId, int], Message] = {}
         self.delivered: dict[NodeId, list[Event]] = {node: [] for node in graph}
         self.drops: list[str] = []
         self.sent: list[tuple[NodeId, NodeId, Message]] = []
@@ -105,13 +108,24 @@ class Web:
 
     def _arrive(self, sender: NodeId, effect: Send) -> None:
         failure = "unreachable" if frozenset((sender, effect.target)) in self.cut else ""
-        if not failure:
+        arrives = not failure
+        if arrives and self._fails(sender, effect):
+            # Perhaps only the acknowledgment was lost.
+            failure, arrives = "unreachable", self._rng.random() < 0.5
+        if arrives:
             self.sent.append((sender, effect.target, effect.message))
             self.brokers[effect.target].on_message(self.now, sender, effect.message, "radio")
             self._carry_out(effect.target)
         assert effect.token is not None
         self.brokers[sender].on_sent(self.now, effect.token, failure)
         self._carry_out(sender)
+
+    def _fails(self, sender: NodeId, effect: Send) -> bool:
+        message = (sender, effect.target, id(effect.message))
+        if message in self._failed or self._rng.random() >= self._failing:
+            return False
+        self._failed[message] = effect.message
+        return True
 
     def _process(self, node: NodeId, effect: Process) -> None:
         installed = self._installed[node, effect.processor]
