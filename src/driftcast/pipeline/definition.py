@@ -120,6 +120,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     aliases: list[str] = []
     scenario: str | dict[str, object]
     """A file beside this one, or the scenario itself."""
+    set: dict[str, object] = {}
+    """Settings of it that are others at every point, by their dotted names."""
     runs: Annotated[int, Meta(ge=1, le=100_000)] = 20
     """Seeds 1 to `runs`. Twenty narrow an interval to about half a standard deviation."""
     seeds: Annotated[list[int], Meta(min_length=1)] | None = None

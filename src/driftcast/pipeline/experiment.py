@@ -129,7 +129,7 @@ def _point(
     where: str,
 ) -> Point:
     values: dict[str, object] = {}
-    overrides: dict[str, object] = {}
+    overrides: dict[str, object] = {**definition.set}
     for axis in definition.axes:
         value = values[axis.name] = axis.values[labels_of(axis).index(labels[axis.name])]
         key = axis.key or axis.name

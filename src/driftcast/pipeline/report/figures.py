@@ -5,8 +5,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from driftcast.pipeline.definition import Figure, Selector
+from driftcast.pipeline.definition import Axis, Figure, Selector
 from driftcast.pipeline.experiment import Experiment, Point
+from driftcast.pipeline.labels import labels_of
 from driftcast.pipeline.pairs import served_within, time_grid
 from driftcast.pipeline.report.distributions import KINDS as DISTRIBUTIONS
 from driftcast.pipeline.report.distributions import distribution
@@ -17,6 +18,7 @@ from driftcast.pipeline.report.style import (
     MARKERS,
     RESOLUTION_DPI,
     WIDTH_IN,
+    group_digits,
     metric_label,
     metric_scale,
     name_places,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+MOST_NAMED = 8
+"""Values of an axis that can stand beside each other."""
 ROW = ("panel", "series", "x", "n", "mean", "low", "high")
 
 
@@ -153,6 +157,7 @@ def _rows(
 
 def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], experiment: Experiment) -> "Canvas":
     from matplotlib import pyplot as plt
+    from matplotlib.container import ErrorbarContainer
 
     names = list(dict.fromkeys(label for _, series in panels for label in series))
     extra_in = 0.22 * math.ceil(len(names) / (3 * len(panels))) + 0.05 if names != [""] else 0.0
@@ -170,6 +175,8 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
             ax.set_title(panel)
     axes[0][0].set_ylabel("share of pairs served" if figure.kind == "over_time" else metric_label(figure.y))
     handles, labels = axes[0][0].get_legend_handles_labels()
+    # Of marks with intervals the mark alone: its whiskers would make another shape of it.
+    handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
     if names != [""]:
         canvas.legend(
             handles, labels, loc="outside upper center", ncols=min(len(labels), 3 * len(panels)), handlelength=2.4
@@ -199,8 +206,24 @@ def _panel(
     elif figure.kind == "over_time" or figure.y == "delivery_ratio":
         ax.set_ylim(0, 1.05)
     else:
-        ax.set_ylim(bottom=figure.y_from)
+        # A little room, so that a mark at the top is whole.
+        ax.set_ylim(figure.y_from, figure.y_from + 1.03 * (ax.get_ylim()[1] - figure.y_from))
+    if figure.kind == "line":
+        _name_values(ax, experiment.axis(figure.x), [mark.x for marks in series.values() for mark in marks])
+    elif figure.kind == "tradeoff":
+        group_digits(ax.xaxis)
+    if not figure.log_y:
+        group_digits(ax.yaxis)
     ax.set_xlabel(_x_label(figure, experiment))
+
+
+def _name_values(ax: "Axes", axis: Axis, present: list[float]) -> None:
+    """Where an axis has few values, say those, as they are called."""
+    named = dict(zip(axis.values, labels_of(axis), strict=True))
+    places = sorted(set(present))
+    if len(places) <= MOST_NAMED:
+        ax.set_xticks(places, [named.get(place, f"{place:g}") for place in places])
+        ax.set_xticks([], minor=True)
 
 
 def _x_label(figure: Figure, experiment: Experiment) -> str:

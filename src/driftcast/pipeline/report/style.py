@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
 
 # Okabe and Ito's palette, which readers with any color vision tell apart; black last, yellow left out for its contrast.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -18,6 +19,8 @@ WIDTH_IN = 3.5
 HEIGHT_IN = 2.6
 LABEL_CHARACTERS = 42
 """As many fit side by side into that width."""
+GROUPED_FROM = 10_000
+"""Numbers with as many digits are grouped."""
 RESOLUTION_DPI = 300
 """What journals ask for."""
 
@@ -82,6 +85,16 @@ def metric_label(metric: str) -> str:
 def metric_scale(metric: str) -> float:
     """What a value is multiplied by to be in the unit of its label."""
     return 0.001 if metric.endswith("_bytes") else 1.0
+
+
+def group_digits(axis: "XAxis | YAxis") -> None:
+    """Large numbers as people read them, and not so many that they touch."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    low, high = axis.get_view_interval()
+    if max(abs(low), abs(high)) >= GROUPED_FROM:
+        axis.set_major_locator(MaxNLocator(5))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 def name_places(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> None:

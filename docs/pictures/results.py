@@ -1,0 +1,99 @@
+"""Writes what a report found into a page of the docs, and its figures onto one sheet.
+
+`python docs/pictures/results.py OUT PAGE` takes the report in OUT and replaces, in PAGE, what stands between the lines
+`<!-- results NAME -->` and `<!-- end of results -->` of each experiment NAME in it.
+"""
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+from driftcast.pipeline.reproduce import stored_experiments
+
+HERE = Path(__file__).parent
+COLUMNS = 3
+VERDICTS = {True: "holds", False: "**fails**", None: "undecided"}
+
+
+def sheet(name: str, out: Path) -> Path:
+    """All figures of an experiment side by side."""
+    (experiment,) = [one for one in stored_experiments(out) if one.name == name]
+    figures = [
+        figure for figure in experiment.definition.figures if (out / "figures" / f"{name}-{figure.name}.png").exists()
+    ]
+    rows = math.ceil(len(figures) / COLUMNS)
+    canvas, axes = plt.subplots(rows, COLUMNS, figsize=(4.2 * COLUMNS, 3.4 * rows), squeeze=False, layout="constrained")
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, figure in zip(axes.flat, figures, strict=False):
+        ax.imshow(plt.imread(out / "figures" / f"{name}-{figure.name}.png"))
+        beside = f" ({figure.paper})" if figure.paper else ""
+        ax.set_title(f"{figure.title}{beside}", fontsize=9)
+    path = HERE / f"results-{name}.png"
+    canvas.savefig(path, dpi=110)
+    plt.close(canvas)
+    return path
+
+
+def number(value: object) -> str:
+    """As in the report: enough digits to tell apart what differs."""
+    if value is None:
+        return ""
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def table(name: str, out: Path) -> list[str]:
+    """The claims of an experiment."""
+    lines = ["| claim | paper | ours | 95 % interval | |", "|---|---|---|---|---|"]
+    for claim in json.loads((out / "claims.json").read_text()):
+        if claim["experiment"] == name:
+            low, high = number(claim["low"]), number(claim["high"])
+            verdict = "calibration" if claim["calibration"] else VERDICTS[claim["holds"]]
+            interval = f"{low} to {high}" if low else ""
+            shown = (
+                claim["statement"].replace("|", "/"),
+                number(claim["paper"]),
+                number(claim["ours"]),
+                interval,
+                verdict,
+            )
+            lines.append(f"| {' | '.join(shown)} |")
+    return lines
+
+
+def main() -> int:
+    """Replace the sections."""
+    out, page = Path(sys.argv[1]), Path(sys.argv[2])
+    text = page.read_text()
+    for experiment in stored_experiments(out):
+        name = experiment.name
+        section = re.search(rf"<!-- results {name} -->\n.*?<!-- end of results -->", text, re.DOTALL)
+        if section is None:
+            continue
+        picture = sheet(name, out)
+        seeds = len(experiment.seeds)
+        lines = [
+            f"`driftcast reproduce {name}` with {seeds} seeds:",
+            "",
+            f"![Figures of {name}](pictures/{picture.name})",
+            "",
+            *table(name, out),
+        ]
+        body = "\n".join(lines)
+        kept = f"<!-- results {name} -->\n{body}\n<!-- end of results -->"
+        text = text[: section.start()] + kept + text[section.end() :]
+    page.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
