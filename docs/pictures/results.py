@@ -15,6 +15,7 @@ import matplotlib as mpl
 mpl.use("agg")
 import matplotlib.pyplot as plt
 
+from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.reproduce import stored_experiments
 
 HERE = Path(__file__).parent
@@ -70,6 +71,25 @@ def table(name: str, out: Path) -> list[str]:
     return lines
 
 
+def _has_readings(experiment: Experiment) -> bool:
+    return any(axis.name == "reading" for axis in experiment.definition.axes)
+
+
+def matrix(name: str, out: Path, readings: list[str]) -> list[str]:
+    """The claims of an experiment that makes each of them once for each reading: `reading: claim`."""
+    cells: dict[str, dict[str, str]] = {}
+    for claim in json.loads((out / "claims.json").read_text()):
+        reading, _, statement = claim["statement"].partition(": ")
+        if claim["experiment"] == name and reading in readings:
+            mark = {True: "✓", False: "✗", None: "?"}[claim["holds"]]
+            cells.setdefault(statement, {})[reading] = f"{mark} {number(claim['ours'])}"
+    lines = [f"| | {' | '.join(readings)} |", "|---" * (len(readings) + 1) + "|"]
+    lines += [
+        f"| {statement} | {' | '.join(row.get(one, '') for one in readings)} |" for statement, row in cells.items()
+    ]
+    return lines
+
+
 def main() -> int:
     """Replace the sections."""
     out, page = Path(sys.argv[1]), Path(sys.argv[2])
@@ -86,7 +106,7 @@ def main() -> int:
             "",
             f"![Figures of {name}](pictures/{picture.name})",
             "",
-            *table(name, out),
+            *(matrix(name, out, experiment.labels("reading")) if _has_readings(experiment) else table(name, out)),
         ]
         body = "\n".join(lines)
         kept = f"<!-- results {name} -->\n{body}\n<!-- end of results -->"
