@@ -127,13 +127,13 @@ class Announcements:
             return
         entry.alternatives[announcer] = self._alternative(announcer, metric_s, via)
         if not better(metric_s, entry.metric_s):
-            self.paths.consider(now, entry, announcer)
+            self.paths.repairs.consider(now, entry, announcer)
             return
-        before_s = entry.path_s
+        before, before_s = entry.announcer, entry.path_s
         entry.metric_s = entry.path_s = metric_s
         entry.announcer = announcer
         self._tell_better_path(now, entry, announcer)
-        self.paths.follow(now, entry, before_s)
+        self.paths.follow(now, entry, before, before_s)
         for production in entry.productions:
             self.simulate(now, production)
 

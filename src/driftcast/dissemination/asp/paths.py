@@ -1,20 +1,21 @@
-"""The subscription phase [001 §4.3]: active paths from the source to each subscriber, and their repair."""
+"""The subscription phase [001 §4.3]: active paths from the source to each subscriber."""
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from driftcast.dissemination.asp.broker import Broker
 from driftcast.dissemination.asp.messages import PathKind, PathLost, PathMessage
-from driftcast.dissemination.asp.rules import aggregated_metric, derived_subscriber, feasible, valid_metric
+from driftcast.dissemination.asp.repair import Repairs
+from driftcast.dissemination.asp.rules import derived_subscriber, valid_metric
 from driftcast.dissemination.asp.tables import (
     ActivePath,
-    Alternative,
     Announced,
     PendingPath,
     Production,
     SentPath,
 )
 from driftcast.model import NodeId
-from driftcast.protocol import Fact
 
 if TYPE_CHECKING:
     from driftcast.dissemination.asp.publications import Publications
@@ -30,6 +31,7 @@ class Paths:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._repairs = broker.settings.repair
+        self.repairs = Repairs(broker, self)
 
     # Local sinks.
 
@@ -52,6 +54,9 @@ class Paths:
         entry = broker.table.get(message.id)
         if entry is None or entry.individual:
             broker.drop("subscription_unknown_id", peer=sender)
+            if self._repairs and message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
+                # It has known this broker from before a restart, say, and must not wait for a path from here.
+                broker.neighbors.send(sender, PathLost(message.id))
         elif not valid_metric(message.metric_s):
             broker.drop("metric_invalid", peer=sender)
         elif message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
@@ -62,7 +67,7 @@ class Paths:
             path = ActivePath(sender, message.metric_s, after=message.sequence)
             self._add(now, entry, message.subscriber, path, message.kind)
         elif message.kind is PathKind.RENEW:
-            self._renew(now, entry, message.subscriber)
+            self.repairs.renew(now, entry, message.subscriber)
         else:
             known = self._path(entry, message.subscriber, sender)
             # [001 §4.3] An unsubscribe "matches an active path with its subscriberId and metric", so one that was
@@ -72,35 +77,37 @@ class Paths:
             else:
                 self._remove(now, entry, message.subscriber, sender, message.kind)
 
-    def on_path_lost(self, now: float, sender: NodeId, message: PathLost) -> None:
-        """An announcer has lost its own path."""
-        entry = self._broker.table.get(message.id)
-        if entry is not None:
-            entry.alternatives.pop(sender, None)
-            if entry.announcer == sender and self._repairs:
-                self._repair(now, entry)
-
     # From the neighbor cache.
 
     def on_neighbor_lost(self, now: float, neighbor: NodeId) -> None:
         """[001 §4.3] "If an active path is detected to be not available anymore": tell the source. And if it was the
         announcer that went, turn to another one, where repair is on."""
         for entry in self._broker.table.entries():
-            entry.alternatives.pop(neighbor, None)
             for subscriber in list(entry.active):
                 if self._path(entry, subscriber, neighbor) is not None:
+                    entry.dropped.add(neighbor)
                     self._remove(now, entry, subscriber, neighbor, PathKind.PATH_BROKEN)
             if entry.announcer == neighbor and self._repairs:
-                self._repair(now, entry)
+                self.repairs.repair(now, entry)
 
-    def on_undelivered(self, neighbor: NodeId, message: PathMessage) -> None:
+    def on_undelivered(self, now: float, neighbor: NodeId, message: PathMessage) -> None:
         """A subscription has not reached the announcer; if it is still wanted there, it waits for its return."""
         entry = self._broker.table.get(message.id)
-        if entry is None or message.kind not in (PathKind.SUBSCRIBE, PathKind.REPLACE):
+        if entry is None:
             return
-        if entry.sent.get(message.subscriber) == SentPath(neighbor, message.metric_s):
+        if message.kind is PathKind.RENEW:
+            entry.asked.discard(neighbor)
+            if entry.announcer is None or entry.announcer == neighbor:
+                entry.asking = message.subscriber
+            else:
+                self.repairs.renew(now, entry, message.subscriber)
+        elif message.kind not in (PathKind.SUBSCRIBE, PathKind.REPLACE):
+            self._owe(entry, neighbor, message)
+        elif entry.sent.get(message.subscriber) == SentPath(neighbor, message.metric_s):
             del entry.sent[message.subscriber]
             entry.pending[message.subscriber] = PendingPath(message.metric_s, message.kind, message.sequence)
+            # Perhaps only its acknowledgment was lost, and the path then moves elsewhere.
+            self._owe(entry, neighbor, msgspec.structs.replace(message, kind=PathKind.UNSUBSCRIBE, sequence=None))
 
     def on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
         """An announcer can be reached again: what could not be said to it is said now."""
@@ -108,6 +115,12 @@ class Paths:
             if entry.announcer == neighbor:
                 for subscriber, pending in list(entry.pending.items()):
                     self._forward(now, entry, subscriber, *pending)
+                self.repairs.renew_late(now, entry)
+            elif neighbor in entry.alternatives and self._broker.neighbors.cost_s(neighbor) is not None:
+                self.repairs.consider(now, entry, neighbor)
+            for message in entry.owed.pop(neighbor, {}).values():
+                self._broker.neighbors.send(neighbor, message)
+            self.repairs.on_subscriber_back(entry, neighbor)
 
     # From processors.
 
@@ -135,11 +148,11 @@ class Paths:
         if entry.announcer == node:
             entry.announcer = None
             if self._repairs:
-                self._repair(now, entry)
+                self.repairs.repair(now, entry)
 
     # From announcements.
 
-    def follow(self, now: float, entry: Announced, before_s: float) -> None:
+    def follow(self, now: float, entry: Announced, before: NodeId | None, before_s: float) -> None:
         """[001 §4.3] "If the best announcer changes after any subscription has been sent out, a new subscription is
         sent out [...] and an unsubscribe subscription is sent to the target of the previous subscription".
 
@@ -149,7 +162,7 @@ class Paths:
         gain_s = before_s - entry.path_s
         for subscriber, path in list(entry.active.items()):
             sent = entry.sent.get(subscriber)
-            if sent is not None and sent.target == entry.announcer:
+            if sent is not None and sent.target == entry.announcer == before:
                 continue
             if path.neighbor == entry.announcer and path.neighbor != self._broker.node:
                 # It is nearer to the source than this broker, so it has a path of its own and wants none from here.
@@ -157,22 +170,9 @@ class Paths:
                 if subscriber not in entry.active:
                     continue
             metric_s = entry.active[subscriber].metric_s if sent is None else max(0.0, sent.metric_s - gain_s)
-            self._forward(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE, None)
-            if sent is not None and (sent.target == self._broker.node or self._broker.neighbors.reachable(sent.target)):
-                self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
-
-    def consider(self, now: float, entry: Announced, announcer: NodeId) -> None:
-        """An announcer that is no better is of use to those whose path is lost."""
-        if not self._repairs or entry.announcer is not None or not entry.current:
-            return
-        if self._is_feasible(entry, announcer):
-            self._repair(now, entry)
-        elif entry.active and not entry.renewing and announcer != self._broker.node:
-            # It may lead back to here, so it is only asked to have the source announce anew.
-            entry.renewing = True
-            subscriber = next(iter(entry.active))
-            message = PathMessage(entry.id, subscriber, entry.alternatives[announcer].metric_s, PathKind.RENEW)
-            self._broker.neighbors.send(announcer, message)
+            self.move(now, entry, subscriber, metric_s, PathKind.SUBSCRIBE)
+        if before is None:
+            self.repairs.renew_late(now, entry)
 
     # The rules.
 
@@ -198,11 +198,15 @@ class Paths:
                 entry.active[subscriber] = path
             else:
                 entry.standby.setdefault(subscriber, {})[path.neighbor] = path
+            if entry.announcer is None:
+                self.repairs.deny(now, entry, path)
             return
         if old is not None and old.neighbor != path.neighbor:
             entry.standby.setdefault(subscriber, {})[old.neighbor] = old
         self._activate(now, entry, subscriber, path)
-        if old is None or kind is PathKind.SUBSCRIBE:
+        if entry.announcer is None:
+            self.repairs.deny(now, entry, path)
+        elif old is None or kind is PathKind.SUBSCRIBE:
             # Where a path is only replaced, it stands as before from here to the source.
             self._forward(now, entry, subscriber, path.metric_s, kind, path.after)
 
@@ -235,12 +239,10 @@ class Paths:
         announcer = entry.announcer
         entry.pending.pop(subscriber, None)
         if announcer is None:
-            entry.sent.pop(subscriber, None)
-            path = entry.active[subscriber]
-            if path.neighbor != broker.node:
-                broker.neighbors.send(path.neighbor, PathLost(entry.id))
+            # What was sent stands, since that announcer keeps it; who wants the path has been told that it is lost.
             return
         if announcer != broker.node:
+            entry.owed.get(announcer, {}).pop(subscriber, None)
             wanted = self.publications.wanted_after(entry, sequence)
             if broker.neighbors.send(announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted)):
                 entry.sent[subscriber] = SentPath(announcer, metric_s)
@@ -261,6 +263,17 @@ class Paths:
                 after = sequence if len(entry.production.inputs) == 1 else None
                 path = ActivePath(broker.node, metric_s, entry.id, after)
                 self._add(now, source, derived_subscriber(subscriber, entry.id), path, kind)
+                if entry.announcer != announcer:
+                    # That input is lost, and the path has moved elsewhere.
+                    return
+
+    def move(self, now: float, entry: Announced, subscriber: int, metric_s: float, kind: PathKind) -> None:
+        """To another announcer; the one before is told."""
+        sent = entry.sent.get(subscriber)
+        self._forward(now, entry, subscriber, metric_s, kind, None)
+        new = entry.sent.get(subscriber)
+        if sent is not None and (new is None or new.target != sent.target):
+            self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
 
     def _retract(self, now: float, entry: Announced, subscriber: int, kind: PathKind) -> None:
         """Pass on, to where the subscription went, that its path is not wanted or broken."""
@@ -272,10 +285,14 @@ class Paths:
     def _tell(self, now: float, entry: Announced, subscriber: int, sent: SentPath, kind: PathKind) -> None:
         broker = self._broker
         if sent.target != broker.node:
-            broker.neighbors.send(sent.target, PathMessage(entry.id, subscriber, sent.metric_s, kind))
+            message = PathMessage(entry.id, subscriber, sent.metric_s, kind)
+            if not broker.neighbors.reachable(sent.target) or not broker.neighbors.send(sent.target, message):
+                self._owe(entry, sent.target, message)
         elif entry.production is None:
             if kind is PathKind.PATH_BROKEN:
                 self.sources.on_path_broken(now, entry, subscriber)
+            else:
+                self.sources.on_path_removed(now, entry, subscriber)
         else:
             for id in entry.production.inputs:
                 source = broker.table.get(id)
@@ -283,75 +300,11 @@ class Paths:
                 if source is not None and self._path(source, derived, broker.node) is not None:
                     self._remove(now, source, derived, broker.node, kind)
 
-    def _repair(self, now: float, entry: Announced) -> None:
-        """The announcer is lost: the nearest other one that cannot lead back to here takes its place."""
-        broker = self._broker
-        known = entry.alternatives.items()
-        usable = [(one.metric_s, announcer) for announcer, one in known if self._is_feasible(entry, announcer)]
-        if not usable:
-            entry.announcer = None
-            for neighbor in dict.fromkeys(path.neighbor for path in entry.active.values()):
-                if neighbor != broker.node:
-                    broker.neighbors.send(neighbor, PathLost(entry.id))
-            for result in self._results(entry):
-                if result.announcer == broker.node:
-                    result.alternatives.pop(broker.node, None)
-                    self._repair(now, result)
-            return
-        before_s = entry.path_s
-        entry.path_s, entry.announcer = min(usable)
-        if entry.active:
-            broker.port.note(Fact("path_repaired", entry.item.event.id, entry.announcer))
-        for subscriber, path in list(entry.active.items()):
-            sent = entry.sent.get(subscriber)
-            # How much worse the whole path is now.
-            metric_s = (path.metric_s if sent is None else sent.metric_s) + entry.path_s - before_s
-            self._forward(now, entry, subscriber, max(0.0, metric_s), PathKind.REPLACE, None)
-            if sent is not None and sent.target != entry.announcer and broker.neighbors.reachable(sent.target):
-                self._tell(now, entry, subscriber, sent, PathKind.UNSUBSCRIBE)
-
-        for result in self._results(entry):
-            if result.announcer is None:
-                result.alternatives[broker.node] = Alternative(result.metric_s, result.metric_s)
-                self.consider(now, result, broker.node)
-
-    def _results(self, entry: Announced) -> list[Announced]:
-        """What local processors make of an announcement."""
-        ids = [id for production in entry.productions for id in production.results]
-        known = [self._broker.table.get(id) for id in ids]
-        return [one for one in known if one is not None and one.production in entry.productions]
-
-    def _is_feasible(self, entry: Announced, announcer: NodeId) -> bool:
-        if announcer == self._broker.node:
-            return entry.production is None or feasible(self._inputs_s(entry), entry.metric_s)
-        neighbor = self._broker.neighbors.cost_s(announcer) is not None
-        return neighbor and feasible(entry.alternatives[announcer].reported_s, entry.metric_s)
-
-    def _inputs_s(self, entry: Announced) -> float:
-        """What a local processor's inputs report: how far they are from their sources."""
-        assert entry.production is not None
-        metrics_s = []
-        for id in entry.production.inputs:
-            source = self._broker.table.get(id)
-            if source is None or source.announcer is None:
-                return entry.metric_s
-            metrics_s.append(source.metric_s)
-        return aggregated_metric(metrics_s, self._broker.settings.aggregate_metric)
-
-    def _renew(self, now: float, entry: Announced, subscriber: int) -> None:
-        """Somebody has no path that is safe to use: on to the source, so that it announces anew."""
-        broker = self._broker
-        if entry.announcer is None:
-            broker.drop("path_unknown")
-        elif entry.announcer != broker.node:
-            broker.neighbors.send(entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW))
-        elif entry.production is None:
-            self.sources.on_renew(now, entry)
-        else:
-            for id in entry.production.inputs:
-                source = broker.table.get(id)
-                if source is not None:
-                    self._renew(now, source, subscriber)
+    def _owe(self, entry: Announced, neighbor: NodeId, message: PathMessage) -> None:
+        """What takes a path back is said when the neighbor is back. Else it would keep the path, and turn to it when
+        the one in use breaks, instead of telling the source."""
+        if self._repairs:
+            entry.owed.setdefault(neighbor, {})[message.subscriber] = message
 
 
 def _metric(path: ActivePath) -> float:

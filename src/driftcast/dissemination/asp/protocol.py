@@ -139,7 +139,7 @@ class Asp(Protocol, RunsProcessors):
         elif isinstance(message, Ask):
             self._cache.on_ask(now, sender, message)
         elif isinstance(message, PathLost):
-            self._paths.on_path_lost(now, sender, message)
+            self._paths.repairs.on_path_lost(now, sender, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if isinstance(key, str):
@@ -169,7 +169,7 @@ class Asp(Protocol, RunsProcessors):
             if failure.lost:
                 self._paths.on_neighbor_lost(now, failure.node)
             if isinstance(failure.message, PathMessage):
-                self._paths.on_undelivered(failure.node, failure.message)
+                self._paths.on_undelivered(now, failure.node, failure.message)
 
     def _expire(self, now: float) -> None:
         self._broker.watched()

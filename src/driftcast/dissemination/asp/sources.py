@@ -22,7 +22,7 @@ MAX_SOURCES = 10_000
 class Source:
     """One local stream: the announcement its messages follow, and what has become of its paths."""
 
-    __slots__ = ("announced", "broken", "counter", "last", "stream")
+    __slots__ = ("announced", "broken", "counter", "last", "mended", "stream")
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
@@ -32,6 +32,8 @@ class Source:
         self.announced = 0
         self.broken: dict[int, float] = {}
         """Subscribers whose path is broken and not made again since, and until when the source waits for that."""
+        self.mended: set[int] = set()
+        """Subscribers whose path was broken and has been made again."""
 
     def due(self, now: float) -> bool:
         """Whether it has waited long enough for a broken path."""
@@ -73,8 +75,18 @@ class Sources:
     def on_path_made(self, entry: Announced, subscriber: int) -> None:
         """A path has reached its source: if it was broken, it is not any more."""
         source = self._by_stream.get(entry.stream.id)
-        if self._broker.settings.repair and source is not None and source.announced == entry.id:
-            source.broken.pop(subscriber, None)
+        if not self._broker.settings.repair or source is None or source.announced != entry.id:
+            return
+        if source.broken.pop(subscriber, None) is not None:
+            source.mended.add(subscriber)
+
+    def on_path_removed(self, now: float, entry: Announced, subscriber: int) -> None:
+        """A path is not wanted any more. If it came in place of a broken one, it may be a subscription from before the
+        break that has arrived late, with what takes it back: the break stands."""
+        source = self._by_stream.get(entry.stream.id)
+        if source is not None and source.announced == entry.id and subscriber in source.mended:
+            source.mended.discard(subscriber)
+            self._break(now, source, subscriber)
 
     def on_path_broken(self, now: float, entry: Announced, subscriber: int) -> None:
         """[001 §4.3] "If a source receives such a path broken subscription, it prepares to extend the next publication
@@ -82,10 +94,7 @@ class Sources:
         source = self._by_stream.get(entry.stream.id)
         if source is not None and source.announced == entry.id:
             self._broker.port.note(Fact("path_broken", entry.item.event.id))
-            patience_s = self._broker.settings.patience_s
-            source.broken.setdefault(subscriber, now + patience_s)
-            if patience_s > 0:
-                self._wait(now, source)
+            self._break(now, source, subscriber)
 
     def on_renew(self, now: float, entry: Announced) -> None:
         """A subscriber has no safe path to the source any more."""
@@ -109,6 +118,12 @@ class Sources:
         """Disarm every timer."""
         for stream in self._by_stream:
             self._broker.port.cancel_timer(("patience", (stream,)))
+
+    def _break(self, now: float, source: Source, subscriber: int) -> None:
+        patience_s = self._broker.settings.patience_s
+        source.broken.setdefault(subscriber, now + patience_s)
+        if patience_s > 0:
+            self._wait(now, source)
 
     def _wait(self, now: float, source: Source) -> None:
         """For the path that has been broken the longest: others that break meanwhile do not put it off."""
@@ -163,6 +178,7 @@ class Sources:
         broker.port.note(Fact("announce", item.event.id))
         source.announced = entry.id
         source.broken.clear()
+        source.mended.clear()
         if large:
             follows = self._item(now, source, item.event)
             self._publications.publish(now, entry, follows, broker.node)

@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from driftcast.dissemination.asp.messages import Flag, PathKind
+from driftcast.dissemination.asp.messages import Flag, PathKind, PathMessage
 from driftcast.model import Event, NodeId, ProcessorId
 from driftcast.parts.window import CounterWindow
 
@@ -84,16 +84,19 @@ class Announced:
         "active",
         "alternatives",
         "announcer",
+        "asked",
+        "asking",
+        "dropped",
         "flags",
         "id",
         "item",
         "latest",
         "metric_s",
+        "owed",
         "path_s",
         "pending",
         "production",
         "productions",
-        "renewing",
         "sent",
         "sequence",
         "stages",
@@ -138,8 +141,14 @@ class Announced:
         """By which local processor the announcement is made, if it is."""
         self.productions: list[Production] = []
         """What local processors made of it."""
-        self.renewing = False
-        """Whether a new announcement has been asked for."""
+        self.owed: dict[NodeId, dict[int, PathMessage]] = {}
+        """For each neighbor: what takes a path back and could not be delivered to it, by the path's subscriber."""
+        self.dropped: set[NodeId] = set()
+        """Neighbors that were lost with their paths, and may have noticed nothing."""
+        self.asked: set[NodeId] = set()
+        """Who has been asked to have the source announce anew, since the path is lost."""
+        self.asking = 0
+        """The subscriber for whom another broker has asked for that in vain, or 0."""
 
     @property
     def individual(self) -> bool:

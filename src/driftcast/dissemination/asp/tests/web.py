@@ -78,6 +78,21 @@ class Web:
             self._carry_out(one)
         self.settle()
 
+    def miss(self, a: NodeId, b: NodeId) -> None:
+        """One end takes a link for lost, and the other notices nothing."""
+        self.brokers[a].on_link_down(self.now, Link(b, "radio", self._graph.edges[a, b]["cost_s"]))
+        self._carry_out(a)
+        self.settle()
+
+    def find(self, a: NodeId, b: NodeId) -> None:
+        """A link is there again, and both ends notice."""
+        self.cut.discard(frozenset((a, b)))
+        cost_s = self._graph.edges[a, b]["cost_s"]
+        for one, other in ((a, b), (b, a)):
+            self.brokers[one].on_link_up(self.now, Link(other, "radio", cost_s))
+            self._carry_out(one)
+        self.settle()
+
     def settle(self) -> None:
         """One step after another, each of a channel drawn at random, until nothing is under way."""
         while self._channels:
