@@ -1,4 +1,4 @@
-"""W4: the default run of adaptive routing and of spcast: 200 people in groups for 600 s, utilities and contacts included."""
+"""W4: the default run of adaptive routing and of spcast: 200 people in groups for 600 s, contacts included."""
 
 import json
 import math
