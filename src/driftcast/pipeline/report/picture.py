@@ -8,6 +8,7 @@ from driftcast.pipeline.report.style import (
     COLORS,
     MARKERS,
     RESOLUTION_DPI,
+    group_digits,
     metric_label,
     metric_scale,
     paper_style,
@@ -72,6 +73,7 @@ def _panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:
         ax.set_xscale("log")
     else:
         ax.set_xlim(left=0, right=1.05 if metric == "delivery_ratio" else None)
+        group_digits(ax.xaxis, most=3)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
     ax.set_xlabel(metric_label(metric))

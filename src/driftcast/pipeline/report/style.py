@@ -87,13 +87,13 @@ def metric_scale(metric: str) -> float:
     return 0.001 if metric.endswith("_bytes") else 1.0
 
 
-def group_digits(axis: "XAxis | YAxis") -> None:
+def group_digits(axis: "XAxis | YAxis", most: int = 5) -> None:
     """Large numbers as people read them, and not so many that they touch."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     low, high = axis.get_view_interval()
     if max(abs(low), abs(high)) >= GROUPED_FROM:
-        axis.set_major_locator(MaxNLocator(5))
+        axis.set_major_locator(MaxNLocator(most))
         axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
