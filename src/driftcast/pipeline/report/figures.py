@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 8
 """Values of an axis that can stand beside each other."""
+LEGEND_CHARACTERS = 62
+"""As many fit over a panel; a swatch takes as much as some of them."""
+SWATCH_CHARACTERS = 6
 ROW = ("panel", "series", "x", "n", "mean", "low", "high")
 
 
@@ -106,7 +109,7 @@ def _series(
 
 def _along(figure: Figure, selector: Selector, results: Results) -> list[_Mark]:
     scale, marks = metric_scale(figure.y), []
-    for place, label in enumerate(results.experiment.labels(figure.x)):
+    for place, label in enumerate(_labels(results.experiment, figure.x, figure.where)):
         chosen: Selector = {**selector, figure.x: label}
         points = results.points(chosen)
         if not points:
@@ -160,7 +163,10 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
     from matplotlib.container import ErrorbarContainer
 
     names = list(dict.fromkeys(label for _, series in panels for label in series))
-    extra_in = 0.22 * math.ceil(len(names) / (3 * len(panels))) + 0.05 if names != [""] else 0.0
+    # As many beside each other as fit.
+    fitting = LEGEND_CHARACTERS * len(panels) // (max(map(len, names)) + SWATCH_CHARACTERS)
+    columns = max(1, min(len(names), 3 * len(panels), fitting))
+    extra_in = 0.22 * math.ceil(len(names) / columns) + 0.05 if names != [""] else 0.0
     canvas, axes = plt.subplots(
         1,
         len(panels),
@@ -178,9 +184,7 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
     # Of marks with intervals the mark alone: its whiskers would make another shape of it.
     handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
     if names != [""]:
-        canvas.legend(
-            handles, labels, loc="outside upper center", ncols=min(len(labels), 3 * len(panels)), handlelength=2.4
-        )
+        canvas.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), columns), handlelength=2.4)
     plt.close(canvas)
     return canvas
 
@@ -197,7 +201,7 @@ def _panel(
         else:
             _line(ax, marks, label, place, steps=figure.kind == "over_time")
     if figure.kind == "bars":
-        labels = experiment.labels(figure.x)
+        labels = _labels(experiment, figure.x, figure.where)
         name_places(ax, range(len(labels)), labels)
     if figure.log_x:
         ax.set_xscale("log")
