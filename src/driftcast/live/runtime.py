@@ -15,7 +15,7 @@ from driftcast.live.record import LOG, Record
 from driftcast.live.store import NodeStore
 from driftcast.live.transport import Transport
 from driftcast.model import Event, NodeId, SubscriptionId
-from driftcast.protocol import BufferedPort, Host, Interface, Link, Protocol, StackPlan, TimerKey, Token
+from driftcast.protocol import UNREACHABLE, BufferedPort, Host, Interface, Link, Protocol, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
     Broadcast,
@@ -30,9 +30,6 @@ from driftcast.protocol.effects import (
     SetTimer,
 )
 from driftcast.wire import Layer, Message
-
-UNREACHABLE = "unreachable"
-"""What a sender is told when a neighbor did not acknowledge or is not known at all."""
 
 
 class Applications(ABC):

@@ -38,6 +38,31 @@ class Claim:
         return asdict(self)
 
 
+def claimed(
+    results: Results,
+    figure: str,
+    statement: str,
+    found: Interval,
+    holds: bool | None,
+    note: str = "",
+    paper: float | str | None = None,
+    calibration: bool = False,
+) -> Claim:
+    """A claim of an experiment, with what was found."""
+    return Claim(
+        experiment=results.experiment.name,
+        figure=figure,
+        statement=statement,
+        paper=paper,
+        ours=found.mean,
+        low=found.low,
+        high=found.high,
+        holds=holds,
+        calibration=calibration,
+        note=note,
+    )
+
+
 Hook = Callable[[Results], Iterable[Claim]]
 
 
@@ -104,18 +129,8 @@ def _judged(entry: ClaimEntry, results: Results) -> Claim:
         holds = decide(found, entry.relation, entry.value, entry.tolerance)
     if found.n < 2:
         note = f"{found.n} run(s) decide nothing"
-    return Claim(
-        experiment=results.experiment.name,
-        figure=entry.figure,
-        statement=entry.statement,
-        paper=entry.paper,
-        ours=found.mean,
-        low=found.low,
-        high=found.high,
-        holds=holds,
-        calibration=entry.calibration,
-        note="; ".join(part for part in (entry.note, note) if part),
-    )
+    told = "; ".join(part for part in (entry.note, note) if part)
+    return claimed(results, entry.figure, entry.statement, found, holds, told, entry.paper, entry.calibration)
 
 
 def _trend(entry: ClaimEntry, results: Results) -> tuple[Interval, bool | None, str]:

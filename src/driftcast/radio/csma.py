@@ -12,6 +12,7 @@ for each answer.
 from random import Random
 
 from driftcast.model import NodeId
+from driftcast.protocol import UNREACHABLE
 from driftcast.radio.contention import Contention
 from driftcast.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
 from driftcast.radio.ether import Ether, Place
@@ -261,7 +262,7 @@ class CsmaMedium(Medium):
             station.tries += 1
         station.asked = False
         if station.tries >= dot11.retry_limit or station.long_tries >= dot11.long_retry_limit:
-            self._finish(station, "unreachable")
+            self._finish(station, UNREACHABLE)
             return
         station.window = min(2 * station.window + 1, dot11.cw_max)
         self._contention.contend(station, self._contention.draw(station.window))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.model import NodeId
+from driftcast.protocol import UNREACHABLE
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology, Volley
 
 COST_BYTES = 500
@@ -107,7 +108,7 @@ class DiskMedium(Medium):
             self._air.lost(frame, frame.target, "loss" if frame.lost else "out_of_reach")
         self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
         if not ok or frame.token is not None:
-            self._air.outcome(frame, "" if ok else "unreachable")
+            self._air.outcome(frame, "" if ok else UNREACHABLE)
 
     def _arrive_each(self, volley: object) -> None:
         assert isinstance(volley, Volley)
@@ -119,7 +120,7 @@ class DiskMedium(Medium):
                 self._air.lost(volley, target, "out_of_reach")
         self._air.received(volley, reach)
         for target in missed:
-            self._air.outcome(volley.to(target), "unreachable")
+            self._air.outcome(volley.to(target), UNREACHABLE)
 
     def _survivors(self, frame: Frame, reach: Reach) -> Reach:
         draw, loss = self._rng.random, self._loss

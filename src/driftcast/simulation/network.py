@@ -6,7 +6,7 @@ from random import Random
 
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position, ProcessorId
-from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
+from driftcast.protocol import UNREACHABLE, DurableStore, GlobalView, Host, Interface, Link, Token
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Volley
@@ -23,8 +23,6 @@ from driftcast.wire import Codec, DecodeError, Layer, Message, carried
 
 RADIO = "radio"
 _DISSEMINATION = Layer.DISSEMINATION
-UNREACHABLE = "unreachable"
-"""What a medium says of a target that did not acknowledge."""
 
 
 class _View(GlobalView):

@@ -1,6 +1,6 @@
 """Looking beyond the horizon: the neighborhood utilities that a node adds to its report [004 §4, eq. 7 and 8]."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Utilities
@@ -24,15 +24,9 @@ class Received:
         # Split horizon: what was learned from this node (if it is given), or is its own, does not count.
         self.ignored: list[str] = []
         if node is not None and (node in message.via or node in message.origins):
-            self.ignored = [
-                interest for interest, source in zip(message.beyond, sources(message), strict=True) if node in source
-            ]
+            learned = zip(message.beyond, message.via, message.origins or message.via, strict=True)
+            self.ignored = [interest for interest, via, origin in learned if node in (via, origin)]
         self.table = seen_utilities(message.worth, message.beyond, self.ignored, message.hops, horizon)
-
-
-def sources(message: Utilities) -> Iterator[Source]:
-    """Where each neighborhood utility of a report comes from."""
-    return zip(message.via, message.origins or message.via, strict=True)
 
 
 class Beyond(NamedTuple):

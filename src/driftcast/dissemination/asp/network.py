@@ -23,7 +23,7 @@ from driftcast.dissemination.asp.messages import (
     ShortAnnouncement,
 )
 from driftcast.model import NodeId
-from driftcast.protocol import Fact, Interface, Link, Port, Token
+from driftcast.protocol import UNREACHABLE, Fact, Interface, Link, Port, Token
 from driftcast.wire import Message
 
 QUEUE_WAIT_S = 0.05
@@ -164,7 +164,7 @@ class NeighborCache:
         del under_way[token]
         if not under_way:
             del self._under_way[sent.node]
-        if failure == "unreachable":
+        if failure == UNREACHABLE:
             return self._on_unreachable(sent)
         if failure == "queue_full":
             return self._on_full_queue(token, sent)

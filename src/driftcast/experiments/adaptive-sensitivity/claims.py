@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from driftcast.pipeline.claims import Claim, decide
+from driftcast.pipeline.claims import Claim, claimed, decide
 from driftcast.pipeline.definition import Relation, Selector
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.statistics import interval
 
 NEAR = 0.1
 """How near a ratio must come to the paper's."""
@@ -175,7 +175,7 @@ def compared(results: Results, comparison: Comparison, reading: str) -> Claim:
         if seed in right and (right[seed] or not comparison.share)
     )
     holds = decide(found, comparison.relation, comparison.value, comparison.tolerance)
-    return _claim(
+    return claimed(
         results,
         comparison.figure,
         f"{reading}: {comparison.statement}",
@@ -192,25 +192,3 @@ def values(results: Results, setting: str, reading: str, metric: str) -> dict[in
     if not results.points(here) and reading in SIMPLER:
         return values(results, setting, SIMPLER[reading], metric)
     return {seed: value for seed, value in results.selected(here, metric).items() if value is not None}
-
-
-def _claim(
-    results: Results,
-    figure: str,
-    statement: str,
-    found: Interval,
-    holds: bool | None,
-    note: str,
-    paper: float | None,
-) -> Claim:
-    return Claim(
-        experiment=results.experiment.name,
-        figure=figure,
-        statement=statement,
-        paper=paper,
-        ours=found.mean,
-        low=found.low,
-        high=found.high,
-        holds=holds,
-        note=note,
-    )

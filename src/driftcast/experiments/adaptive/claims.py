@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from driftcast.pipeline.claims import Claim, decide
+from driftcast.pipeline.claims import Claim, claimed, decide
 from driftcast.pipeline.definition import Label, Relation, Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
@@ -293,17 +293,9 @@ class Study:
         nearest = f"nearest to failing: {weakest.name}" if weakest and len(cases) > 1 else ""
         missing = "" if known else "too few runs at these points"
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
-        return Claim(
-            experiment=self.results.experiment.name,
-            figure=figure,
-            statement=statement,
-            paper=paper,
-            ours=found.mean,
-            low=found.low,
-            high=found.high,
-            holds=False if False in verdicts else (None if None in verdicts or not cases else True),
-            note="; ".join(part for part in (small, standing, limit, nearest, missing) if part),
-        )
+        holds = False if False in verdicts else (None if None in verdicts or not cases else True)
+        note = "; ".join(part for part in (small, standing, limit, nearest, missing) if part)
+        return claimed(self.results, figure, statement, found, holds, note, paper)
 
 
 def margin(found: Interval, relation: Relation, value: float, tolerance: float) -> float:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from driftcast.pipeline.claims import Claim, decide
+from driftcast.pipeline.claims import Claim, claimed, decide
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval, student_t
@@ -47,7 +47,7 @@ def few_lost(results: Results, validity_s: int) -> Claim:
     for run in _runs(results, f"{validity_s} s", *(f"received_by_{sink}" for sink in SINKS)):
         shares.append(sum(SENT - received < FEW for received in run) / len(run))
     found = interval(shares)
-    return _claim(
+    return claimed(
         results,
         "completeness",
         f"ASP at {validity_s} s: in most runs fewer than {FEW} of {SENT} messages are lost",
@@ -71,7 +71,7 @@ def second_mode(results: Results, validity_s: int) -> Claim:
     found = interval(excess)
     # Where no run lies in either there is nothing to compare, and the interval is a point only for want of runs.
     seen = any(excess)
-    return _claim(
+    return claimed(
         results,
         "histograms",
         f"ASP at {validity_s} s: losses at sink 1 have a second mode at {validity_s} messages or a few more",
@@ -92,7 +92,7 @@ def one_loss(results: Results, radio: str) -> Claim:
             lost.append(2 * SENT - first - second)
             broken.append(breaks)
     found = ratio(lost, broken)
-    return _claim(
+    return claimed(
         results,
         "single-runs",
         f"ASP at 100 s, {radio}: a broken path costs one message",
@@ -111,7 +111,7 @@ def one_announcement_more(results: Results) -> Claim:
         more.append(announcements - 1)
         broken.append(breaks)
     found = ratio(more, broken)
-    return _claim(
+    return claimed(
         results,
         "single-runs",
         "ASP at 100 s: a broken path costs one announcement more",
@@ -130,7 +130,7 @@ def one_announcement(results: Results) -> Claim:
         if breaks == 0
     ]
     found = interval(counts)
-    return _claim(
+    return claimed(
         results,
         "single-runs",
         "ASP at 100 s: a run without a broken path has exactly one announcement",
@@ -145,7 +145,7 @@ def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
     """The mean load of flooding over that of ASP, run by run on the same movement."""
     flooding, asp = _loads(results, "flooding", f"{validity_s} s")
     found = ratio(flooding, asp)
-    return _claim(
+    return claimed(
         results,
         "load",
         f"Flooding sends about {paper:g} times what ASP at {validity_s} s sends",
@@ -160,7 +160,7 @@ def not_inverse(results: Results) -> Claim:
     """Ten times the validity saves less than nine tenths of the load."""
     short, long = _loads(results, "10 s", "100 s")
     found = ratio(short, long)
-    return _claim(
+    return claimed(
         results,
         "load",
         "The load of ASP does not fall in inverse proportion to the validity: from 10 s to 100 s by less than 10 times",
@@ -208,25 +208,3 @@ def _runs(results: Results, setting: str, *metrics: str, radio: str = "802.11b")
         known = [value for value in values if value is not None]
         if len(known) == len(values):
             yield tuple(known)
-
-
-def _claim(
-    results: Results,
-    figure: str,
-    statement: str,
-    found: Interval,
-    holds: bool | None,
-    note: str,
-    paper: float | str,
-) -> Claim:
-    return Claim(
-        experiment=results.experiment.name,
-        figure=figure,
-        statement=statement,
-        paper=paper,
-        ours=found.mean,
-        low=found.low,
-        high=found.high,
-        holds=holds,
-        note=note,
-    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from driftcast.pipeline.claims import Claim, decide
+from driftcast.pipeline.claims import Claim, claimed, decide
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.pairs import common_pairs
 from driftcast.pipeline.results import Results
@@ -31,7 +31,7 @@ def never_later(results: Results, setting: str) -> Claim:
     pairs = sum(common.pairs for common in known)
     note = f"largest delay of flooding minus gossip's, over all {pairs} pairs that both served"
     # Every pair was looked at, so this is no estimate, and the interval is a point.
-    return _claim(
+    return claimed(
         results,
         "over-time",
         f"In the {setting} network flooding is later than gossip at no pair that both serve",
@@ -52,25 +52,11 @@ def one_frame_per_node(results: Results) -> Claim:
             if sent is not None and published is not None and received is not None and duplicates is not None:
                 surplus.append(sent - published - (received - duplicates))
     found = interval(surplus)
-    return _claim(
+    return claimed(
         results,
         "cost",
         "Flooding sends exactly one frame for each node that has the event",
         found,
         decide(found, "=", 0.0),
         "frames beyond one per node, per run",
-    )
-
-
-def _claim(results: Results, figure: str, statement: str, found: Interval, holds: bool | None, note: str) -> Claim:
-    return Claim(
-        experiment=results.experiment.name,
-        figure=figure,
-        statement=statement,
-        paper=None,
-        ours=found.mean,
-        low=found.low,
-        high=found.high,
-        holds=holds,
-        note=note,
     )
