@@ -3,7 +3,7 @@
 from random import Random
 from typing import ClassVar
 
-from driftcast.model import NodeId
+from driftcast.model import Failure, NodeId
 from driftcast.protocol import Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
 from driftcast.wire import Message
 
@@ -26,7 +26,7 @@ class Talker(Protocol):
         self.heard: list[str] = []
         self.vias: list[Interface] = []
         """The interface that each word came over."""
-        self.outcomes: list[tuple[Token, str]] = []
+        self.outcomes: list[tuple[Token, Failure | None]] = []
         self.timers: list[TimerKey] = []
         self.links: list[NodeId] = []
         self.told: list[tuple[str, Link | Token]] = []
@@ -38,7 +38,7 @@ class Talker(Protocol):
         self.heard.append(message.text)
         self.vias.append(via)
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self.outcomes.append((token, failure))
         self.told.append((failure or "sent", token))
 
@@ -52,5 +52,5 @@ class Talker(Protocol):
     def on_link_changed(self, now: float, link: Link) -> None:
         self.told.append(("changed", link))
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         self.told.append(("down", link))

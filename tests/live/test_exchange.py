@@ -11,7 +11,7 @@ from driftcast.live.interface import UDP
 from driftcast.live.loopback import until
 from driftcast.live.node import LiveNode
 from driftcast.live.transport import UdpTransport
-from driftcast.model import Event, NodeId, Scalar
+from driftcast.model import Event, Failure, NodeId, Scalar
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word
 
@@ -79,7 +79,7 @@ def test_what_is_acknowledged_at_once_is_sent_once(config: MakeConfig, run: Run)
         async with Pair(config(1, Teller), config(2, Teller), lambda frame: True) as pair:
             pair.say(1, 3)
             await until(lambda: len(Talker.all[1].outcomes) == 3)
-            assert Talker.all[1].outcomes == [(1, ""), (2, ""), (3, "")]
+            assert Talker.all[1].outcomes == [(1, None), (2, None), (3, None)]
             assert Talker.all[2].heard == ["word1", "word2", "word3"]
             assert sum(map(data, pair.transports[0].sent)) == 3
 
@@ -107,7 +107,7 @@ def test_a_lost_frame_is_sent_again_and_a_lost_acknowledgement_repeats_nothing(c
         async with Pair(config(1, Teller), config(2, Teller), first_is_lost, first_answer_is_lost) as pair:
             pair.say(1, 1)
             await until(lambda: len(Talker.all[1].outcomes) == 1)
-            assert Talker.all[1].outcomes == [(1, "")]
+            assert Talker.all[1].outcomes == [(1, None)]
             assert Talker.all[2].heard == ["word1"]
             assert sum(map(data, pair.transports[0].sent)) == 3
             assert pair.nodes[1].drops["link_repeated"] == 1
@@ -138,9 +138,9 @@ def test_a_full_queue_refuses_by_name_and_every_token_is_answered_once(config: M
             pair.say(1, 25)
             await until(lambda: len(Talker.all[1].outcomes) == 25)
             outcomes = dict(Talker.all[1].outcomes)
-            assert [token for token, failure in outcomes.items() if failure == ""] == list(range(1, 11))
+            assert [token for token, failure in outcomes.items() if failure is None] == list(range(1, 11))
             assert [token for token, failure in outcomes.items() if failure] == list(range(11, 26))
-            assert set(outcomes.values()) == {"", "queue_full"}
+            assert set(outcomes.values()) == {None, Failure.QUEUE_FULL}
             assert pair.nodes[0].drops["queue_full"] == 15
             assert len(Talker.all[2].heard) == 10
 
@@ -157,7 +157,7 @@ def test_a_neighbor_has_no_more_than_a_window_of_frames_on_the_air(config: MakeC
             assert sum(map(data, pair.transports[0].sent)) == 4
             passing.append(True)
             await until(lambda: len(Talker.all[1].outcomes) == 9)
-            assert {failure for _, failure in Talker.all[1].outcomes} == {""}
+            assert {failure for _, failure in Talker.all[1].outcomes} == {None}
             assert sum(map(data, pair.transports[0].sent)) == 4 + 9
 
     run(story())
@@ -177,7 +177,7 @@ def test_with_one_frame_all_that_waits_for_the_neighbor_is_given_up_and_room_is_
             await until(lambda: pair.nodes[0].neighbors == [2])
             pair.say(10, 18)
             await until(lambda: len(Talker.all[1].outcomes) == 18)
-            assert Talker.all[1].outcomes[9:] == [(token, "") for token in range(10, 19)]
+            assert Talker.all[1].outcomes[9:] == [(token, None) for token in range(10, 19)]
 
     run(story())
 
@@ -200,7 +200,7 @@ def test_thousands_of_frames_pass_while_one_is_sent_again_and_none_is_taken_for_
             pair.say(1, 3000)
             await until(lambda: len(Talker.all[1].outcomes) == 3000)
             assert len(lost) == 2
-            assert {failure for _, failure in Talker.all[1].outcomes} == {""}
+            assert {failure for _, failure in Talker.all[1].outcomes} == {None}
             assert sorted(Talker.all[2].heard) == sorted(f"word{n}" for n in range(1, 3001))
             assert "link_too_old" not in pair.nodes[1].drops
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from driftcast.model import Event, EventId, NodeId
+from driftcast.model import Event, EventId, Failure, NodeId
 from driftcast.protocol import Interface, Link, Protocol, Token
 from driftcast.simulation.faults import ClockSkew, Crash, Fault, LinkCut, Loss, fault_plan
 from driftcast.simulation.run import Simulation
@@ -107,7 +107,7 @@ class Clerk(Protocol):
     neighbor: NodeId = 1
 
     def on_start(self, now: float) -> None:
-        self.outcomes: list[tuple[Token, str]] = []
+        self.outcomes: list[tuple[Token, Failure | None]] = []
         self.heard: list[EventId] = []
         self.clock = now
 
@@ -122,7 +122,7 @@ class Clerk(Protocol):
         self.heard.append(message.event.id)
         self.clock = now
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self.outcomes.append((token, failure))
 
 
@@ -159,8 +159,8 @@ def test_each_token_is_answered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = [token for token, _ in sender.outcomes]
     assert sorted(tokens) == list(range(400))
     failures = {failure for _, failure in sender.outcomes}
-    assert failures == {"", "unreachable", "queue_full"}
-    assert len(receiver.heard) == sum(failure == "" for _, failure in sender.outcomes)
+    assert failures == {None, Failure.UNREACHABLE, Failure.QUEUE_FULL}
+    assert len(receiver.heard) == sum(failure is None for _, failure in sender.outcomes)
 
 
 def test_a_neighbor_that_is_gone_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:

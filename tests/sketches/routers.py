@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.model import NodeId, Position
+from driftcast.model import Failure, NodeId, Position
 from driftcast.protocol import (
     Capability,
     Fact,
@@ -148,9 +148,9 @@ class AodvSketch(Router):
         self._sends[self._tokens] = (route[0], packet)
         self.port.send(route[0], packet, token=self._tokens)
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         neighbor, packet = self._sends.pop(token)
-        if failure == "unreachable":
+        if failure is Failure.UNREACHABLE:
             lost = tuple(target for target, route in self._routes.items() if route[0] == neighbor)
             for target in lost:
                 del self._routes[target]
@@ -199,7 +199,7 @@ class GpsrSketch(Router):
         self.port.broadcast(Here(self.host.position(now)))
         self.port.set_timer("beacon", BEACON_S * self.rng.uniform(0.5, 1.5))
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         self._where.pop(link.neighbor, None)
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
@@ -246,9 +246,9 @@ class GpsrSketch(Router):
         best = min(away_m, key=lambda node: (away_m[node], node), default=None)
         return best if best is not None and away_m[best] < own_m else None
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         neighbor, packet = self._sends.pop(token)
-        if failure == "unreachable":
+        if failure is Failure.UNREACHABLE:
             self._where.pop(neighbor, None)
             self.port.note(Fact("reroute", event=packet.parcel.event, peer=neighbor))
             self._pass(now, packet)

@@ -6,7 +6,7 @@ from driftcast.model import AdvertisementId, Event, EventId, Position, Subscript
 from driftcast.protocol import Place, Router, StateMachine
 from driftcast.wire import Codec, Layer, Message, Parcel, ParcelMessage, Traffic, carried
 
-from . import adaptive, asp, overlay, relocation, retrieval, routers, topic_holders, tree
+from . import overlay, relocation, retrieval, routers, topic_holders, tree
 from .rounds import Round
 
 E = Event(EventId(1, 2), {"topic": "a", "value": 1.5}, lease_s=100.0)
@@ -24,12 +24,6 @@ SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
         retrieval.Asked(ROUND, "a = 1", {"role": "medic"}, (1, 2), 10.0),
         retrieval.Answered(E, 2, 3.0, ask=ROUND, path=(1,)),
         retrieval.AllAnswered(ROUND, (1,), 1),
-    ),
-    asp.Asp: (
-        asp.Announcement(E, 1, 9.0, stream=5, metric_s=0.1, validity_s=10.0, sequence=ROUND),
-        asp.ShortAnnouncement(5, 0.1, ROUND),
-        asp.PathMessage(5, 6, 0.1, asp.Kind.PATH_BROKEN),
-        asp.Publication(E, 1, 9.0, stream=5, counter=7),
     ),
     relocation.Relocating: (
         relocation.Raw(E, 0, 9.0, client=1, epoch=2, number=3),
@@ -68,7 +62,6 @@ SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
         routers.Here(Position(1.0, 2.0)),
         routers.GeoPacket(PARCEL, origin=1, place=Place(Position(1.0, 2.0), 5.0, 6), hops=1),
     ),
-    adaptive.Adaptive: (adaptive.Utilities(1, 30.0, (("a = 1", 0.5, 1.0),)), adaptive.Carried(E, 1, 9.0)),
 }
 
 

@@ -63,7 +63,7 @@ class Row:
             case Send(target=target, message=message, token=token):
                 self._transmit(now, node, layer, message, [target])
                 if token is not None:
-                    self.stacks[node].on_sent(now, layer, token, "")
+                    self.stacks[node].on_sent(now, layer, token, None)
             case Broadcast(message=message):
                 hearers = [other for other in range(len(self.stacks)) if abs(other - node) == 1]
                 self._transmit(now, node, layer, message, hearers)

@@ -6,6 +6,7 @@ import pytest
 
 from driftcast.model import (
     EventId,
+    Failure,
     NodeId,
     Position,
     Subscription,
@@ -125,7 +126,7 @@ def test_a_route_is_searched_found_used_and_lost() -> None:
     [second] = middle_port.take_messages()
     target.on_message(0.6, 1, second, "radio")
     assert target_up.said == [("packet", 0, PARCEL, 2)]
-    source.on_sent(0.7, 1, "unreachable")
+    source.on_sent(0.7, 1, Failure.UNREACHABLE)
     assert port.take() == [Broadcast(routers.RouteError((2,)))]
     assert up.said == [("unreachable", 2, PARCEL)]
 
@@ -135,7 +136,7 @@ def test_a_full_queue_loses_a_packet_but_no_route() -> None:
     source.on_message(0.0, 1, routers.RouteReply(0, 2, 1, 1), "radio")
     source.on_route(0.1, 2, PARCEL)
     port.take()
-    source.on_sent(0.2, 1, "queue_full")
+    source.on_sent(0.2, 1, Failure.QUEUE_FULL)
     assert port.take() == []
     assert up.said == [("unreachable", 2, PARCEL)]
     source.on_route(0.3, Place(Position(7.0, 7.0), node=2), PARCEL)
@@ -150,9 +151,9 @@ def test_a_packet_to_a_place_is_taken_by_the_nearest_node_and_rerouted_after_a_f
     node.on_route(1.0, place, PARCEL)
     packet = routers.GeoPacket(PARCEL, origin=0, place=place, hops=1)
     assert port.take() == [Send(1, packet, token=1)]
-    node.on_sent(1.1, 1, "unreachable")
+    node.on_sent(1.1, 1, Failure.UNREACHABLE)
     assert port.take() == [Note(Fact("reroute", event=PARCEL.event, peer=1)), Send(2, packet, token=2)]
-    node.on_sent(1.2, 2, "unreachable")
+    node.on_sent(1.2, 2, Failure.UNREACHABLE)
     assert port.take() == [Note(Fact("reroute", event=PARCEL.event, peer=2))]
     assert up.said == [("packet", 0, PARCEL, 0)]
 

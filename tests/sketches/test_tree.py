@@ -10,6 +10,7 @@ from driftcast.model import (
     AdvertisementId,
     Event,
     EventId,
+    Failure,
     NodeId,
     Request,
     RequestId,
@@ -67,7 +68,7 @@ def test_a_link_that_returns_in_time_costs_no_unsubscription() -> None:
     node, port = broker(1, 0, 2)
     node.on_message(1.0, 0, tree.Subscribe("role = 'router'"), "radio")
     port.take()
-    node.on_link_down(2.0, link(0))
+    node.on_link_down(2.0, link(0), Failure.SILENT)
     assert port.take() == [SetTimer(("deferred", 0), 3.0)]
     node.on_link_up(3.0, link(0))
     assert port.take() == [CancelTimer(("deferred", 0))]
@@ -76,7 +77,7 @@ def test_a_link_that_returns_in_time_costs_no_unsubscription() -> None:
 def test_a_link_that_stays_away_is_unsubscribed_after_the_wait() -> None:
     node, port = broker(1, 0, 2)
     node.on_message(1.0, 0, tree.Subscribe("role = 'router'"), "radio")
-    node.on_link_down(2.0, link(0))
+    node.on_link_down(2.0, link(0), Failure.SILENT)
     port.take()
     node.on_timer(5.0, ("deferred", 0))
     assert port.take() == [Send(2, tree.Unsubscribe("role = 'router'"))]

@@ -7,6 +7,7 @@ from driftcast.model import (
     Advertisement,
     AdvertisementId,
     Event,
+    Failure,
     FilterText,
     NodeId,
     Request,
@@ -105,7 +106,7 @@ class Tree(Protocol, Advertises, AnswersRequests):
         for advertisement, stored in self._all_stored(neighbor).items():
             self.port.send(neighbor, Advertise(advertisement, stored.text))
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         if not self._links.remove(link):
             return
         # [000 §V] A request must not go into a dead branch, but unsubscriptions wait for the repair.

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 
 from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import NodeId
+from driftcast.model import Failure, NodeId
 from driftcast.radio.contacts import contacts
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.dot11 import UNLIMITED, CsmaRadio
@@ -47,9 +47,9 @@ class Cell(Air):
             vicinity.follow(contacts(there, range_m, 1.0), 1.0)
         self.heard: list[tuple[int, Frame, tuple[NodeId, ...]]] = []
         self.losses: list[tuple[int, NodeId, str]] = []
-        self.outcomes: list[tuple[int, int, str]] = []
+        self.outcomes: list[tuple[int, int, Failure | None]] = []
         self.on_received: Callable[[Frame, Reach], None] | None = None
-        self.on_outcome: Callable[[Frame, str], None] | None = None
+        self.on_outcome: Callable[[Frame, Failure | None], None] | None = None
         self._tokens = 0
 
     def send(self, sender: NodeId, target: NodeId | None, size_bytes: int) -> int:
@@ -73,7 +73,7 @@ class Cell(Air):
         if self.on_received is not None:
             self.on_received(frame, reach)
 
-    def outcome(self, frame: Frame, failure: str) -> None:
+    def outcome(self, frame: Frame, failure: Failure | None) -> None:
         assert frame.token is not None
         self.outcomes.append((self.kernel.now_us, frame.token, failure))
         if self.on_outcome is not None:
@@ -122,7 +122,7 @@ class Saturated(Cell):
         if frame.target is None:
             self.send(frame.sender, None, self.size_bytes)
 
-    def _refill(self, frame: Frame, failure: str) -> None:
+    def _refill(self, frame: Frame, failure: Failure | None) -> None:
         self.outcomes.clear()
         self.losses.clear()
         self.send(frame.sender, frame.target, self.size_bytes)

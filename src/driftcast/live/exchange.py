@@ -14,9 +14,9 @@ import asyncio
 import secrets
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -67,15 +67,14 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 P = TypeVar("P")
 """What the layer above keeps with a frame that it sends, to know it again."""
 M = TypeVar("M")
-"""What the layer above makes of the body of a frame."""
+"""What the body of a frame says."""
+
+Decode: TypeAlias = Callable[[NodeId, bytes], M | None]
+"""What a body of a sender says, or None if it says nothing; only what is understood is acknowledged."""
 
 
 class ExchangeUser(ABC, Generic[P, M]):
     """The layer above."""
-
-    @abstractmethod
-    def understand(self, sender: NodeId, body: bytes) -> M | None:
-        """What a body says, or None if it says nothing; only what is understood is acknowledged."""
 
     @abstractmethod
     def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M) -> None:
@@ -86,12 +85,12 @@ class ExchangeUser(ABC, Generic[P, M]):
         """A unicast goes on the air; attempts count from 1."""
 
     @abstractmethod
-    def finished(self, parcel: P, ok: bool) -> None:
-        """A unicast was acknowledged or given up; once for each that was accepted."""
+    def acknowledged(self, parcel: P) -> None:
+        """A unicast has arrived. Each that was accepted is told of once, here or in `given_up`."""
 
     @abstractmethod
-    def unreachable(self, target: NodeId) -> None:
-        """A unicast to a neighbor was sent again in vain; what becomes of it and of those behind it is told next."""
+    def given_up(self, target: NodeId, parcels: Sequence[P]) -> None:
+        """A unicast to a neighbor was sent again in vain; it and those behind it are given up."""
 
     @abstractmethod
     def measured(self, target: NodeId, time_s: float) -> None:
@@ -106,7 +105,6 @@ class ExchangeUser(ABC, Generic[P, M]):
 class _Pending(Generic[P]):
     parcel: P
     target: NodeId
-    address: Address
     body: bytes
     sequence: int = 0
     datagram: bytes = b""
@@ -119,6 +117,8 @@ class _Lane(Generic[P]):
     """The unicasts to one neighbor: those on the air by number, in order, and those that wait."""
 
     next: int
+    address: Address
+    """Where the neighbor was heard last: a node that starts anew may have another."""
     on_air: dict[int, _Pending[P]] = field(default_factory=dict)
     waiting: deque[_Pending[P]] = field(default_factory=deque)
 
@@ -131,10 +131,13 @@ class _Probe(NamedTuple):
 class Exchange(Generic[P, M]):
     """The link layer of one interface of a node, over its transport."""
 
-    def __init__(self, node: NodeId, transport: Transport, settings: LinkSettings, user: ExchangeUser[P, M]) -> None:
+    def __init__(
+        self, node: NodeId, transport: Transport, settings: LinkSettings, decode: Decode[M], user: ExchangeUser[P, M]
+    ) -> None:
         self._node = node
         self._transport = transport
         self._settings = settings
+        self._decode = decode
         self._user = user
         self._loop = asyncio.get_running_loop()
         # A receiver tells the numbers of this start from those of an earlier one by the session.
@@ -170,15 +173,16 @@ class Exchange(Generic[P, M]):
                 self._user.dropped("queue_full", None)
 
     def send(self, target: NodeId, address: Address, body: bytes, parcel: P) -> bool:
-        """Take a unicast, whose end `finished` tells; False if the queue is full, and then nothing more is told."""
+        """Take a unicast, whose end is told; False if the queue is full, and then nothing more is told."""
         if self._accepted >= self._settings.queue:
             return False
         self._accepted += 1
         lane = self._lanes.get(target)
         if lane is None:
             # A lane is forgotten when it is empty, and a new one begins above every number given so far.
-            lane = self._lanes[target] = _Lane(self._highest + 1)
-        lane.waiting.append(_Pending(parcel, target, address, body))
+            lane = self._lanes[target] = _Lane(self._highest + 1, address)
+        lane.address = address
+        lane.waiting.append(_Pending(parcel, target, body))
         self._launch(lane)
         return True
 
@@ -219,7 +223,7 @@ class Exchange(Generic[P, M]):
         pending.attempts += 1
         pending.timer = self._loop.call_later(wait_s, self._on_silence, pending)
         # A transport that cannot take the frame now may take the next attempt.
-        if self._transport.send(pending.address, pending.datagram):
+        if self._transport.send(self._lanes[pending.target].address, pending.datagram):
             self._user.transmitted(pending.parcel, pending.attempts)
         else:
             self._user.dropped("queue_full", pending.target)
@@ -238,9 +242,7 @@ class Exchange(Generic[P, M]):
             if pending.timer is not None:
                 pending.timer.cancel()
         self._accepted -= len(given_up)
-        self._user.unreachable(target)
-        for pending in given_up:
-            self._user.finished(pending.parcel, ok=False)
+        self._user.given_up(target, [pending.parcel for pending in given_up])
 
     def _succeed(self, pending: _Pending[P]) -> None:
         if pending.timer is not None:
@@ -251,7 +253,7 @@ class Exchange(Generic[P, M]):
         self._launch(lane)
         if not lane.on_air:
             del self._lanes[pending.target]
-        self._user.finished(pending.parcel, ok=True)
+        self._user.acknowledged(pending.parcel)
 
     def _on_trouble(self, reason: str) -> None:
         self._user.dropped(reason, None)
@@ -297,9 +299,11 @@ class Exchange(Generic[P, M]):
             self._user.dropped("link_repeated", frame.sender)
             self._acknowledge(frame, address)
         else:
-            meaning = self._user.understand(frame.sender, frame.body)
+            meaning = self._decode(frame.sender, frame.body)
             if meaning is not None:
                 self._windows.add(frame)
+                if frame.sender in self._lanes:
+                    self._lanes[frame.sender].address = address
                 self._acknowledge(frame, address)
                 self._user.heard(frame.sender, address, to_group, meaning)
 

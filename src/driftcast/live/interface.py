@@ -1,9 +1,8 @@
 """One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
 
-import enum
-from abc import ABC, abstractmethod
+import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,8 +12,8 @@ from driftcast.live.exchange import Exchange, ExchangeUser, LinkSettings
 from driftcast.live.frame import MAX_SENDERS
 from driftcast.live.record import Record
 from driftcast.live.transport import Transport, UdpTransport
-from driftcast.model import NodeId
-from driftcast.protocol import Interface, Link, Token
+from driftcast.model import Failure, NodeId
+from driftcast.protocol import Interface, Link, Stack, Token
 from driftcast.wire import Codec, DecodeError, Flaw, Layer, Message, layer_of
 
 UDP: Interface = "udp"
@@ -37,15 +36,6 @@ class InterfaceConfig:
         return UdpTransport(self.host, self.port, self.group, self.link.queue)
 
 
-class Refusal(enum.StrEnum):
-    """Why a message was not sent. These are the reasons of drops in the trace."""
-
-    TOO_LONG = "message_too_long"
-    NOT_ENCODABLE = "message_not_encodable"
-    OUT_OF_REACH = "out_of_reach"
-    QUEUE_FULL = "queue_full"
-
-
 @dataclass(frozen=True, slots=True)
 class Unicast:
     """A unicast on its way."""
@@ -65,26 +55,6 @@ class Understood(NamedTuple):
     size_bytes: int
 
 
-class InterfaceUser(ABC):
-    """What an interface tells the node."""
-
-    @abstractmethod
-    def heard(self, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
-        """A message has arrived, for the first time over this interface."""
-
-    @abstractmethod
-    def finished(self, unicast: Unicast, ok: bool) -> None:
-        """A unicast was acknowledged or given up; once for each that was accepted."""
-
-    @abstractmethod
-    def unreachable(self, neighbor: NodeId, via: Interface) -> None:
-        """A unicast to a neighbor is given up; `finished` tells it next."""
-
-    @abstractmethod
-    def cost_changed(self, link: Link) -> None:
-        """A link costs something else from now on."""
-
-
 class LiveInterface(ExchangeUser[Unicast, Understood]):
     """An interface at work. What it remembers of other nodes is bounded, whatever is sent to it."""
 
@@ -95,7 +65,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         transport: Transport,
         codecs: Mapping[Layer, Codec],
         record: Record,
-        user: InterfaceUser,
+        stack: Stack,
     ) -> None:
         self.name = config.name
         self.peers: dict[Address, None] = {}
@@ -105,8 +75,9 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._transport = transport
         self._codecs = codecs
         self._record = record
-        self._user = user
-        self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self)
+        self._stack = stack
+        self._loop = asyncio.get_running_loop()
+        self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
         self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
@@ -149,13 +120,13 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._costs.forget(neighbor)
             self._exchange.forget(neighbor)
 
-    def send(self, unicast: Unicast, body: bytes) -> Refusal | None:
+    def send(self, unicast: Unicast, body: bytes) -> Failure | None:
         """To one node; why not, if it cannot be tried."""
         address = self._addresses.get(unicast.target)
         if address is None:
-            return Refusal.OUT_OF_REACH
+            return Failure.OUT_OF_REACH
         accepted = self._exchange.send(unicast.target, address, body, unicast)
-        return None if accepted else Refusal.QUEUE_FULL
+        return None if accepted else Failure.QUEUE_FULL
 
     def broadcast(self, layer: Layer, message: Message, body: bytes) -> None:
         """To everybody in reach."""
@@ -172,9 +143,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
                 everybody[address] = None
         return list(everybody)
 
-    # What the link layer tells.
-
-    def understand(self, sender: NodeId, body: bytes) -> Understood | None:
+    def _understood(self, sender: NodeId, body: bytes) -> Understood | None:
         try:
             layer = layer_of(body)
             if layer not in self._codecs:
@@ -183,6 +152,8 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
             return None
+
+    # What the link layer tells.
 
     def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood) -> None:
         layer, message, size_bytes = meaning
@@ -196,22 +167,32 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         elif beacon and len(self._apart) < MAX_SENDERS:
             self._apart.add(sender)
         self._record.receive(layer, message, sender, self.name, size_bytes)
-        self._user.heard(layer, sender, message, self.name)
+        self._stack.on_message(self._loop.time(), layer, sender, message, self.name)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
 
     def transmitted(self, unicast: Unicast, attempt: int) -> None:
         self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
 
-    def finished(self, unicast: Unicast, ok: bool) -> None:
-        self._user.finished(unicast, ok)
+    def acknowledged(self, unicast: Unicast) -> None:
+        if unicast.token is not None:
+            self._stack.on_sent(self._loop.time(), unicast.layer, unicast.token, None)
 
-    def unreachable(self, target: NodeId) -> None:
-        self._user.unreachable(target, self.name)
+    def given_up(self, target: NodeId, unicasts: Sequence[Unicast]) -> None:
+        # What a protocol sends again at once takes another way, if there is one.
+        self.neighbors.pop(target, None)
+        # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
+        for unicast in unicasts:
+            self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
+            if unicast.token is not None:
+                self._stack.on_sent(self._loop.time(), unicast.layer, unicast.token, Failure.UNREACHABLE)
+        self._stack.on_neighbor_failed(self._loop.time(), target, self.name, Failure.UNREACHABLE)
 
     def measured(self, target: NodeId, time_s: float) -> None:
         if target in self.neighbors and self._costs.observe(target, time_s):
-            self._user.cost_changed(Link(target, self.name, self.cost_s(target)))
+            link = Link(target, self.name, self.cost_s(target))
+            self._record.link_changed(link)
+            self._stack.on_link_changed(self._loop.time(), link)
 
     def dropped(self, reason: str, peer: NodeId | None) -> None:
         self._record.bad_datagram(reason, peer)

@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -26,8 +25,8 @@ from driftcast.live.store import NodeStore
 from driftcast.live.subscribers import Listener, Subscribers
 from driftcast.live.transport import Transport
 from driftcast.matching import Filter
-from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Processor, Scalar, SubscriptionId
-from driftcast.protocol import Interface, Link, RunsProcessors
+from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar, SubscriptionId
+from driftcast.protocol import Interface, Link
 from driftcast.protocol.effects import Process
 from driftcast.services.processors import ProcessorError, derived_event
 from driftcast.trace import Kind, Level, Trace
@@ -118,10 +117,8 @@ class LiveNode(Applications):
         self._running = True
 
     def _install(self) -> None:
-        protocol = self._runtime.protocol
-        if isinstance(protocol, RunsProcessors):
-            for installed in self.config.processors:
-                self._runtime.run(partial(_install_one, protocol, installed.processor))
+        for installed in self.config.processors:
+            self._runtime.on_processor(self._runtime.now, installed.processor)
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
@@ -191,7 +188,7 @@ class LiveNode(Applications):
         id = EventId(self.node, self._event_numbers.take())
         event = _checked_event(id, attributes, payload, lease_s, policy)
         self._record.publish(event)
-        if not self._runtime.run(lambda now: self._runtime.protocol.on_publish(now, event)):
+        if not self._runtime.on_publish(self._runtime.now, event):
             raise WorkError("the protocol failed on the event; the node's log has the reason")
         return id
 
@@ -248,8 +245,7 @@ class LiveNode(Applications):
         self._processing.submit(job)
 
     def _on_processed(self, finished: Finished) -> None:
-        protocol = self._runtime.protocol
-        if not self._running or not isinstance(protocol, RunsProcessors):
+        if not self._running:
             return
         error, events = finished.error, []
         try:
@@ -263,9 +259,7 @@ class LiveNode(Applications):
             self.note_drop(error.partition(":")[0])
         for event in events:
             self._record.publish(event)
-        self._runtime.run(
-            lambda now: protocol.on_processed(now, finished.token, finished.state, events, finished.cost_s, error)
-        )
+        self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
 
     # The trace.
 
@@ -298,10 +292,6 @@ def _checked_event(
         return msgspec.msgpack.decode(encoded, type=Event)
     except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise UserError(f"event: {error}") from None
-
-
-def _install_one(protocol: RunsProcessors, processor: Processor, now: float) -> None:
-    protocol.on_processor(now, processor)
 
 
 def _trace_directory(config: NodeConfig) -> Path | None:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.trace import Kind, Row, Trace
 from driftcast.wire import EventMessage, Layer, Message, carried
@@ -97,11 +97,11 @@ class Record:
         if self.trace.full:
             self._add_message(Kind.RECEIVE, layer, message, peer, interface, size_bytes)
 
-    def link(self, link: Link, up: bool) -> None:
-        """Discovery has found or lost a link."""
+    def link(self, link: Link, lost: Failure | None) -> None:
+        """Discovery has found a link, or lost it and why."""
         if self.trace.full:
-            kind = Kind.LINK_UP if up else Kind.LINK_DOWN
-            self._add(kind, peer=link.neighbor, interface=link.interface)
+            kind = Kind.LINK_UP if lost is None else Kind.LINK_DOWN
+            self._add(kind, peer=link.neighbor, interface=link.interface, reason=lost)
 
     def link_changed(self, link: Link) -> None:
         """A link costs something else."""

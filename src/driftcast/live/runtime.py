@@ -1,21 +1,24 @@
-"""Runs a stack on an event loop: inputs go to handlers, effects go out when a handler has returned."""
+"""Runs a stack on an event loop: inputs go to handlers, effects go out when a handler has returned.
+
+A handler that raises does nothing by halves, and the node goes on: its layer's effects and its writes to the store are
+dropped, together with what it told the other layers.
+"""
 
 import asyncio
 import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from functools import partial
 from random import Random
+from typing import Any
 
 from driftcast.live.frame import MAX_BODY_BYTES
-from driftcast.live.guard import GuardedStack, StackWorld
-from driftcast.live.interface import InterfaceConfig, InterfaceUser, LiveInterface, Refusal, Unicast
+from driftcast.live.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.record import LOG, Record
 from driftcast.live.store import NodeStore
 from driftcast.live.transport import Transport
-from driftcast.model import Event, NodeId, SubscriptionId
-from driftcast.protocol import UNREACHABLE, BufferedPort, Host, Interface, Link, Protocol, StackPlan, TimerKey, Token
+from driftcast.model import Event, Failure, NodeId, SubscriptionId
+from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
     Broadcast,
@@ -44,7 +47,7 @@ class Applications(ABC):
         """User code is to be run."""
 
 
-class Runtime(StackWorld, InterfaceUser):
+class Runtime(Stack):
     """The stack of one node, its timers and its interfaces. Everything happens in the loop's thread."""
 
     def __init__(
@@ -58,7 +61,6 @@ class Runtime(StackWorld, InterfaceUser):
         applications: Applications,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._plan = plan
         self._record = record
         self._store = store
         self._applications = applications
@@ -69,7 +71,7 @@ class Runtime(StackWorld, InterfaceUser):
             config.name: LiveInterface(node, config, transport, plan.codecs, record, self)
             for config, transport in interfaces
         }
-        self._stack = GuardedStack(
+        super().__init__(
             plan,
             node,
             self._ports.__getitem__,
@@ -77,13 +79,13 @@ class Runtime(StackWorld, InterfaceUser):
             lambda layer: Random(secrets.randbits(128)),
             tuple(self.interfaces),
             lambda neighbor, interface: self.interfaces[interface].cost_s(neighbor),
-            self,
+            self._on_link,
         )
 
     @property
-    def protocol(self) -> Protocol:
-        """The protocol at the top of the stack."""
-        return self._stack.protocol
+    def now(self) -> float:
+        """The node's own clock, as handlers have it."""
+        return self._loop.time()
 
     def start(self) -> None:
         """Start to hear and to run; nothing stays open if an interface cannot be opened."""
@@ -94,11 +96,11 @@ class Runtime(StackWorld, InterfaceUser):
             self._close_interfaces()
             raise
         self._running = True
-        self._stack.on_start(self._loop.time())
+        self.on_start(self.now)
 
     def stop(self) -> None:
         """Stop cleanly; no handler runs afterwards."""
-        self._stack.on_stop(self._loop.time())
+        self.on_stop(self.now)
         self._running = False
         for (layer, _), timer in self._timers.items():
             timer.cancel()
@@ -110,10 +112,22 @@ class Runtime(StackWorld, InterfaceUser):
         for interface in self.interfaces.values():
             interface.close()
 
-    def run(self, handler: Callable[[float], None]) -> bool:
-        """One handler of the protocol; False if it raised."""
-        now = self._loop.time()
-        return self._stack.run(now, Layer.DISSEMINATION, partial(handler, now))
+    def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+        """A handler, then its effects; or neither its effects nor its writes, if it raises."""
+        try:
+            handler(now, *arguments)
+            if self._store is not None:
+                self._store.commit()
+        except Exception as error:
+            self._ports[layer].take()
+            if self._store is not None:
+                self._store.rollback()
+            LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
+            self._record.drop(layer, "handler_raised")
+            return False
+        for effect in self._ports[layer].take():
+            self._carry_out(layer, effect)
+        return True
 
     @property
     def links(self) -> list[Link]:
@@ -124,24 +138,10 @@ class Runtime(StackWorld, InterfaceUser):
             for neighbor in interface.neighbors
         ]
 
-    # What the stack tells.
-
-    def handled(self, layer: Layer) -> None:
-        if self._store is not None:
-            self._store.commit()
-        for effect in self._ports[layer].take():
-            self._carry_out(layer, effect)
-
-    def failed(self, layer: Layer, error: Exception) -> None:
-        self._ports[layer].take()
-        if self._store is not None:
-            self._store.rollback()
-        LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
-        self._record.drop(layer, "handler_raised")
-
-    def linked(self, link: Link, up: bool) -> None:
-        self._record.link(link, up)
-        self.interfaces[link.interface].linked(link.neighbor, up)
+    def _on_link(self, link: Link, lost: Failure | None) -> None:
+        """Discovery has found or lost a link; the layers above are told next."""
+        self._record.link(link, lost)
+        self.interfaces[link.interface].linked(link.neighbor, lost is None)
 
     # Effects.
 
@@ -169,19 +169,23 @@ class Runtime(StackWorld, InterfaceUser):
 
     def _send(self, layer: Layer, effect: Send) -> None:
         body = self._encoded(layer, effect.message)
-        refusal: Refusal | None
-        if isinstance(body, Refusal):
+        refusal: Failure | None
+        if isinstance(body, Failure):
             refusal = body
         else:
             interface = self._chosen(effect.target, effect.via)
             unicast = Unicast(layer, effect.message, effect.target, len(body), effect.token)
-            refusal = Refusal.OUT_OF_REACH if interface is None else interface.send(unicast, body)
+            refusal = Failure.OUT_OF_REACH if interface is None else interface.send(unicast, body)
         if refusal is not None:
             self._record.drop(layer, refusal, effect.target, effect.message)
             if effect.token is not None:
-                failure = UNREACHABLE if refusal is Refusal.OUT_OF_REACH else str(refusal)
-                # Told from the loop, never from inside the handler that is still sending.
-                self._loop.call_soon(self._tell_outcome, layer, effect.token, failure)
+                failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
+                # Told from the loop: one that answers each refusal by sending again does not stop the node.
+                self._loop.call_soon(self._refuse, layer, effect.token, failure)
+
+    def _refuse(self, layer: Layer, token: Token, failure: Failure) -> None:
+        if self._running:
+            self.on_sent(self.now, layer, token, failure)
 
     def _chosen(self, target: NodeId, via: Interface | None) -> LiveInterface | None:
         """A named interface; else the cheapest with a link to a neighbor, or over which the node was ever heard."""
@@ -195,29 +199,29 @@ class Runtime(StackWorld, InterfaceUser):
     def _broadcast(self, layer: Layer, effect: Broadcast) -> None:
         body = self._encoded(layer, effect.message)
         interfaces = [one for one in self.interfaces.values() if effect.on in (None, one.name)]
-        if isinstance(body, Refusal):
+        if isinstance(body, Failure):
             self._record.drop(layer, body, None, effect.message)
         elif not interfaces:
-            self._record.drop(layer, Refusal.OUT_OF_REACH, None, effect.message)
+            self._record.drop(layer, Failure.OUT_OF_REACH, None, effect.message)
         else:
             for interface in interfaces:
                 interface.broadcast(layer, effect.message, body)
 
     def _route(self, effect: Route) -> None:
         try:
-            self._stack.route(effect.target, effect.message)
+            self.route(effect.target, effect.message)
         except Exception as error:
             LOG.error("a message could not be routed", exc_info=error)
             self._record.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)
 
-    def _encoded(self, layer: Layer, message: Message) -> bytes | Refusal:
+    def _encoded(self, layer: Layer, message: Message) -> bytes | Failure:
         """The wire frame, or why there is none."""
         try:
-            body = self._plan.codecs[layer].encode(message)
+            body = self.plan.codecs[layer].encode(message)
         except Exception as error:
             LOG.error("a message of the %s layer cannot be encoded", layer.name.lower(), exc_info=error)
-            return Refusal.NOT_ENCODABLE
-        return Refusal.TOO_LONG if len(body) > MAX_BODY_BYTES else body
+            return Failure.NOT_ENCODABLE
+        return Failure.TOO_LONG if len(body) > MAX_BODY_BYTES else body
 
     def _arm(self, layer: Layer, key: TimerKey, delay_s: float) -> None:
         self._disarm(layer, key)
@@ -231,26 +235,4 @@ class Runtime(StackWorld, InterfaceUser):
 
     def _on_timer(self, layer: Layer, key: TimerKey) -> None:
         del self._timers[layer, key]
-        self._stack.on_timer(self._loop.time(), layer, key)
-
-    def _tell_outcome(self, layer: Layer, token: Token, failure: str) -> None:
-        if self._running:
-            self._stack.on_sent(self._loop.time(), layer, token, failure)
-
-    # What an interface tells.
-
-    def heard(self, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
-        self._stack.on_message(self._loop.time(), layer, sender, message, via)
-
-    def finished(self, unicast: Unicast, ok: bool) -> None:
-        if not ok:
-            self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
-        if unicast.token is not None:
-            self._tell_outcome(unicast.layer, unicast.token, "" if ok else UNREACHABLE)
-
-    def unreachable(self, neighbor: NodeId, via: Interface) -> None:
-        self._stack.on_unreachable(self._loop.time(), neighbor, via)
-
-    def cost_changed(self, link: Link) -> None:
-        self._record.link_changed(link)
-        self._stack.on_link_changed(self._loop.time(), link)
+        self.on_timer(self.now, layer, key)

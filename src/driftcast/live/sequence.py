@@ -51,4 +51,11 @@ def incarnation(store: NodeStore | None) -> int:
     """
     if store is not None:
         return Sequence("incarnation", store, block=1).take()
-    return max(0, int((time.time() - TICKS_FROM_S) / TICK_S))
+    ticks = max(0, int((time.time() - TICKS_FROM_S) / TICK_S))
+    # One process may start a node twice within a tick, or several nodes.
+    _taken[0] = max(_taken[0] + 1, ticks)
+    return _taken[0]
+
+
+_taken = [0]
+"""The highest incarnation that this process has given."""

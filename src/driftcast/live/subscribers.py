@@ -121,7 +121,7 @@ class Subscribers:
             if self._store is not None:
                 self._store.forget(id)
         self._record.unsubscribe(id)
-        self._runtime.run(lambda now: self._runtime.protocol.on_unsubscribe(now, id))
+        self._runtime.on_unsubscribe(self._runtime.now, id)
         return True
 
     def deliver(self, id: SubscriptionId, event: Event, hops: int) -> None:
@@ -153,7 +153,7 @@ class Subscribers:
         if not math.isinf(subscription.lease_s):
             entry.timer = self._loop.call_later(subscription.lease_s, self.unsubscribe, subscription.id)
         self._record.subscribe(subscription)
-        if not self._runtime.run(lambda now: self._runtime.protocol.on_subscribe(now, subscription)):
+        if not self._runtime.on_subscribe(self._runtime.now, subscription):
             self.unsubscribe(subscription.id)
             raise WorkError("the protocol failed on the subscription; the node's log has the reason")
 

@@ -1,6 +1,7 @@
 """Frozen values that every layer speaks of. No input or output."""
 
 from driftcast.model.event import FOREVER_S, AccessPolicy, Attributes, Event, Scalar, check_attributes
+from driftcast.model.failure import Failure
 from driftcast.model.identity import (
     MAX_NODE_ID,
     AdvertisementId,
@@ -23,6 +24,7 @@ __all__ = [
     "Attributes",
     "Event",
     "EventId",
+    "Failure",
     "FilterText",
     "NodeId",
     "Position",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
 
-from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
 from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import Interests
@@ -81,7 +81,7 @@ class LinkChoice(Protocol, Generic[Report]):
     def on_link_changed(self, now: float, link: Link) -> None:
         self._neighbors.add(link)
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         if self._neighbors.remove(link):
             self._links = list(self._neighbors)
             self._horizon.lose(link.neighbor)

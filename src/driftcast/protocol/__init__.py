@@ -5,11 +5,10 @@ from driftcast.protocol.effects import BufferedPort, RecordingPort
 from driftcast.protocol.host import Capability, DurableStore, GlobalView, Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
-from driftcast.protocol.port import UNREACHABLE, Fact, Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
 from driftcast.protocol.stack import Stack, StackPlan
 
 __all__ = [
-    "UNREACHABLE",
     "Advertises",
     "AnswersRequests",
     "Beacon",

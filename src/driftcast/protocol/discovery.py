@@ -1,8 +1,8 @@
 """Neighbor discovery by beacons: the same state machine in every world.
 
 Every `period_s` a node says one beacon on each of its interfaces; whoever hears one has a link with the speaker until
-`missed` periods have passed in silence. How late a lost link is noticed changes results more than most details of a
-protocol, so both numbers are part of every scenario.
+`missed` periods have passed in silence, or until the speaker says that it has started anew. How late a lost link is
+noticed changes results more than most details of a protocol, so both numbers are part of every scenario.
 """
 
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from driftcast.model import NodeId
+from driftcast.model import Failure, NodeId
 from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Settings, StateMachine
 from driftcast.protocol.port import Fact, Interface, Link, Port, TimerKey
@@ -22,11 +22,12 @@ MAX_NEIGHBORS = 4096
 
 
 class Beacon(Message, frozen=True, gc=False, tag=1):
-    """I am here, and you will hear me again within `period_s`."""
+    """I am here, and you will hear me again within `period_s`. `incarnation` counts my starts."""
 
     traffic: ClassVar[Traffic] = Traffic.DISCOVERY
 
     period_s: Annotated[float, Meta(gt=0, le=3600)]
+    incarnation: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
 
 
 class BeaconSettings(Settings, frozen=True):
@@ -47,8 +48,8 @@ class Neighborhood(ABC):
         """A neighbor was heard for the first time on an interface."""
 
     @abstractmethod
-    def link_lost(self, link: Link) -> None:
-        """A neighbor has been silent for too long."""
+    def link_lost(self, link: Link, cause: Failure) -> None:
+        """A neighbor is gone, or no longer the one it was."""
 
     @abstractmethod
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
@@ -79,6 +80,7 @@ class BeaconDiscovery(StateMachine):
         self._interfaces = interfaces
         self._links: dict[tuple[NodeId, Interface], Link] = {}
         self._deadlines: dict[tuple[NodeId, Interface], float] = {}
+        self._incarnations: dict[tuple[NodeId, Interface], int] = {}
         self._watching = False
 
     def on_start(self, now: float) -> None:
@@ -100,6 +102,9 @@ class BeaconDiscovery(StateMachine):
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Beacon)
         link = (sender, via)
+        if self._incarnations.get(link, message.incarnation) != message.incarnation:
+            # It holds nothing of what it held, however short it was away: a new neighbor.
+            self._lose(link, Failure.RESTARTED)
         known = link in self._deadlines
         if not known and len(self._deadlines) >= MAX_NEIGHBORS:
             self.port.note(Fact("drop", peer=sender, reason="beacon_too_many_neighbors"))
@@ -107,18 +112,19 @@ class BeaconDiscovery(StateMachine):
         # The speaker's own period counts, so nodes with different settings understand each other.
         self._deadlines[link] = now + message.period_s * self._settings.missed
         if not known:
+            self._incarnations[link] = message.incarnation
             found = self._links[link] = Link(sender, via, self._neighborhood.cost_s(sender, via))
             self._neighborhood.link_found(found)
         self._watch(now)
 
-    def on_unreachable(self, neighbor: NodeId, interface: Interface) -> None:
-        """The world failed to reach a neighbor and will not wait for its silence."""
-        self._lose((neighbor, interface))
+    def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
+        """The world failed to reach a neighbor, or saw it start anew, and will not wait for its silence."""
+        self._lose((neighbor, interface), cause)
 
     def _speak(self) -> None:
         settings = self._settings
         for interface in self._interfaces:
-            self.port.broadcast(Beacon(settings.period_s), on=interface)
+            self.port.broadcast(Beacon(settings.period_s, self.host.incarnation), on=interface)
         spread = settings.jitter * (2 * self.rng.random() - 1)
         self.port.set_timer("beacon", settings.period_s * (1 + spread))
 
@@ -131,9 +137,10 @@ class BeaconDiscovery(StateMachine):
 
     def _drop_silent(self, now: float) -> None:
         for link in [link for link, deadline in self._deadlines.items() if deadline <= now]:
-            self._lose(link)
+            self._lose(link, Failure.SILENT)
         self._watch(now)
 
-    def _lose(self, key: tuple[NodeId, Interface]) -> None:
+    def _lose(self, key: tuple[NodeId, Interface], cause: Failure) -> None:
         if self._deadlines.pop(key, None) is not None:
-            self._neighborhood.link_lost(self._links.pop(key))
+            del self._incarnations[key]
+            self._neighborhood.link_lost(self._links.pop(key), cause)

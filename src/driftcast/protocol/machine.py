@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import msgspec
 
-from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol.host import Capability, Host
 from driftcast.protocol.port import Interface, Link, Place, Port, TimerKey, Token
 from driftcast.wire import Message, Parcel
@@ -65,12 +65,12 @@ class StateMachine:
     def on_link_changed(self, now: float, link: Link) -> None:
         """The cost of a link is another."""
 
-    def on_link_down(self, now: float, link: Link) -> None:
-        """A link has gone, as far as discovery can tell."""
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        """A link has gone, as far as discovery can tell. A send over it that was the cause has been told before."""
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
-        """The outcome of a send with a token; exactly one for each. `failure` is empty when it went well, else why not:
-        "queue_full" says nothing of the neighbor, "unreachable" does. A message that failed may have arrived all the
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
+        """The outcome of a send with a token; exactly one for each. `failure` is None when it went well, else why not:
+        QUEUE_FULL says nothing of the neighbor, UNREACHABLE does. A message that failed may have arrived all the
         same."""
 
 

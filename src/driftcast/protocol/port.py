@@ -19,9 +19,6 @@ Token: TypeAlias = int
 TimerKey: TypeAlias = str | tuple[str, Hashable]
 """A word, or a word and what it is about. The word keeps keys apart that ids alone would not."""
 
-UNREACHABLE = "unreachable"
-"""The failure of a send whose target did not acknowledge it or is not known at all."""
-
 Interface: TypeAlias = str
 """The name of one of a node's ways to reach others: "radio", "ethernet"."""
 

@@ -2,15 +2,20 @@
 
 A world makes one port per layer and hands every input to the stack with the layer it belongs to. Between layers nothing
 is called directly: what one layer tells another waits until the handler that said it has returned.
+
+Every handler is entered in `enter`, and nowhere else, so that is the one place where a world can put something around
+a handler. The only exception is named: `receiver`.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any, TypeAlias
 
 from driftcast.model import (
     Advertisement,
     Event,
+    Failure,
     NodeId,
     Processor,
     ProcessorId,
@@ -24,6 +29,12 @@ from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine,
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
 from driftcast.wire import Codec, DecodeError, Layer, Message, Parcel, carried
+
+Receiver: TypeAlias = Callable[[float, NodeId, Message, Interface], None]
+"""A handler of messages: now, sender, message, interface."""
+
+Witness: TypeAlias = Callable[[Link, Failure | None], None]
+"""Told of each link that discovery has found (None) or lost (why), before the layers above are."""
 
 
 class StackPlan:
@@ -63,16 +74,15 @@ class Stack(Upward, Neighborhood):
         rng: Callable[[Layer], Random],
         interfaces: tuple[Interface, ...],
         cost_s: Callable[[NodeId, Interface], float],
-        witness: Callable[[Link, bool], None] | None = None,
+        witness: Witness | None = None,
     ) -> None:
-        """`witness` is told of each link that discovery finds or loses, before the layers above are."""
         self.plan = plan
         self._node = node
         self._by_layer: list[StateMachine | None] = [None] * len(Layer)
         self._cost_s = cost_s
         self._witness = witness
-        self._waiting: deque[Callable[[float], None]] = deque()
-        self._machines: list[StateMachine] = []
+        self._waiting: deque[tuple[Layer, Callable[..., None], tuple[Any, ...]]] = deque()
+        self._machines: list[tuple[Layer, StateMachine]] = []
         self.discovery: BeaconDiscovery | None = None
         self.router: Router | None = None
 
@@ -91,7 +101,7 @@ class Stack(Upward, Neighborhood):
         self._place(Layer.DISSEMINATION, self.protocol)
 
     def _place(self, layer: Layer, machine: StateMachine) -> None:
-        self._machines.append(machine)
+        self._machines.append((layer, machine))
         self._by_layer[layer] = machine
 
     def _machine(self, layer: Layer) -> StateMachine:
@@ -99,161 +109,194 @@ class Stack(Upward, Neighborhood):
         assert machine is not None
         return machine
 
+    # Where handlers are entered.
+
+    def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+        """Run one handler of one layer.
+
+        A world that must do something around each handler overrides this. False says that the handler failed and did
+        nothing: then what it told the other layers is forgotten too.
+        """
+        handler(now, *arguments)
+        return True
+
+    @property
+    def receiver(self) -> Receiver | None:
+        """The protocol's own handler of messages, for a world that needs nothing between a message and its handler.
+
+        None where something must come between: `enter` does more than to call, or there is a router, and what the
+        protocol asks of it in a handler waits to be passed on.
+        """
+        straight = self.router is None and type(self).enter is Stack.enter
+        return self.protocol.on_message if straight else None
+
+    def _input(self, now: float, layer: Layer, handler: Callable[..., None], *arguments: object) -> bool:
+        """A handler, and whatever follows from it in the other layers; False if the handler itself failed."""
+        waiting = self._waiting
+        told = len(waiting)
+        went_well = self.enter(now, layer, handler, arguments)
+        if not went_well:
+            self._forget(told)
+        if waiting:
+            self._settle(now)
+        return went_well
+
+    def _settle(self, now: float) -> None:
+        """Pass on what layers have told each other, until nothing waits."""
+        waiting = self._waiting
+        while waiting:
+            layer, handler, arguments = waiting.popleft()
+            told = len(waiting)
+            if not self.enter(now, layer, handler, arguments):
+                self._forget(told)
+
+    def _forget(self, told: int) -> None:
+        """Drop what was told after so much waited."""
+        while len(self._waiting) > told:
+            self._waiting.pop()
+
+    def _tell(self, layer: Layer, handler: Callable[..., None], *arguments: object) -> None:
+        """To be entered when the handler that says it has returned."""
+        self._waiting.append((layer, handler, arguments))
+
     # Inputs from the world.
 
     def on_start(self, now: float) -> None:
         """Bottom first, so that a layer may use the one beneath."""
-        for machine in self._machines:
-            machine.on_start(now)
-            self.settle(now)
+        for layer, machine in self._machines:
+            self._input(now, layer, machine.on_start)
 
     def on_stop(self, now: float) -> None:
         """Top first."""
-        for machine in reversed(self._machines):
-            machine.on_stop(now)
-            self.settle(now)
+        for layer, machine in reversed(self._machines):
+            self._input(now, layer, machine.on_stop)
 
     def on_message(self, now: float, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
         """A message of one layer."""
-        self._machine(layer).on_message(now, sender, message, via)
-        self.settle(now)
+        self._input(now, layer, self._machine(layer).on_message, sender, message, via)
 
     def on_timer(self, now: float, layer: Layer, key: TimerKey) -> None:
         """A timer of one layer."""
-        self._machine(layer).on_timer(now, key)
-        self.settle(now)
+        self._input(now, layer, self._machine(layer).on_timer, key)
 
-    def on_sent(self, now: float, layer: Layer, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, layer: Layer, token: Token, failure: Failure | None) -> None:
         """The outcome of a send of one layer."""
-        self._machine(layer).on_sent(now, token, failure)
-        self.settle(now)
+        self._input(now, layer, self._machine(layer).on_sent, token, failure)
 
     def on_link_up(self, now: float, link: Link) -> None:
         """For the router, then for the protocol."""
-        if self.router is not None:
-            self.router.on_link_up(now, link)
-        self.protocol.on_link_up(now, link)
-        self.settle(now)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_up, link)
+        self._settle(now)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         """For the router, then for the protocol."""
-        if self.router is not None:
-            self.router.on_link_changed(now, link)
-        self.protocol.on_link_changed(now, link)
-        self.settle(now)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_changed, link)
+        self._settle(now)
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         """For the router, then for the protocol."""
-        if self.router is not None:
-            self.router.on_link_down(now, link)
-        self.protocol.on_link_down(now, link)
-        self.settle(now)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_down, link, cause)
+        self._settle(now)
 
-    def on_unreachable(self, now: float, neighbor: NodeId, interface: Interface) -> None:
-        """The world failed to reach a neighbor: with discovery by beacons, its link is lost until the next one."""
+    def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
+        """The world could not reach a neighbor, or saw it start anew: with discovery by beacons, its link is lost until
+        the next one. The sends that failed are told before."""
         if self.discovery is not None:
-            self.discovery.on_unreachable(neighbor, interface)
-            self.settle(now)
+            self._input(now, Layer.DISCOVERY, self.discovery.on_neighbor_failed, neighbor, interface, cause)
 
-    def on_publish(self, now: float, event: Event) -> None:
-        """An application publishes."""
-        self.protocol.on_publish(now, event)
-        self.settle(now)
+    def on_publish(self, now: float, event: Event) -> bool:
+        """An application publishes; False if the protocol failed on it."""
+        return self._input(now, Layer.DISSEMINATION, self.protocol.on_publish, event)
 
-    def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        """An application subscribes."""
-        self.protocol.on_subscribe(now, subscription)
-        self.settle(now)
+    def on_subscribe(self, now: float, subscription: Subscription) -> bool:
+        """An application subscribes; False if the protocol failed on it."""
+        return self._input(now, Layer.DISSEMINATION, self.protocol.on_subscribe, subscription)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A subscription ends."""
-        self.protocol.on_unsubscribe(now, subscription)
-        self.settle(now)
+        self._input(now, Layer.DISSEMINATION, self.protocol.on_unsubscribe, subscription)
 
     def on_processor(self, now: float, processor: Processor) -> None:
         """The node can run a processor; protocols that place none are not told."""
         if isinstance(self.protocol, RunsProcessors):
-            self.protocol.on_processor(now, processor)
-            self.settle(now)
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_processor, processor)
 
     def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
         """The node can no longer run it."""
         if isinstance(self.protocol, RunsProcessors):
-            self.protocol.on_processor_gone(now, processor)
-            self.settle(now)
-
-    def on_advertise(self, now: float, advertisement: Advertisement) -> None:
-        """An application advertises; protocols that make no use of it are not told."""
-        if isinstance(self.protocol, Advertises):
-            self.protocol.on_advertise(now, advertisement)
-            self.settle(now)
-
-    def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
-        """An advertisement ends."""
-        if isinstance(self.protocol, Advertises):
-            self.protocol.on_unadvertise(now, advertisement)
-            self.settle(now)
-
-    def on_request(self, now: float, request: Request) -> None:
-        """An application asks for stored events; with a protocol that has none, nothing is found, at once."""
-        if isinstance(self.protocol, AnswersRequests):
-            self.protocol.on_request(now, request)
-            self.settle(now)
-        else:
-            self._port.close(request.id, complete=False)
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_processor_gone, processor)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
         """The outcome of `port.process`."""
         assert isinstance(self.protocol, RunsProcessors)
-        self.protocol.on_processed(now, token, state, events, cost_s, error)
-        self.settle(now)
+        self._input(now, Layer.DISSEMINATION, self.protocol.on_processed, token, state, events, cost_s, error)
 
-    def abandon(self) -> None:
-        """A handler raised: what it told other layers before is not passed on."""
-        self._waiting.clear()
+    def on_advertise(self, now: float, advertisement: Advertisement) -> None:
+        """An application advertises; protocols that make no use of it are not told."""
+        if isinstance(self.protocol, Advertises):
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_advertise, advertisement)
+
+    def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
+        """An advertisement ends."""
+        if isinstance(self.protocol, Advertises):
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_unadvertise, advertisement)
+
+    def on_request(self, now: float, request: Request) -> None:
+        """An application asks for stored events; with a protocol that has none, nothing is found, at once."""
+        protocol = self.protocol
+        answer = protocol.on_request if isinstance(protocol, AnswersRequests) else self._find_nothing
+        self._input(now, Layer.DISSEMINATION, answer, request)
+
+    def _find_nothing(self, now: float, request: Request) -> None:
+        self._port.close(request.id, complete=False)
+
+    # What a layer says to another.
 
     def route(self, target: NodeId | Place, message: Message) -> None:
         """What the protocol's port does with `route`."""
         if self.router is None:
             raise TypeError(f"{self.plan.protocol.name} uses a router, but its stack has none")
-        router, node = self.router, self._node
         traffic, event = carried(message)
         parcel = Parcel(self.plan.codecs[Layer.DISSEMINATION].encode(message), traffic, event)
-        if target == node or (isinstance(target, Place) and target.node == node):
-            self.packet(node, parcel, 0)
+        if target == self._node or (isinstance(target, Place) and target.node == self._node):
+            self.packet(self._node, parcel, 0)
         else:
-            self._waiting.append(lambda now: router.on_route(now, target, parcel))
-
-    def settle(self, now: float) -> None:
-        """Pass on what layers have told each other, until nothing waits."""
-        while self._waiting:
-            self._waiting.popleft()(now)
-
-    # What the router and discovery say.
+            self._tell(Layer.ROUTING, self.router.on_route, target, parcel)
 
     def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
-        self._waiting.append(lambda now: self._hand_up(now, origin, parcel.body, hops))
+        self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel.body, hops)
 
     def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
-        message = self.plan.codecs[Layer.DISSEMINATION].decode(parcel.body)
-        protocol = self.protocol
-        assert isinstance(protocol, UsesRouter)
-        self._waiting.append(lambda now: protocol.on_unreachable(now, target, message))
+        self._tell(Layer.DISSEMINATION, self._hand_back, target, parcel.body)
 
     def link_found(self, link: Link) -> None:
-        if self._witness is not None:
-            self._witness(link, True)
-        self._waiting.append(lambda now: self.on_link_up(now, link))
+        self._tell(Layer.DISCOVERY, self._on_link_found, link)
 
-    def link_lost(self, link: Link) -> None:
-        if self._witness is not None:
-            self._witness(link, False)
-        self._waiting.append(lambda now: self.on_link_down(now, link))
+    def link_lost(self, link: Link, cause: Failure) -> None:
+        self._tell(Layer.DISCOVERY, self._on_link_lost, link, cause)
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._cost_s(neighbor, interface)
+
+    def _above_links(self) -> list[tuple[Layer, StateMachine]]:
+        return self._machines[1:] if self.discovery is not None else self._machines
+
+    def _on_link_found(self, now: float, link: Link) -> None:
+        if self._witness is not None:
+            self._witness(link, None)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_up, link)
+
+    def _on_link_lost(self, now: float, link: Link, cause: Failure) -> None:
+        if self._witness is not None:
+            self._witness(link, cause)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_down, link, cause)
 
     def _hand_up(self, now: float, origin: NodeId, body: bytes, hops: int) -> None:
         protocol = self.protocol
@@ -264,3 +307,8 @@ class Stack(Upward, Neighborhood):
             self._port.note(Fact("drop", peer=origin, reason=str(error.flaw)))
             return
         protocol.on_packet(now, origin, message, hops)
+
+    def _hand_back(self, now: float, target: NodeId | Place, body: bytes) -> None:
+        protocol = self.protocol
+        assert isinstance(protocol, UsesRouter)
+        protocol.on_unreachable(now, target, self.plan.codecs[Layer.DISSEMINATION].decode(body))

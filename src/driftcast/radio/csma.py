@@ -11,8 +11,7 @@ for each answer.
 
 from random import Random
 
-from driftcast.model import NodeId
-from driftcast.protocol import UNREACHABLE
+from driftcast.model import Failure, NodeId
 from driftcast.radio.contention import Contention
 from driftcast.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
 from driftcast.radio.ether import Ether, Place
@@ -89,7 +88,7 @@ class CsmaMedium(Medium):
         station = self._stations[frame.sender]
         queue = station.queue
         if len(queue) > self._dot11.queue:
-            self._air.lost(frame, frame.sender, "queue_full")
+            self._air.lost(frame, frame.sender, Failure.QUEUE_FULL)
             if frame.token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
                 self._scheduler.at(self._scheduler.now_us, self._refuse, frame)
@@ -195,7 +194,7 @@ class CsmaMedium(Medium):
         if station.failure:
             self._fail(transmission)
         else:
-            self._finish(station, "")
+            self._finish(station, None)
 
     def _end_rts(self, transmission: Transmission) -> None:
         dot11, station, target = self._dot11, transmission.owner, transmission.frame.target
@@ -229,7 +228,7 @@ class CsmaMedium(Medium):
     def _failure(self, transmission: Transmission, node: NodeId) -> str:
         """Why a node did not get a transmission; empty if it did."""
         if not self.topology.linked(transmission.sender, node):
-            return "out_of_reach"
+            return Failure.OUT_OF_REACH
         return "collision" if node in transmission.garbled else ""
 
     def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
@@ -262,12 +261,12 @@ class CsmaMedium(Medium):
             station.tries += 1
         station.asked = False
         if station.tries >= dot11.retry_limit or station.long_tries >= dot11.long_retry_limit:
-            self._finish(station, UNREACHABLE)
+            self._finish(station, Failure.UNREACHABLE)
             return
         station.window = min(2 * station.window + 1, dot11.cw_max)
         self._contention.contend(station, self._contention.draw(station.window))
 
-    def _finish(self, station: Station, failure: str) -> None:
+    def _finish(self, station: Station, failure: Failure | None) -> None:
         """A unicast is done with."""
         frame, air = station.queue[0], self._air
         heard, reason = station.heard, station.failure
@@ -296,7 +295,7 @@ class CsmaMedium(Medium):
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
-        self._air.outcome(frame, "queue_full")
+        self._air.outcome(frame, Failure.QUEUE_FULL)
 
 
 def _repetitions(frame: Frame, attempts: int) -> Frame:

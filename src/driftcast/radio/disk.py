@@ -12,8 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from driftcast.model import NodeId
-from driftcast.protocol import UNREACHABLE
+from driftcast.model import Failure, NodeId
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology, Volley
 
 COST_BYTES = 500
@@ -68,7 +67,7 @@ class DiskMedium(Medium):
         while starts_us and starts_us[0] <= now_us:
             starts_us.popleft()
         if len(starts_us) >= self._queue:
-            self._air.lost(frame, sender, "queue_full")
+            self._air.lost(frame, sender, Failure.QUEUE_FULL)
             if frame.token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
                 self._scheduler.at(now_us, self._refuse, frame)
@@ -105,10 +104,10 @@ class DiskMedium(Medium):
             return
         ok = not frame.lost and self.topology.linked(frame.sender, frame.target)
         if not ok:
-            self._air.lost(frame, frame.target, "loss" if frame.lost else "out_of_reach")
+            self._air.lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
         self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
         if not ok or frame.token is not None:
-            self._air.outcome(frame, "" if ok else UNREACHABLE)
+            self._air.outcome(frame, None if ok else Failure.UNREACHABLE)
 
     def _arrive_each(self, volley: object) -> None:
         assert isinstance(volley, Volley)
@@ -117,10 +116,10 @@ class DiskMedium(Medium):
         if len(reach.nodes) < len(volley.targets):
             missed = [target for target in volley.targets if target not in reach.ids]
             for target in missed:
-                self._air.lost(volley, target, "out_of_reach")
+                self._air.lost(volley, target, Failure.OUT_OF_REACH)
         self._air.received(volley, reach)
         for target in missed:
-            self._air.outcome(volley.to(target), UNREACHABLE)
+            self._air.outcome(volley.to(target), Failure.UNREACHABLE)
 
     def _survivors(self, frame: Frame, reach: Reach) -> Reach:
         draw, loss = self._rng.random, self._loss
@@ -134,4 +133,4 @@ class DiskMedium(Medium):
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
-        self._air.outcome(frame, "queue_full")
+        self._air.outcome(frame, Failure.QUEUE_FULL)

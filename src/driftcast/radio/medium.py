@@ -8,7 +8,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from driftcast.model import NodeId
+from driftcast.model import Failure, NodeId
 from driftcast.wire import Layer, Message
 
 
@@ -111,8 +111,8 @@ class Air(ABC):
         """A frame is heard by everybody in `reach` (perhaps nobody), now."""
 
     @abstractmethod
-    def outcome(self, frame: Frame, failure: str) -> None:
-        """What became of a unicast: told once, after `received`; empty if it arrived.
+    def outcome(self, frame: Frame, failure: Failure | None) -> None:
+        """What became of a unicast: told once, after `received`; None if it arrived.
 
         Of one without a token only that its target could not be reached.
         """

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import NodeId, Position, ProcessorId
-from driftcast.protocol import UNREACHABLE, DurableStore, GlobalView, Host, Interface, Link, Token
+from driftcast.model import Failure, NodeId, Position, ProcessorId
+from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
+from driftcast.protocol.stack import Receiver
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Volley
@@ -68,9 +69,9 @@ class Network(Air):
         self._faults = faults
         self._recode = recode
         self._rng: Random = stream(seed, "frame faults")
-        # Receptions of the protocol's own messages may go straight to its handler unless something must come between.
-        plain = stack.router is None and not faults.disturbs_frames and not faults.clocks and not recode
-        self._direct = plain
+        # The stack says whether a message may go straight to the protocol's handler; clocks of their own, faults of
+        # frames and decoding must come between here.
+        self._plain = not faults.disturbs_frames and not faults.clocks and not recode
         nodes = scenario.nodes
         self.medium = self._radio(scenario, trajectories, contacts_within, stream(seed, "radio"))
         self._media: dict[Interface, Medium] = {RADIO: self.medium}
@@ -109,7 +110,8 @@ class Network(Air):
             )
             for node in range(nodes)
         ]
-        self._handlers: list[Callable[[float, NodeId, Message, Interface], None]] = []
+        self._receivers: list[Receiver] | None = None
+        """Of all nodes, while each has one and nothing must come between."""
         changes = plan.changes(scenario.duration_s)
         self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
         self._change_up = changes.up.tolist()
@@ -141,7 +143,9 @@ class Network(Air):
         """Start every node; links and faults come as their times do."""
         for node in self.nodes:
             node.start()
-        self._handlers = [node.protocol.on_message for node in self.nodes]
+        receivers = [node.stack.receiver for node in self.nodes] if self._plain else []
+        straight = [receiver for receiver in receivers if receiver is not None]
+        self._receivers = straight if len(straight) == len(self.nodes) else None
         for outage in self._faults.outages:
             self._kernel.at(microseconds(outage.at_s), self._crash, outage)
         for cut in self._faults.cuts:
@@ -211,24 +215,25 @@ class Network(Air):
         if self._faults.disturbs_frames:
             reach = self._disturbed(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
-        if self._direct and frame.layer is _DISSEMINATION:
+        receivers = self._receivers
+        if receivers is not None and frame.layer is _DISSEMINATION:
             now, sender, message, via = self._kernel.now_s, frame.sender, frame.message, frame.interface
-            handlers = self._handlers
             for node in reach.nodes:
-                handlers[node](now, sender, message, via)
+                receivers[node](now, sender, message, via)
         else:
             for node in reach.nodes:
                 self._receive(frame, node)
 
-    def outcome(self, frame: Frame, failure: str) -> None:
+    def outcome(self, frame: Frame, failure: Failure | None) -> None:
         node = self.nodes[frame.sender]
         # A node that has crashed since then is another object, which sent nothing.
         if not node.up or frame.sent_us < node.started_us:
             return
-        if failure == UNREACHABLE and frame.target is not None:
-            node.stack.on_unreachable(node.now(), frame.target, frame.interface)
+        # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
         if frame.token is not None:
             node.stack.on_sent(node.now(), frame.layer, frame.token, failure)
+        if failure is Failure.UNREACHABLE and frame.target is not None:
+            node.stack.on_neighbor_failed(node.now(), frame.target, frame.interface, failure)
 
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         event = carried(frame.message)[1]
@@ -305,7 +310,9 @@ class Network(Air):
     def restart(self, id: NodeId) -> None:
         """A node that was down starts anew."""
         self.nodes[id].start()
-        self._handlers[id] = self.nodes[id].protocol.on_message
+        receiver = self.nodes[id].stack.receiver
+        if self._receivers is not None and receiver is not None:
+            self._receivers[id] = receiver
         self._restarted_us[id] = self._kernel.now_us
         for medium in self._media.values():
             medium.topology.set_node(id, up=True)

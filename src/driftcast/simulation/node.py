@@ -8,6 +8,7 @@ from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import (
     Event,
     EventId,
+    Failure,
     NodeId,
     Position,
     Processor,
@@ -245,7 +246,7 @@ class SimNode:
             lambda layer: stream(self._seed, layer_stream(layer), self.id),
             self._interfaces,
             self._cost_s,
-            lambda link, up: self.recorder.on_link(self.id, link, up),
+            lambda link, lost: self.recorder.on_link(self.id, link, lost),
         )
         self.protocol = self.stack.protocol
         self.up = True
@@ -306,12 +307,13 @@ class SimNode:
         key = (link.neighbor, link.interface)
         if up == (key in self.links):
             return
-        self.recorder.on_link(self.id, link, up)
         if up:
+            self.recorder.on_link(self.id, link, None)
             self.links[key] = link
             self.stack.on_link_up(self.now(), link)
         else:
-            self.stack.on_link_down(self.now(), self.links.pop(key))
+            self.recorder.on_link(self.id, link, Failure.OUT_OF_REACH)
+            self.stack.on_link_down(self.now(), self.links.pop(key), Failure.OUT_OF_REACH)
 
     # Timers.
 

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Callable
 
-from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.checkers import LEASE_SLACK_S, Checkers
@@ -145,12 +145,12 @@ class Recorder:
                 node, fact.kind, layer=LAYERS[layer], event=named, peer=fact.peer, reason=reason, value=fact.value
             )
 
-    def on_link(self, node: NodeId, link: Link, up: bool) -> None:
-        """A node was told of a link."""
-        self.fingerprint.add(b"L" if up else b"l", self._kernel.now_us, node, link.neighbor)
+    def on_link(self, node: NodeId, link: Link, lost: Failure | None) -> None:
+        """A node was told that a link has come, or why it has gone."""
+        self.fingerprint.add(b"L" if lost is None else b"l", self._kernel.now_us, node, link.neighbor)
         if self.trace.full:
-            kind = Kind.LINK_UP if up else Kind.LINK_DOWN
-            self._row(node, kind, peer=link.neighbor, interface=link.interface)
+            kind = Kind.LINK_UP if lost is None else Kind.LINK_DOWN
+            self._row(node, kind, peer=link.neighbor, interface=link.interface, reason=lost)
 
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""

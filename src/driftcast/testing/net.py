@@ -45,6 +45,7 @@ class Net:
         seed: int = 1,
         positions: Sequence[tuple[float, float]] | None = None,
         plan: ContactPlan | None = None,
+        recode: bool = False,
     ) -> None:
         tables: dict[str, object] = {**example_tables(protocol), **(scenario or {})}
         radio = tables.pop("radio", {})
@@ -59,7 +60,7 @@ class Net:
             tables["mobility"] = {"model": "given", "positions": tuple(positions)}
         chosen = {key: value for key, value in settings.items() if value is not None}
         tables |= {"name": "net", "nodes": nodes, "duration_s": HORIZON_S, "protocol": {"name": protocol, **chosen}}
-        self._simulation = Simulation(scenario_from(tables, "net"), seed, Level.FULL, plan=plan)
+        self._simulation = Simulation(scenario_from(tables, "net"), seed, Level.FULL, recode=recode, plan=plan)
         self._subscriptions = 0
         self._delivered: list[list[tuple[SubscriptionId, Event]]] = [[] for _ in range(nodes)]
         self._simulation.recorder.on_delivery = self._on_delivery

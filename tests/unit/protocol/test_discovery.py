@@ -2,7 +2,7 @@
 
 from random import Random
 
-from driftcast.model import NodeId
+from driftcast.model import Failure, NodeId
 from driftcast.protocol import Beacon, BeaconDiscovery, BeaconSettings, Fact, Interface, Link, RecordingPort
 from driftcast.protocol.discovery import MAX_NEIGHBORS, Neighborhood
 from driftcast.protocol.effects import Broadcast, CancelTimer, Note, SetTimer
@@ -15,12 +15,14 @@ class Above(Neighborhood):
     def __init__(self) -> None:
         self.found: list[Link] = []
         self.lost: list[Link] = []
+        self.causes: list[Failure] = []
 
     def link_found(self, link: Link) -> None:
         self.found.append(link)
 
-    def link_lost(self, link: Link) -> None:
+    def link_lost(self, link: Link, cause: Failure) -> None:
         self.lost.append(link)
+        self.causes.append(cause)
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return 0.25
@@ -77,9 +79,20 @@ def test_a_flood_of_forged_beacons_does_not_fill_the_memory() -> None:
 def test_a_neighbor_that_cannot_be_reached_is_given_up_before_its_silence() -> None:
     machine, _, above = discovery()
     machine.on_message(0.0, 5, Beacon(2.0), "radio")
-    machine.on_unreachable(5, "radio")
-    machine.on_unreachable(5, "radio")
+    machine.on_neighbor_failed(1.0, 5, "radio", Failure.UNREACHABLE)
+    machine.on_neighbor_failed(1.0, 5, "radio", Failure.UNREACHABLE)
     assert above.lost == [Link(5, "radio", 0.25)]
+    assert above.causes == [Failure.UNREACHABLE]
+
+
+def test_a_neighbor_that_started_anew_is_lost_and_found_however_short_it_was_away() -> None:
+    machine, _, above = discovery()
+    machine.on_message(0.0, 5, Beacon(2.0, 0), "radio")
+    machine.on_message(1.0, 5, Beacon(2.0, 1), "radio")
+    machine.on_message(2.0, 5, Beacon(2.0, 1), "radio")
+    assert above.found == [Link(5, "radio", 0.25)] * 2
+    assert above.lost == [Link(5, "radio", 0.25)]
+    assert above.causes == [Failure.RESTARTED]
 
 
 def test_a_stop_disarms_both_timers() -> None:

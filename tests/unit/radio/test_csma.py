@@ -120,7 +120,7 @@ def test_a_unicast_is_acknowledged_after_a_sifs() -> None:
     cell.run(1)
     [(time_us, frame, nodes)] = cell.heard
     assert (time_us, nodes, frame.attempts) == (1000 + DATA_US, (2,), 1)
-    assert cell.outcomes == [(1000 + DATA_US + SIFS_US + ACK_US, 1, "")]
+    assert cell.outcomes == [(1000 + DATA_US + SIFS_US + ACK_US, 1, None)]
 
 
 def test_a_target_out_of_reach_is_given_up_after_the_retry_limit() -> None:
@@ -155,7 +155,7 @@ def test_a_repetition_because_of_a_lost_ack_is_not_passed_up_again() -> None:
     )
     cell.run(1)
     assert to_second == [(1, (1,)), (1, ())], "the second attempt is on record, but nobody hears it again"
-    assert [failure for _, _, failure in cell.outcomes] == [""]
+    assert [failure for _, _, failure in cell.outcomes] == [None]
 
 
 def test_a_full_queue_refuses_and_says_so_once() -> None:
@@ -166,9 +166,9 @@ def test_a_full_queue_refuses_and_says_so_once() -> None:
     assert cell.outcomes == [], "never from inside the sender's own call"
     cell.run(1)
     assert sorted((token, failure) for _, token, failure in cell.outcomes) == [
-        (1, ""),
-        (2, ""),
-        (3, ""),
+        (1, None),
+        (2, None),
+        (3, None),
         (4, "queue_full"),
     ]
 
@@ -191,7 +191,7 @@ def test_a_cts_silences_those_who_cannot_hear_the_rts() -> None:
     cell.send_at(data_from_us + 100, 2, None, 512)
     cell.run(1)
     over_us = data_from_us + DATA_US + SIFS_US + ACK_US
-    assert cell.outcomes == [(over_us, 1, "")]
+    assert cell.outcomes == [(over_us, 1, None)]
     assert ends_us(cell) == [(data_from_us + DATA_US, 0), (over_us + DIFS_US + BROADCAST_US, 2)]
 
 
@@ -225,10 +225,10 @@ def test_a_crash_forgets_what_was_to_be_sent() -> None:
     cell.kernel.at(200, lambda _: cell.medium.topology.set_node(0, up=True), None)
     cell.run(1)
     assert [(node, reason) for _, node, reason in cell.losses] == [(0, "sender_down")] * 3
-    assert [(token, failure) for _, token, failure in cell.outcomes] == [(4, "")]
+    assert [(token, failure) for _, token, failure in cell.outcomes] == [(4, None)]
     cell.send(0, 1, 512)
     cell.run(2)
-    assert cell.outcomes[-1][1:] == (5, "")
+    assert cell.outcomes[-1][1:] == (5, None)
 
 
 def test_a_handler_that_answers_at_once_waits_its_turn_like_everybody() -> None:

@@ -68,7 +68,7 @@ def test_whoever_collided_counts_down_as_soon_as_it_has_waited_for_the_ack(slots
     first_us = known_us + 2 * SLOT_US + exchange_us
     second_us = first_us + DIFS_US + (40 - 2) * SLOT_US + exchange_us
     assert [time_us for time_us, _, _ in cell.outcomes] == [first_us, second_us]
-    assert {failure for _, _, failure in cell.outcomes} == {""}
+    assert {failure for _, _, failure in cell.outcomes} == {None}
 
 
 def test_whoever_listens_to_two_of_different_length_waits_eifs_after_the_longer() -> None:
@@ -92,7 +92,7 @@ def test_a_backoff_without_a_frame_stands_still_while_the_medium_is_reserved(whi
     over_us = data_from_us + DATA_US + SIFS_US + ACK_US
     cell.send_at(data_from_us + 5 * SLOT_US if while_reserved else over_us + DIFS_US + 1, 2, None, 512)
     cell.run(1)
-    assert [failure for _, _, failure in cell.outcomes] == [""]
+    assert [failure for _, _, failure in cell.outcomes] == [None]
     assert cell.heard[-1][0] == over_us + DIFS_US + (20 - 16) * SLOT_US + BROADCAST_US
 
 
@@ -111,7 +111,7 @@ def test_a_backoff_that_begins_while_the_medium_is_reserved_waits_for_the_end_of
     cell.run(1)
     assert [(time_us, failure) for time_us, _, failure in cell.outcomes] == [
         (given_up_us, "unreachable"),
-        (reserved_us, ""),
+        (reserved_us, None),
     ]
     assert read_us < given_up_us < reserved_us
     assert cell.heard[-1][0] == reserved_us + DIFS_US + 5 * SLOT_US + BROADCAST_US
@@ -150,7 +150,7 @@ def test_a_target_that_others_have_silenced_does_not_answer_an_rts() -> None:
     cell.run(1)
     assert [(node, reason) for _, node, reason in cell.losses] == [(1, "reserved")]
     given_up_us = data_from_us + 10 + RTS_US + TIMEOUT_US
-    assert cell.outcomes == [(given_up_us, 2, "unreachable"), (data_from_us + DATA_US + SIFS_US + ACK_US, 1, "")]
+    assert cell.outcomes == [(given_up_us, 2, "unreachable"), (data_from_us + DATA_US + SIFS_US + ACK_US, 1, None)]
 
 
 def test_a_cts_clears_the_tries_of_the_rts_and_leaves_the_window() -> None:
@@ -167,7 +167,7 @@ def test_a_cts_clears_the_tries_of_the_rts_and_leaves_the_window() -> None:
     fourth_us = third_us + RTS_US + TIMEOUT_US + 8 * SLOT_US
     link_at(cell, fourth_us - 1, up=True)
     cell.run(1)
-    assert cell.outcomes == [(fourth_us + asked_us + DATA_US + SIFS_US + ACK_US, 1, "")]
+    assert cell.outcomes == [(fourth_us + asked_us + DATA_US + SIFS_US + ACK_US, 1, None)]
 
 
 def test_data_behind_an_rts_is_given_up_after_the_long_retry_limit() -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from driftcast.model import NodeId
+from driftcast.model import Failure, NodeId
 from driftcast.protocol import Beacon
 from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Reach
@@ -19,7 +19,7 @@ class Witness(Air):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.heard: list[tuple[int, tuple[NodeId, ...]]] = []
-        self.outcomes: list[tuple[int, int | None, str]] = []
+        self.outcomes: list[tuple[int, int | None, Failure | None]] = []
         self.drops: list[tuple[int, NodeId, str]] = []
         self.attempts: list[int] = []
 
@@ -27,7 +27,7 @@ class Witness(Air):
         self.heard.append((self.kernel.now_us, reach.nodes))
         self.attempts.append(frame.attempts)
 
-    def outcome(self, frame: Frame, failure: str) -> None:
+    def outcome(self, frame: Frame, failure: Failure | None) -> None:
         self.outcomes.append((self.kernel.now_us, frame.token, failure))
 
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
@@ -96,9 +96,9 @@ def test_a_full_queue_drops_with_a_reason_and_tells_the_token_later_never_at_onc
     assert bench.witness.outcomes == []
     outcomes = bench.run().outcomes
     assert sorted((token, failure) for _, token, failure in outcomes) == [
-        (0, ""),
-        (1, ""),
-        (2, ""),
+        (0, None),
+        (1, None),
+        (2, None),
         (3, "queue_full"),
         (4, "queue_full"),
     ]
@@ -134,7 +134,7 @@ def test_a_unicast_is_heard_by_its_target_alone_and_its_outcome_told_once() -> N
     bench.transmit(2, token=7)
     bench.transmit(2)
     assert bench.run().heard == [(1000, (2,)), (1000, (2,))]
-    assert bench.witness.outcomes == [(1000, 7, "")]
+    assert bench.witness.outcomes == [(1000, 7, None)]
 
 
 def test_a_target_out_of_reach_is_a_drop_and_an_outcome() -> None:

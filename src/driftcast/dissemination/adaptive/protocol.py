@@ -18,7 +18,7 @@ from driftcast.dissemination.adaptive.prediction import Predictions
 from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utilities, update_interval_s
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.matching import Filter
-from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.horizon import Horizon
 from driftcast.parts.interests import EVERYTHING
 from driftcast.parts.link_choice import LinkChoice, Spread
@@ -84,8 +84,8 @@ class Adaptive(LinkChoice[Received]):
         super().on_unsubscribe(now, subscription)
         self._review_own()
 
-    def on_link_down(self, now: float, link: Link) -> None:
-        super().on_link_down(now, link)
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        super().on_link_down(now, link, cause)
         if link.neighbor not in self._neighbors:
             self._tables.pop(link.neighbor, None)
 

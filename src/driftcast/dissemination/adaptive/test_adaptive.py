@@ -10,7 +10,7 @@ from driftcast.dissemination.adaptive.protocol import Adaptive
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.errors import UserError
 from driftcast.matching import Filter
-from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.interests import EVERYTHING
 from driftcast.protocol import Capability, Fact, Link, RecordingPort
 from driftcast.protocol.effects import Broadcast, Deliver, Note, Send, SetTimer
@@ -173,7 +173,7 @@ def test_utilities_are_forgotten_with_their_link_or_when_they_are_old() -> None:
     protocol, _ = adaptive(links=2)
     hear(protocol, report(1, {ONE: 0.5}, valid_s=30.0))
     hear(protocol, report(2, {ONE: 0.6}))
-    protocol.on_link_down(5.0, Link(2, "radio", 0.001))
+    protocol.on_link_down(5.0, Link(2, "radio", 0.001), Failure.SILENT)
     protocol.on_link_up(6.0, Link(2, "radio", 0.001))
     assert protocol._tables[2] == {EVERYTHING: 0.0}
     protocol.on_timer(30.0, "sample")

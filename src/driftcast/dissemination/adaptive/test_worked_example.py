@@ -12,7 +12,7 @@ from driftcast.dissemination.adaptive.messages import Carried, Utilities
 from driftcast.dissemination.adaptive.protocol import Adaptive
 from driftcast.dissemination.adaptive.rules import link_utilities
 from driftcast.matching import Filter
-from driftcast.model import Event, EventId, NodeId
+from driftcast.model import Event, EventId, Failure, NodeId
 from driftcast.parts.interests import EVERYTHING
 from driftcast.protocol import Fact, Link, RecordingPort
 from driftcast.protocol.effects import Note, Send
@@ -110,7 +110,7 @@ def test_good_carriers_store_and_neither_others_nor_subscribers_do(
 def test_p_moves_to_the_other_partition_and_hands_the_message_to_g() -> None:
     protocol, port = host(P, {A: []})
     protocol.on_message(2.0, A, Carried(EVENT, 1, 599.0), "radio")
-    protocol.on_link_down(30.0, Link(A, "radio", 0.001))
+    protocol.on_link_down(30.0, Link(A, "radio", 0.001), Failure.SILENT)
     protocol.on_link_up(50.0, Link(G, "radio", 0.001))
     protocol.on_message(51.0, G, report(G, 1), "radio")
     port.take()

@@ -22,8 +22,8 @@ from driftcast.dissemination.asp.messages import (
     Publication,
     ShortAnnouncement,
 )
-from driftcast.model import NodeId
-from driftcast.protocol import UNREACHABLE, Fact, Interface, Link, Port, Token
+from driftcast.model import Failure, NodeId
+from driftcast.protocol import Fact, Interface, Link, Port, Token
 from driftcast.wire import Message
 
 QUEUE_WAIT_S = 0.05
@@ -54,7 +54,7 @@ class _Sent:
         """Whether a later message has made it pointless to send this one again."""
 
 
-class Failure(NamedTuple):
+class Undelivered(NamedTuple):
     """What the broker has to be told of a neighbor: that it is lost, that a message was not delivered, or both."""
 
     node: NodeId
@@ -68,9 +68,9 @@ class NeighborCache:
     A link over which a message could not be delivered is set aside, and with the last link its neighbor is removed. It
     comes back when something is heard over the link, when discovery finds it anew, or after `unreachable_s`.
 
-    A host tells discovery of a failed unicast before it tells the sender, so a link may be reported down while messages
-    are under way on it. Then their outcome decides: if one fails it is sent again all the same, and only if that fails
-    too is the neighbor lost. A link kept so is not put aside when it fails: only discovery brings it back.
+    A link may be reported down while messages are under way on it. Then their outcome decides: if one fails it is sent
+    again all the same, and only if that fails too is the neighbor lost. A link kept so is not put aside when it fails:
+    only discovery brings it back.
     """
 
     def __init__(self, port: Port, unreachable_s: float, retries: int, metrics_include_link: bool) -> None:
@@ -118,14 +118,14 @@ class NeighborCache:
         self._links.setdefault(link.neighbor, {})[link.interface] = link
         return new
 
-    def gone(self, link: Link) -> bool:
+    def gone(self, link: Link, cause: Failure) -> bool:
         """Discovery has lost a link; True if its neighbor is lost with it."""
         node, interface = link.neighbor, link.interface
         self._forget_aside(node, interface)
         self._heard.pop(node, None)
         busy = any(sent.via == interface for sent in self._under_way.get(node, {}).values())
         if self._retries and busy and interface in self._links.get(node, {}):
-            self._unlisted.setdefault((node, interface), False)
+            self._unlisted.setdefault((node, interface), cause is Failure.UNREACHABLE)
             return False
         return self._remove(node, interface) is not None and node not in self._links
 
@@ -157,29 +157,29 @@ class NeighborCache:
         self._transmit(_Sent(node, via, self.cost_s(node, via), message, self._retries))
         return True
 
-    def on_sent(self, token: Token, failure: str) -> Failure | None:
+    def on_sent(self, token: Token, failure: Failure | None) -> Undelivered | None:
         """The outcome of a send, if the broker has to be told: what failed may just be sent again."""
         sent = self._sent.pop(token)
         under_way = self._under_way[sent.node]
         del under_way[token]
         if not under_way:
             del self._under_way[sent.node]
-        if failure == UNREACHABLE:
+        if failure is Failure.UNREACHABLE:
             return self._on_unreachable(sent)
-        if failure == "queue_full":
+        if failure is Failure.QUEUE_FULL:
             return self._on_full_queue(token, sent)
         if not failure and self._unlisted.get((sent.node, sent.via)) is False:
             # It arrived, so this was not why discovery has lost the link.
             lost = self._remove(sent.node, sent.via) is not None and sent.node not in self._links
-            return Failure(sent.node, lost, None) if lost else None
+            return Undelivered(sent.node, lost, None) if lost else None
         return None
 
-    def on_timer(self, token: Token) -> Failure | None:
+    def on_timer(self, token: Token) -> Undelivered | None:
         """A message that a full queue did not take is sent again."""
         sent = self._waiting.pop(token)
         via = self._way(sent.node)
         if via is None:
-            return Failure(sent.node, False, sent.message)
+            return Undelivered(sent.node, False, sent.message)
         if isinstance(sent.message, Announcement):
             # What is left of its times has become less while it waited.
             aged = _aged(sent.message, _wait_s(sent.waits + 1))
@@ -200,7 +200,7 @@ class NeighborCache:
         self._aside.clear()
         self._waiting.clear()
 
-    def _on_unreachable(self, sent: _Sent) -> Failure | None:
+    def _on_unreachable(self, sent: _Sent) -> Undelivered | None:
         node, via = sent.node, sent.via
         if (node, via) in self._unlisted:
             self._unlisted[node, via] = True
@@ -216,12 +216,12 @@ class NeighborCache:
             self._set_aside(node, via)
         other = self._way(node)
         if other is None or not sent.moves:
-            return Failure(node, known and other is None, sent.message)
+            return Undelivered(node, known and other is None, sent.message)
         sent.moves -= 1
         self._move(sent, other)
         return None
 
-    def _on_full_queue(self, token: Token, sent: _Sent) -> Failure | None:
+    def _on_full_queue(self, token: Token, sent: _Sent) -> Undelivered | None:
         """A burst fills a queue for a moment. What makes paths waits; messages on the paths do not: they would only
         keep the queue full, and the streams' counters and caches are there for them."""
         if isinstance(sent.message, Publication | Fragment) or sent.obsolete:
@@ -230,7 +230,7 @@ class NeighborCache:
             self._port.note(Fact("drop", peer=sent.node, reason="neighbor_congested"))
             known = self.reachable(sent.node)
             self._set_aside(sent.node, sent.via)
-            return Failure(sent.node, known and not self.reachable(sent.node), sent.message)
+            return Undelivered(sent.node, known and not self.reachable(sent.node), sent.message)
         self._waiting[token] = sent
         self._port.set_timer(("resend", (token,)), _wait_s(sent.waits))
         sent.waits -= 1

@@ -20,13 +20,13 @@ from driftcast.dissemination.asp.messages import (
     Publication,
     ShortAnnouncement,
 )
-from driftcast.dissemination.asp.network import Failure
+from driftcast.dissemination.asp.network import Undelivered
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.publications import Publications
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.sources import Sources
-from driftcast.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
 from driftcast.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from driftcast.wire import Message
 
@@ -112,11 +112,11 @@ class Asp(Protocol, RunsProcessors):
     def on_link_changed(self, now: float, link: Link) -> None:
         self._broker.neighbors.found(link)
 
-    def on_link_down(self, now: float, link: Link) -> None:
-        if self._broker.neighbors.gone(link):
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        if self._broker.neighbors.gone(link, cause):
             self._paths.on_neighbor_lost(now, link.neighbor)
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self._on_failure(now, self._broker.neighbors.on_sent(token, failure))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
@@ -164,7 +164,7 @@ class Asp(Protocol, RunsProcessors):
                 self._cache.on_neighbor_back(now, link)
         self._paths.on_neighbor_back(now, neighbor)
 
-    def _on_failure(self, now: float, failure: Failure | None) -> None:
+    def _on_failure(self, now: float, failure: Undelivered | None) -> None:
         if failure is not None:
             if failure.lost:
                 self._paths.on_neighbor_lost(now, failure.node)

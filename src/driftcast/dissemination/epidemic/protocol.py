@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
-from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
@@ -97,7 +97,7 @@ class Epidemic(Protocol):
                 self._telling = True
                 self.port.set_timer("tell again", self._settings.tell_again_s)
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         if self._neighbors.remove(link):
             gone = link.neighbor
             self._strangers.discard(gone)
@@ -205,7 +205,7 @@ class Epidemic(Protocol):
             self._tells[self._tokens] = (neighbor, part, everything and len(part) == len(ids))
             self.port.send(neighbor, Summary(part), token=self._tokens)
 
-    def on_sent(self, now: float, token: Token, failure: str) -> None:
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         """A neighbor that has been told asks for what it lacks, so it need not be told again."""
         neighbor, ids, everything = self._tells.pop(token)
         if failure or neighbor not in self._neighbors:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
-from driftcast.model import Event, EventId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link, Protocol, RecordingPort
 from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Send, SetTimer
 from driftcast.testing import Net, alone
@@ -137,7 +137,7 @@ def test_when_the_one_who_was_asked_leaves_another_is_asked_at_once() -> None:
     epidemic.on_message(0.0, 1, Summary(ids(0, 1)), "radio")
     epidemic.on_message(0.0, 2, Summary(ids(1)), "radio")
     port.take()
-    epidemic.on_link_down(1.0, Link(1, "radio", 0.001))
+    epidemic.on_link_down(1.0, Link(1, "radio", 0.001), Failure.SILENT)
     assert said(port) == [Send(2, Ask(ids(1)))]
 
 
@@ -160,9 +160,9 @@ def test_neighbors_are_told_again_of_what_they_are_not_known_to_hold() -> None:
     assert first is not None
     assert second is not None
     assert third is not None
-    epidemic.on_sent(0.1, first, "unreachable")
-    epidemic.on_sent(0.1, second, "unreachable")
-    epidemic.on_sent(0.1, third, "")
+    epidemic.on_sent(0.1, first, Failure.UNREACHABLE)
+    epidemic.on_sent(0.1, second, Failure.UNREACHABLE)
+    epidemic.on_sent(0.1, third, None)
     epidemic.on_message(1.0, 1, Ask(ids(1)), "radio")
     port.take()
     epidemic.on_timer(60.0, "tell again")
@@ -175,7 +175,7 @@ def test_a_new_neighbor_that_was_not_reached_is_told_everything_again() -> None:
     epidemic.on_link_up(1.0, Link(5, "radio", 0.001))
     [token] = [effect.token for effect in port.take() if isinstance(effect, Send)]
     assert token is not None
-    epidemic.on_sent(1.1, token, "unreachable")
+    epidemic.on_sent(1.1, token, Failure.UNREACHABLE)
     epidemic.on_publish(2.0, event(1, lease_s=600.0))
     port.take()
     epidemic.on_timer(60.0, "tell again")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from driftcast.matching import Filter
-from driftcast.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.processing import Calls, parsed_filter
@@ -99,7 +99,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
     def on_link_changed(self, now: float, link: Link) -> None:
         self._neighbors.add(link)
 
-    def on_link_down(self, now: float, link: Link) -> None:
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         self._neighbors.remove(link)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:

@@ -12,7 +12,7 @@ from driftcast.dissemination.asp.messages import (
 from driftcast.dissemination.asp.protocol import Asp
 from driftcast.dissemination.asp.rules import announcement_id, stream_id
 from driftcast.dissemination.asp.settings import AspSettings
-from driftcast.model import Event, EventId, NodeId, Processor, Scalar, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Processor, Scalar, SubscriptionId
 from driftcast.protocol import Link, RecordingPort
 from driftcast.protocol.effects import Deliver, Note, Process, Send, SetTimer
 from driftcast.testing import LoneHost
@@ -65,7 +65,7 @@ class Broker:
         for effect in self.port.take():
             if isinstance(effect, Send):
                 if effect.token is not None:
-                    self.asp.on_sent(0.0, effect.token, "")
+                    self.asp.on_sent(0.0, effect.token, None)
                 found.append((effect.target, effect.message))
             elif isinstance(effect, Note) and effect.fact.kind == "drop":
                 found.append(effect.fact.reason)
@@ -82,8 +82,8 @@ class Broker:
         armed = [effect for effect in self.port.take() if isinstance(effect, SetTimer)]
         return [effect.delay_s for effect in armed if isinstance(effect.key, tuple) and effect.key[0] == word]
 
-    def fail(self, send: Send, failure: str = "unreachable", now: float = 2.0) -> None:
-        """A send comes to nothing."""
+    def fail(self, send: Send, failure: Failure | None = Failure.UNREACHABLE, now: float = 2.0) -> None:
+        """A send comes to nothing, or with None to its end."""
         assert send.token is not None
         self.asp.on_sent(now, send.token, failure)
 

@@ -18,7 +18,7 @@ from driftcast.dissemination.asp.tests.bench import (
     station,
     subscribe,
 )
-from driftcast.model import Event, EventId, Processor, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, Processor, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.protocol.effects import Deliver, Note, Process
 from driftcast.wire import Message
@@ -204,7 +204,7 @@ def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> Non
 def test_a_message_for_somebody_who_is_no_neighbor_is_dropped_by_name() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.05))
-    broker.asp.on_link_down(1.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(1.0, Link(1, "radio", 0.01), Failure.SILENT)
     assert broker.hear(2, subscribe(7, 0.1)) == ["neighbor_unreachable"]
 
 

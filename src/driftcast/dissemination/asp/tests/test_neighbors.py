@@ -5,7 +5,7 @@ import pytest
 
 from driftcast.dissemination.asp.messages import Announcement, PathKind, ShortAnnouncement
 from driftcast.dissemination.asp.tests.bench import SINK, Broker, C, announcement, event, publication, subscribe
-from driftcast.model import Subscription
+from driftcast.model import Failure, Subscription
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Send, SetTimer
 
@@ -48,7 +48,7 @@ def test_a_retry_that_arrives_leaves_everything_as_it_was() -> None:
     broker = relay()
     broker.fail(publish(broker, 2))
     [second] = broker.sends()
-    broker.fail(second, "")
+    broker.fail(second, None)
     assert broker.effects() == []
     assert publish(broker, 3).target == 2
 
@@ -63,11 +63,11 @@ def test_a_link_that_discovery_drops_because_of_a_failure_waits_for_the_retry() 
     """The host tells discovery first, so the protocol hears of the link before it hears of its message."""
     broker = relay()
     first = publish(broker, 2)
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == []
     broker.fail(first)
     [second] = broker.sends()
-    broker.fail(second, "")
+    broker.fail(second, None)
     assert broker.effects() == []
     assert publish(broker, 3).target == 2, "the retry has arrived, so 2 is a neighbor"
 
@@ -75,7 +75,7 @@ def test_a_link_that_discovery_drops_because_of_a_failure_waits_for_the_retry() 
 def test_if_the_retry_fails_too_such_a_neighbor_is_lost_until_discovery_finds_it() -> None:
     broker = relay()
     first = publish(broker, 2)
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
     broker.fail(first)
     [second] = broker.sends()
     broker.fail(second)
@@ -87,8 +87,8 @@ def test_if_the_retry_fails_too_such_a_neighbor_is_lost_until_discovery_finds_it
 def test_a_link_that_discovery_drops_while_messages_arrive_is_lost_with_their_outcome() -> None:
     broker = relay()
     first = publish(broker, 2)
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01))
-    broker.fail(first, "")
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
+    broker.fail(first, None)
     assert broker.effects() == [BROKEN]
 
 
@@ -168,7 +168,7 @@ def test_a_link_set_aside_is_used_again_when_something_is_heard_over_it() -> Non
     assert first.via == "ethernet"
     broker.fail(first)
     [second] = broker.sends()
-    broker.fail(second, "")
+    broker.fail(second, None)
     assert publish(broker, 3).via == "radio"
     broker.asp.on_message(2.0, 2, subscribe(7, 0.1), "ethernet")
     assert publish(broker, 4).via == "ethernet"
@@ -183,14 +183,14 @@ def test_a_subscription_that_a_full_queue_did_not_take_is_sent_later() -> None:
     broker.asp.on_message(1.0, 2, subscribe(7, 0.1), "radio")
     [sent] = broker.sends()
     for wait_s in (0.05, 0.1, 0.2, 0.4):
-        broker.fail(sent, "queue_full")
+        broker.fail(sent, Failure.QUEUE_FULL)
         [(key, delay_s)] = timers(broker).items()
         assert delay_s == pytest.approx(wait_s)
         assert isinstance(key, tuple)
         broker.asp.on_timer(2.0, key)
         [sent] = broker.sends()
         assert (sent.target, sent.message) == (1, subscribe(7, 0.1))
-    broker.fail(sent, "queue_full")
+    broker.fail(sent, Failure.QUEUE_FULL)
     assert broker.effects() == ["neighbor_congested"]
     # The announcer is lost by that; when it is back, it is told.
     broker.asp.on_timer(3.0, ("back", (1, "radio")))
@@ -203,7 +203,7 @@ def test_what_waits_for_a_queue_is_dropped_when_it_is_taken_back_and_when_the_br
         broker.hear(1, announcement(0.02))
         broker.asp.on_message(1.0, 2, subscribe(7, 0.1), "radio")
         [sent] = broker.sends()
-        broker.fail(sent, "queue_full")
+        broker.fail(sent, Failure.QUEUE_FULL)
         [key] = timers(broker)
         if ends == "stop":
             broker.asp.on_stop(2.0)
@@ -216,7 +216,7 @@ def test_an_announcement_that_waited_for_a_queue_has_less_time_left() -> None:
     broker = Broker(1, 2)
     broker.asp.on_message(1.0, 1, announcement(0.02), "radio")
     [sent] = broker.sends()
-    broker.fail(sent, "queue_full")
+    broker.fail(sent, Failure.QUEUE_FULL)
     [key] = timers(broker)
     assert isinstance(key, tuple)
     broker.asp.on_timer(1.05, key)
@@ -231,7 +231,7 @@ def test_an_announcement_whose_lease_ends_while_it_waits_is_dropped_by_name() ->
     short = msgspec.structs.replace(announcement(0.02), remaining_s=0.04)
     broker.asp.on_message(1.0, 1, short, "radio")
     [sent] = broker.sends()
-    broker.fail(sent, "queue_full")
+    broker.fail(sent, Failure.QUEUE_FULL)
     [key] = timers(broker)
     assert isinstance(key, tuple)
     broker.asp.on_timer(1.05, key)
@@ -255,7 +255,7 @@ def test_links_that_keep_coming_back_do_not_keep_a_message_for_ever() -> None:
 
 def test_publications_do_not_wait_for_a_queue() -> None:
     broker = relay()
-    broker.fail(publish(broker, 2), "queue_full")
+    broker.fail(publish(broker, 2), Failure.QUEUE_FULL)
     assert timers(broker) == {}
 
 
@@ -273,7 +273,7 @@ def test_a_subscription_that_never_arrived_is_sent_when_the_announcer_is_back() 
     assert broker.effects() == []
     broker.asp.on_timer(3.0, ("back", (1, "radio")))
     assert broker.effects() == [(1, subscribe(7, 0.1))]
-    broker.asp.on_link_down(4.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(4.0, Link(1, "radio", 0.01), Failure.SILENT)
     broker.asp.on_link_up(5.0, Link(1, "radio", 0.01))
     assert broker.effects() == [], "it has arrived, so nothing is said twice"
 
@@ -281,7 +281,7 @@ def test_a_subscription_that_never_arrived_is_sent_when_the_announcer_is_back() 
 def test_a_subscription_for_an_announcer_that_is_lost_waits_for_its_return() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     assert broker.hear(2, subscribe(7, 0.1)) == ["neighbor_unreachable"]
     broker.asp.on_link_up(3.0, Link(1, "radio", 0.01))
     assert broker.effects() == [(1, subscribe(7, 0.1))]
@@ -290,7 +290,7 @@ def test_a_subscription_for_an_announcer_that_is_lost_waits_for_its_return() -> 
 def test_a_word_from_the_announcer_is_a_return_too() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     broker.hear(2, subscribe(7, 0.1))
     assert broker.hear(1, publication(2, event(0, 2)))[0] == (1, subscribe(7, 0.1))
 
@@ -298,7 +298,7 @@ def test_a_word_from_the_announcer_is_a_return_too() -> None:
 def test_what_is_no_longer_wanted_does_not_wait() -> None:
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     broker.hear(2, subscribe(7, 0.1))
     broker.hear(2, subscribe(7, 0.1, PathKind.UNSUBSCRIBE))
     broker.asp.on_link_up(3.0, Link(1, "radio", 0.01))
@@ -308,7 +308,7 @@ def test_what_is_no_longer_wanted_does_not_wait() -> None:
 def test_a_better_announcer_takes_over_what_waited_for_the_lost_one() -> None:
     broker = Broker(1, 2, 3)
     broker.hear(1, announcement(0.02))
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     broker.hear(2, subscribe(7, 0.1))
     effects = broker.hear(3, ShortAnnouncement(C, 0.01, 1))
     assert (3, subscribe(7, 0.1)) in effects

@@ -21,7 +21,7 @@ from driftcast.dissemination.asp.tests.bench import (
     publication,
     subscribe,
 )
-from driftcast.model import Event, EventId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, Subscription, SubscriptionId
 from driftcast.protocol import Link, RecordingPort
 from driftcast.protocol.effects import Deliver
 from driftcast.testing import LoneHost
@@ -226,7 +226,7 @@ def test_a_full_queue_breaks_no_path() -> None:
     source.hear(1, subscribe(7, 0.05))
     source.asp.on_publish(2.0, event(0, 2))
     [sent] = source.sends()
-    source.fail(sent, "queue_full")
+    source.fail(sent, Failure.QUEUE_FULL)
     source.asp.on_publish(3.0, event(0, 3))
     assert kinds(source.effects()) == [Publication]
 
@@ -235,7 +235,7 @@ def test_a_lost_neighbor_on_an_active_path_is_reported_toward_the_source() -> No
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.02))
     broker.hear(2, subscribe(7, 0.1))
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.PATH_BROKEN))]
     # The next broker passes it on, and only for the path that leads to who says so.
     upstream = Broker(1, ME, node=4)
@@ -250,14 +250,14 @@ def test_a_neighbor_with_two_links_is_lost_with_the_second() -> None:
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
     broker.asp.on_message(1.0, 1, announcement(0.02), "radio")
     [sent] = broker.sends()
-    broker.fail(sent, "")
+    broker.fail(sent, None)
     assert sent.via == "ethernet"
     assert isinstance(sent.message, Announcement)
     assert sent.message.metric_s == pytest.approx(0.021)
     broker.hear(2, subscribe(7, 0.1))
-    broker.asp.on_link_down(2.0, Link(2, "ethernet", 0.001))
+    broker.asp.on_link_down(2.0, Link(2, "ethernet", 0.001), Failure.SILENT)
     assert broker.effects() == []
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.PATH_BROKEN))]
 
 

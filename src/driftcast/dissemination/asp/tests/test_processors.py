@@ -18,7 +18,7 @@ from driftcast.dissemination.asp.tests.bench import (
     station,
     subscribe,
 )
-from driftcast.model import Event, EventId, Processor
+from driftcast.model import Event, EventId, Failure, Processor
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Process
 
@@ -62,7 +62,7 @@ def test_a_subscription_to_a_result_goes_on_to_its_inputs_and_publications_pass_
     assert isinstance(passed[1], Publication)
     assert (passed[0], passed[1].id, passed[1].counter, passed[1].event) == (3, id, 2, result)
     # [001 §4.3] A broken path to the sink is a broken path of the input.
-    broker.asp.on_link_down(3.0, Link(3, "radio", 0.01))
+    broker.asp.on_link_down(3.0, Link(3, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(1, subscribe(derived, 0.3, PathKind.PATH_BROKEN))]
 
 

@@ -21,7 +21,7 @@ from driftcast.dissemination.asp.tests.bench import (
     subscribe,
 )
 from driftcast.dissemination.asp.tests.web import Web
-from driftcast.model import Subscription
+from driftcast.model import Failure, Subscription
 from driftcast.protocol import Link
 
 
@@ -78,9 +78,9 @@ def test_how_near_an_announcer_is_does_not_change_with_the_link_to_it(
     broker.hear(3, subscribe(7, 0.1))
     broker.asp.on_link_up(1.5, Link(2, used_then, costs_s[used_then]))
     if used_then == "radio":
-        broker.asp.on_link_down(1.5, Link(2, told_over, costs_s[told_over]))
+        broker.asp.on_link_down(1.5, Link(2, told_over, costs_s[told_over]), Failure.SILENT)
     broker.effects()
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     targets = [effect[0] for effect in broker.effects() if isinstance(effect, tuple)]
     assert targets == ([2] if usable else [3])
 
@@ -125,7 +125,7 @@ def test_a_sink_without_a_safe_path_asks_at_once() -> None:
     broker.asp.on_subscribe(0.0, Subscription(SINK, "unit = 'C'"))
     broker.hear(1, announcement(0.02))
     broker.hear(2, ShortAnnouncement(C, 0.035, 1))
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(2, subscribe(broker.subscriber, 0.035, PathKind.RENEW))]
 
 
@@ -146,7 +146,7 @@ def test_an_announcer_that_has_lost_its_path_still_learns_that_the_path_behind_t
     # The subscriber's path moves from 3 to 2 meanwhile.
     assert broker.hear(2, subscribe(7, 0.05)) == [(2, PathLost(C))]
     broker.hear(3, subscribe(7, 0.1, PathKind.UNSUBSCRIBE))
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.PATH_BROKEN))]
 
 
@@ -161,7 +161,7 @@ def test_whoever_was_told_of_a_lost_path_is_told_when_it_is_there_again() -> Non
 
 def test_an_announcer_that_is_back_is_used_again_without_a_word_from_it() -> None:
     broker = subscribed(0.02)
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [(3, PathLost(C))]
     broker.asp.on_link_up(3.0, Link(1, "radio", 0.01))
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.REPLACE)), (3, ShortAnnouncement(C, 0.03, 1))]
@@ -170,7 +170,7 @@ def test_an_announcer_that_is_back_is_used_again_without_a_word_from_it() -> Non
 def test_a_lost_announcer_is_told_when_it_is_back_that_the_path_has_moved() -> None:
     """Else it keeps the path, and where both meet the break of the one in use would be taken for its removal."""
     broker = subscribed(0.02, 0.025)
-    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(1, "radio", 0.01), Failure.SILENT)
     assert [effect[0] for effect in broker.effects() if isinstance(effect, tuple)] == [2]
     broker.asp.on_link_up(3.0, Link(1, "radio", 0.01))
     assert broker.effects() == [(1, subscribe(7, 0.1, PathKind.UNSUBSCRIBE))]
@@ -180,7 +180,7 @@ def test_a_neighbor_whose_path_was_given_up_learns_so_when_it_is_back() -> None:
     """It may have noticed nothing, and if its subscriber has another path from here the source was not told."""
     broker = subscribed(0.02)
     broker.hear(2, subscribe(7, 0.2))
-    broker.asp.on_link_down(2.0, Link(3, "radio", 0.01))
+    broker.asp.on_link_down(2.0, Link(3, "radio", 0.01), Failure.SILENT)
     assert broker.effects() == [], "the other path takes over"
     broker.asp.on_link_up(3.0, Link(3, "radio", 0.01))
     assert broker.effects() == [(3, PathLost(C)), (3, ShortAnnouncement(C, 0.03, 1))]

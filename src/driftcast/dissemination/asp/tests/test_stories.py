@@ -1,5 +1,6 @@
 """ASP on small networks in the simulator: the paper's temperatures, what breaks, and what the extensions mend."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -375,11 +376,12 @@ def test_a_wrong_setting_is_one_clear_line(key: str, value: object) -> None:
 
 def test_every_message_survives_its_encoding(base: Path) -> None:
     """What brokers make of each other's bytes is what they make of each other's objects."""
+    ring = [(100 * (1 + math.cos(place)), 100 * (1 + math.sin(place))) for place in (math.pi / 3 * n for n in range(6))]
     fingerprints = []
     for recode in (False, True):
-        net = Net.ring(6, "asp", processors(base, {"kelvin": [1, 4]}), variant="repaired")
-        net.simulation.network._recode = recode
-        net.simulation.network._direct = not recode
+        net = Net(
+            6, "asp", {"variant": "repaired"}, processors(base, {"kelvin": [1, 4]}), positions=ring, recode=recode
+        )
         net.subscribe(3, "unit = 'K'")
         for value in range(6):
             publish(net, 0, float(value), 0.5)

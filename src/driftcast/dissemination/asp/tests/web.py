@@ -14,7 +14,7 @@ import networkx as nx
 from driftcast.dissemination.asp.protocol import Asp
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.tables import Announced
-from driftcast.model import Event, EventId, NodeId, Processor, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Processor, Subscription, SubscriptionId
 from driftcast.protocol import Link, RecordingPort
 from driftcast.protocol.effects import Deliver, Note, Process, Send
 from driftcast.services.processors import Installed, UserFunction, derived_event
@@ -74,13 +74,13 @@ class Web:
         self.cut.add(frozenset((a, b)))
         cost_s = self._graph.edges[a, b]["cost_s"]
         for one, other in ((a, b), (b, a)):
-            self.brokers[one].on_link_down(self.now, Link(other, "radio", cost_s))
+            self.brokers[one].on_link_down(self.now, Link(other, "radio", cost_s), Failure.SILENT)
             self._carry_out(one)
         self.settle()
 
     def miss(self, a: NodeId, b: NodeId) -> None:
         """One end takes a link for lost, and the other notices nothing."""
-        self.brokers[a].on_link_down(self.now, Link(b, "radio", self._graph.edges[a, b]["cost_s"]))
+        self.brokers[a].on_link_down(self.now, Link(b, "radio", self._graph.edges[a, b]["cost_s"]), Failure.SILENT)
         self._carry_out(a)
         self.settle()
 
@@ -122,11 +122,11 @@ class Web:
         self._channels.setdefault(channel, deque()).append(step)
 
     def _arrive(self, sender: NodeId, effect: Send) -> None:
-        failure = "unreachable" if frozenset((sender, effect.target)) in self.cut else ""
-        arrives = not failure
+        failure = Failure.UNREACHABLE if frozenset((sender, effect.target)) in self.cut else None
+        arrives = failure is None
         if arrives and self._fails(sender, effect):
             # Perhaps only the acknowledgment was lost.
-            failure, arrives = "unreachable", self._rng.random() < 0.5
+            failure, arrives = Failure.UNREACHABLE, self._rng.random() < 0.5
         if arrives:
             self.sent.append((sender, effect.target, effect.message))
             self.brokers[effect.target].on_message(self.now, sender, effect.message, "radio")
