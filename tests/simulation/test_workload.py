@@ -80,6 +80,18 @@ def test_events_carry_what_the_entry_says() -> None:
     assert event.access.condition == "rank > 1"
 
 
+@pytest.mark.parametrize("payload_bytes", [1, 7, 3000])
+def test_longer_payloads_leave_all_else_as_it_was(payload_bytes: int) -> None:
+    """Sweeps over the size of events are paired: their events differ in their payloads alone."""
+    drawn: dict[str, Drawable] = {"topic": {"integers": [1, 1000]}, "heat": {"uniform": [0.0, 1.0]}}
+    entries = [PublishEntry(count=20, attributes=drawn), PublishEntry(every_s=9.0, attributes=drawn)]
+    longer = [msgspec.structs.replace(entry, payload_bytes=payload_bytes) for entry in entries]
+    without, with_payload = played(publishes=entries).publishes, played(publishes=longer).publishes
+    assert [len(publish.event.payload) for publish in with_payload] == [payload_bytes] * len(without)
+    emptied = [publish._replace(event=msgspec.structs.replace(publish.event, payload=b"")) for publish in with_payload]
+    assert emptied == without
+
+
 def test_filters_of_one_node_differ_and_values_are_quoted() -> None:
     entry = SubscribeEntry(nodes=[4], filter="name = {n}", draw={"n": {"choice": ["O'Hara", "x"]}}, each=2)
     made = played([entry]).subscribes

@@ -15,6 +15,7 @@ from driftcast.radio.plan import ContactPlan
 from driftcast.services.processors import Installed
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.faults import FaultPlan, LinkCut, Outage
+from driftcast.simulation.interfaces import Interfaces
 from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.node import SimHost, SimNode
 from driftcast.simulation.recorder import Recorder
@@ -80,8 +81,10 @@ class Network(Air):
             self._media[wire.interface] = DiskMedium(
                 wire.radio(), wire.interface, nodes, kernel, self, stream(seed, f"wire {wire.interface}")
             )
-        self._cost_s = {interface: medium.cost_s() for interface, medium in self._media.items()}
-        self._by_cost = sorted(self._media.values(), key=lambda medium: self._cost_s[medium.interface])
+        joined = [(wire.interface, wire.nodes()) for wire in scenario.wires]
+        own = [(RADIO, *(interface for interface, ends in joined if node in ends)) for node in range(nodes)]
+        self._interfaces = Interfaces(self._media, own)
+        self._cost_s = self._interfaces.cost_s
         view = _View(self.medium, trajectories, kernel)
         offers = scenario.offers()
         batteries = None
@@ -103,7 +106,7 @@ class Network(Air):
                 self._transmit_each,
                 host,
                 lambda neighbor, interface: self._cost_s[interface],
-                (RADIO, *(wire.interface for wire in scenario.wires if node in wire.nodes())),
+                own[node],
                 faults.clocks.get(node),
                 installed[node],
                 next_sequence,
@@ -182,10 +185,17 @@ class Network(Air):
     ) -> None:
         encoded = self._codec(layer).encode(message)
         now_us = self._kernel.now_us
-        if len(self._media) == 1:
+        if len(self._media) == 1 and (interface is None or interface == RADIO):
             self.medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us))
             return
-        for medium in self._chosen(sender, target, interface):
+        chosen = self._interfaces.chosen(sender, target, interface)
+        if not chosen:
+            refused = Frame(sender, target, layer, message, encoded, token, now_us, interface or RADIO)
+            self.lost(refused, sender, "out_of_reach")
+            if token is not None:
+                # Told from the queue, never from inside the handler that is still sending.
+                self._kernel.at(now_us, self._refuse, refused)
+        for medium in chosen:
             medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us, medium.interface))
 
     def _transmit_each(self, sender: NodeId, targets: Sequence[NodeId], layer: Layer, message: Message) -> None:
@@ -196,14 +206,9 @@ class Network(Air):
         for target in targets:
             self._transmit(sender, target, layer, message, None, None)
 
-    def _chosen(self, sender: NodeId, target: NodeId | None, interface: Interface | None) -> Sequence[Medium]:
-        """A named interface; else every one for a broadcast, and for a unicast the cheapest that leads there."""
-        if interface is not None:
-            return (self._media[interface],)
-        if target is None:
-            return tuple(self._media.values())
-        linked = (medium for medium in self._by_cost if medium.topology.linked(sender, target))
-        return (next(linked, self.medium),)
+    def _refuse(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        self.outcome(frame, UNREACHABLE)
 
     # From the medium to the nodes.
 

@@ -74,6 +74,13 @@ class Workload(NamedTuple):
     publishes: list[Publish]
 
 
+class _Draws(NamedTuple):
+    """The streams of one entry's events: two, so that runs which differ in `payload_bytes` publish the same content."""
+
+    content: Random
+    payload: Random
+
+
 def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
     """Refuse, at loading, what could not be played."""
     for name, written in entry.attributes.items():
@@ -116,18 +123,18 @@ def workload(
                 subscription = Subscription(SubscriptionId(node, number), text, attributes=attributes)
                 made.append(Subscribe(entry.at_s, subscription, entry.until_s))
     made.sort(key=lambda subscribe: subscribe.time_s)
-    timed: list[tuple[float, int, int, PublishEntry, Random]] = []
+    timed: list[tuple[float, int, int, PublishEntry, _Draws]] = []
     for place, publish in enumerate(publishes):
         rng = stream(seed, f"publish {place}")
-        content = stream(seed, f"publish {place} content")
+        draws = _Draws(stream(seed, f"publish {place} content"), stream(seed, f"publish {place} payload"))
         for time_s, node in _rhythm(publish, chosen(publish.nodes, roles, nodes, rng), duration_s, rng):
-            timed.append((time_s, place, node, publish, content))
+            timed.append((time_s, place, node, publish, draws))
     timed.sort(key=lambda item: item[:3])
     sequence: dict[int, int] = {}
     events: list[Publish] = []
-    for time_s, _, node, publish, content in timed:
+    for time_s, _, node, publish, draws in timed:
         number = sequence[node] = sequence.get(node, -1) + 1
-        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, content)))
+        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws)))
     return Workload(made, events)
 
 
@@ -154,11 +161,11 @@ def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Rando
     return times
 
 
-def _event(entry: PublishEntry, id: EventId, time_s: float, rng: Random) -> Event:
+def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws) -> Event:
     return Event(
         id=id,
-        attributes={name: Draw(written, "").value(rng) for name, written in entry.attributes.items()},
-        payload=rng.randbytes(entry.payload_bytes),
+        attributes={name: Draw(written, "").value(draws.content) for name, written in entry.attributes.items()},
+        payload=draws.payload.randbytes(entry.payload_bytes),
         time_s=time_s,
         lease_s=entry.lease_s,
         access=None if entry.access is None else AccessPolicy(entry.access),

@@ -82,7 +82,7 @@ def one_by_one(there: Trajectories) -> list[tuple[int, int, float, float]]:
         merged: list[list[float]] = []
         for span in spans:
             if merged and span[0] - merged[-1][1] < 1e-6:
-                merged[-1][1] = span[1]
+                merged[-1][1] = max(merged[-1][1], span[1])
             else:
                 merged.append(span)
         found.extend((a, b, start_s, end_s) for start_s, end_s in merged if end_s - start_s > 1e-6)
