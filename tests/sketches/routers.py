@@ -196,7 +196,9 @@ class GpsrSketch(Router):
         self.port.cancel_timer("beacon")
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        self.port.broadcast(Here(self.host.position(now)))
+        here = self.host.position(now)
+        if here is not None:
+            self.port.broadcast(Here(here))
         self.port.set_timer("beacon", BEACON_S * self.rng.uniform(0.5, 1.5))
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
@@ -224,7 +226,11 @@ class GpsrSketch(Router):
     def _pass(self, now: float, packet: GeoPacket) -> None:
         # A packet's hops count the transmission it is about to make.
         place = packet.place
-        own_m = math.dist(self.host.position(now), place.position)
+        here = self.host.position(now)
+        if here is None:
+            self._give_up(packet, "no_position")
+            return
+        own_m = math.dist(here, place.position)
         captured = own_m <= place.radius_m if place.node is None else place.node == self.node
         onward = None if captured else self._nearer(now, place, own_m)
         if onward is not None:

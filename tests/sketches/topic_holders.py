@@ -114,8 +114,9 @@ class TopicHolders(Protocol, UsesRouter):
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         here = self.host.position(now)
-        for topic, subscription in self._local.values():
-            self.port.route(self.holder(topic), Refresh(topic, subscription, here))
+        if here is not None:
+            for topic, subscription in self._local.values():
+                self.port.route(self.holder(topic), Refresh(topic, subscription, here))
         self.port.set_timer("refresh", REFRESH_S)
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -128,7 +129,9 @@ class TopicHolders(Protocol, UsesRouter):
 
     def look_up(self, now: float, topic: str) -> None:
         """[003 §3.2] Rendezvous mode, once per advertisement period."""
-        self.port.route(self.holder(topic), Lookup(topic, self.host.position(now)))
+        here = self.host.position(now)
+        if here is not None:
+            self.port.route(self.holder(topic), Lookup(topic, here))
 
     def on_packet(self, now: float, origin: NodeId, message: Message, hops: int) -> None:
         match message:

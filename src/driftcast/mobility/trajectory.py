@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from math import nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,20 +98,20 @@ class Trajectories:
         leg = bisect_right(start_s, time_s, low, first[node + 1]) - 1
         return leg if leg >= low and time_s <= end_s[leg] else -1
 
-    def position(self, node: int, time_s: float) -> tuple[float, float]:
-        """Where a node is, in meters; (nan, nan) while it is absent."""
+    def position(self, node: int, time_s: float) -> tuple[float, float] | None:
+        """Where a node is, in meters; None while it is absent."""
         leg = self._leg(node, time_s)
         if leg < 0:
-            return nan, nan
+            return None
         _, start_s, _, x_m, y_m, vx_mps, vy_mps = self._views
         elapsed_s: float = time_s - start_s[leg]
         return x_m[leg] + vx_mps[leg] * elapsed_s, y_m[leg] + vy_mps[leg] * elapsed_s
 
-    def velocity(self, node: int, time_s: float) -> tuple[float, float]:
-        """How a node moves, in meters per second; (nan, nan) while it is absent."""
+    def velocity(self, node: int, time_s: float) -> tuple[float, float] | None:
+        """How a node moves, in meters per second; None while it is absent."""
         leg = self._leg(node, time_s)
         if leg < 0:
-            return nan, nan
+            return None
         return self._views[5][leg], self._views[6][leg]
 
     def positions(self, time_s: float) -> Floats:

@@ -49,8 +49,8 @@ class GlobalView(ABC):
         """Who is linked with a node right now."""
 
     @abstractmethod
-    def position(self, node: NodeId) -> Position:
-        """Where any node is right now."""
+    def position(self, node: NodeId) -> Position | None:
+        """Where any node is right now; None while it is absent."""
 
 
 class Host(ABC):
@@ -63,12 +63,12 @@ class Host(ABC):
     """Grows with each start of the node, so that counters that begin anew can be told from old ones; below 2^31."""
 
     @abstractmethod
-    def position(self, now: float) -> Position:
-        """Where the node is (`Capability.POSITION`)."""
+    def position(self, now: float) -> Position | None:
+        """Where the node is (`Capability.POSITION`); None while it is nowhere, as a vehicle that is not on the map."""
 
     @abstractmethod
-    def velocity(self, now: float) -> Velocity:
-        """How it moves (`Capability.VELOCITY`)."""
+    def velocity(self, now: float) -> Velocity | None:
+        """How it moves (`Capability.VELOCITY`); None while it is nowhere."""
 
     @abstractmethod
     def load(self, now: float) -> float:

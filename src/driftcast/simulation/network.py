@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from math import nan
 from random import Random
 
 from driftcast.mobility.trajectory import Trajectories
@@ -24,6 +25,8 @@ from driftcast.simulation.streams import stream
 from driftcast.wire import Codec, DecodeError, Layer, Message, carried
 
 RADIO = "radio"
+# Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
+_NOWHERE = (nan, nan)
 _DISSEMINATION = Layer.DISSEMINATION
 
 
@@ -38,10 +41,11 @@ class _View(GlobalView):
     def neighbors(self, node: NodeId) -> Iterable[NodeId]:
         return self._medium.topology.reach(node).nodes
 
-    def position(self, node: NodeId) -> Position:
+    def position(self, node: NodeId) -> Position | None:
         if self._trajectories is None:
             raise TypeError("a replayed contact plan has no positions")
-        return Position(*self._trajectories.position(node, self._kernel.now_s))
+        where = self._trajectories.position(node, self._kernel.now_s)
+        return None if where is None else Position(*where)
 
 
 class Network(Air):
@@ -136,7 +140,7 @@ class Network(Air):
         assert trajectories is not None, "checked when the scenario was loaded"
         there = trajectories
         medium = CsmaMedium(
-            radio, RADIO, scenario.nodes, kernel, self, rng, lambda node: there.position(node, kernel.now_s)
+            radio, RADIO, scenario.nodes, kernel, self, rng, lambda node: there.position(node, kernel.now_s) or _NOWHERE
         )
         for range_m, vicinity in medium.wider:
             vicinity.follow(contacts_within(range_m), scenario.duration_s)

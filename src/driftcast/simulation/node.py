@@ -102,13 +102,15 @@ class SimHost(Host):
         self._view = view
         self._processors = processors
 
-    def position(self, now: float) -> Position:
+    def position(self, now: float) -> Position | None:
         assert self._trajectories is not None
-        return Position(*self._trajectories.position(self._node, self._kernel.now_s))
+        where = self._trajectories.position(self._node, self._kernel.now_s)
+        return None if where is None else Position(*where)
 
-    def velocity(self, now: float) -> Velocity:
+    def velocity(self, now: float) -> Velocity | None:
         assert self._trajectories is not None
-        return Velocity(*self._trajectories.velocity(self._node, self._kernel.now_s))
+        moving = self._trajectories.velocity(self._node, self._kernel.now_s)
+        return None if moving is None else Velocity(*moving)
 
     def load(self, now: float) -> float:
         raise TypeError("the simulator does not offer load; a protocol that reads it must declare it in `needs`")

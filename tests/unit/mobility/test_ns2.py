@@ -103,7 +103,7 @@ def test_a_random_walk_written_for_ns2_is_played_as_it_was(tmp_path: Path) -> No
     walk = model.trajectories(10, Area(500, 500), 100.0, np.random.default_rng(4))
     lines = []
     for node in range(10):
-        x_m, y_m = walk.position(node, 0.0)
+        x_m, y_m = walk.positions(0.0)[node].tolist()
         lines += [f"$node_({node}) set X_ {x_m:.12f}", f"$node_({node}) set Y_ {y_m:.12f}"]
         for leg in range(walk.first[node], walk.first[node + 1]):
             lasting_s = walk.end_s[leg] - walk.start_s[leg]

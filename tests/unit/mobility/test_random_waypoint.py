@@ -17,7 +17,7 @@ def walk(model: RandomWaypoint, nodes: int, area: Area, duration_s: float, seed:
 
 
 def speeds(there: Trajectories, time_s: float) -> Floats:
-    return np.array([np.hypot(*there.velocity(node, time_s)) for node in range(there.nodes)])
+    return np.array([np.hypot(*(there.velocity(node, time_s) or (np.nan, np.nan))) for node in range(there.nodes)])
 
 
 def centrality(there: Trajectories, time_s: float) -> float:

@@ -1,7 +1,6 @@
 """Positions and velocities on piecewise-linear movement."""
 
 import pickle
-from math import isnan
 
 import numpy as np
 import pytest
@@ -47,12 +46,16 @@ def test_a_node_is_where_its_leg_takes_it(
 
 @pytest.mark.parametrize("time_s", [0.0, 4.999, 8.001, 11.9, 20.1, -1.0])
 def test_an_absent_node_is_nowhere(two: Trajectories, time_s: float) -> None:
-    assert all(isnan(value) for value in two.position(1, time_s) + two.velocity(1, time_s))
+    assert two.position(1, time_s) is None
+    assert two.velocity(1, time_s) is None
     assert np.isnan(two.positions(time_s)[1]).all()
 
 
 def test_plain_numbers_come_out(two: Trajectories) -> None:
-    assert [type(value) for value in two.position(0, 1.0) + two.velocity(0, 1.0)] == [float] * 4
+    position, velocity = two.position(0, 1.0), two.velocity(0, 1.0)
+    assert position is not None
+    assert velocity is not None
+    assert [type(value) for value in position + velocity] == [float] * 4
 
 
 def test_one_node_at_a_time_agrees_with_all_at_once() -> None:

@@ -1,0 +1,39 @@
+"""Nodes that come and go: no position, no links, and nothing that is not a number."""
+
+from pathlib import Path
+
+import pytest
+
+from driftcast.model import Position, Velocity
+from driftcast.simulation.run import Simulation
+from driftcast.simulation.scenario import scenario_from
+
+# Node 1 is absent until 10 s; then it stands 50 m beside node 0.
+MOVES = "0 20 0 100 0 100\n0 stays 0 0\n10 stays 0 0\n10 comes 50 0\n20 stays 0 0\n20 comes 50 0\n"
+
+
+@pytest.mark.parametrize("radio", ["disk", "csma"])
+def test_a_node_that_is_absent_has_no_position_and_no_neighbors(tmp_path: Path, radio: str) -> None:
+    (tmp_path / "moves.txt").write_text(MOVES)
+    scenario = scenario_from(
+        {
+            "duration_s": 20.0,
+            "nodes": 2,
+            "base": str(tmp_path),
+            "mobility": {"model": "one", "file": "moves.txt"},
+            "radio": {"model": radio},
+            "protocol": {"name": "flooding"},
+        },
+        "test",
+    )
+    simulation = Simulation(scenario, 1)
+    simulation.start()
+    host = simulation.network.nodes[1].protocol.host
+    simulation.advance(5.0)
+    assert (host.position(5.0), host.velocity(5.0)) == (None, None)
+    assert host.global_view.position(1) is None
+    assert list(host.global_view.neighbors(1)) == []
+    simulation.advance(15.0)
+    assert (host.position(15.0), host.velocity(15.0)) == (Position(50.0, 0.0), Velocity(0.0, 0.0))
+    assert host.global_view.position(1) == Position(50.0, 0.0)
+    assert list(host.global_view.neighbors(1)) == [0]
