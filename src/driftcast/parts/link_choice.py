@@ -7,7 +7,7 @@ an event, is the protocol's own.
 from abc import abstractmethod
 from collections.abc import Callable
 from random import Random
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
@@ -30,6 +30,8 @@ class Spread(NamedTuple):
     phi: int
     buffer: int
     retry_s: float
+    retry_timer: Literal["node", "copy"]
+    """Whose interval that is: all copies of a node are tried together, or each counts from its own arrival."""
     attempts: int
     lease_s: float
     grace_s: float
@@ -62,7 +64,10 @@ class LinkChoice(Protocol, Generic[Report]):
         self._seen_ids = self._seen.ids
         self._horizon: Horizon[Report] = Horizon(node, wanted)
         self._interests = Interests()
-        self._carrier = Carrier(port, spread.buffer, spread.retry_s)
+        # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": at a random moment of an
+        # interval, so that nodes started together do not try together for ever.
+        phase_s = spread.retry_s * rng.random() if spread.retry_timer == "node" else None
+        self._carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s)
         self._counter = 0
 
     def on_stop(self, now: float) -> None:

@@ -49,6 +49,7 @@ class Adaptive(LinkChoice[Received]):
             phi=settings.phi,
             buffer=settings.buffer,
             retry_s=settings.retry_s,
+            retry_timer=settings.retry_timer,
             attempts=UNLIMITED,
             lease_s=settings.lease_s,
             grace_s=settings.seen_grace_s,

@@ -28,6 +28,11 @@ class AdaptiveSettings(Settings, frozen=True):
     update_min_s: Annotated[Period, Meta(description="time between two reports of utilities")] = 10.0
     update_max_s: Annotated[Period, Meta(description="the longest such time if it adapts")] = 60.0
     sample_s: Annotated[Period, Meta(description="period of the predictors")] = 10.0
+    # "Each node periodically attempts to forward the messages in its buffer" [004 §2.3.3]: the period is the node's.
+    retry_timer: Annotated[
+        Literal["node", "copy"],
+        Meta(description="node: all stored events are tried together; copy: each counts from its own arrival"),
+    ] = "node"
     # [004 §5.2] The paper's figures but Figure 11 are without adaptation.
     adaptive_updates: Annotated[bool, Meta(description="report less often while the neighbors stay the same")] = False
     # The paper gives no lease. Its baselines try ten times at 60 s, and a run lasts 600 s.

@@ -32,6 +32,7 @@ class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
             phi=settings.phi,
             buffer=settings.buffer,
             retry_s=settings.retry_s,
+            retry_timer=settings.retry_timer,
             attempts=settings.attempts,
             lease_s=settings.max_lease_s,
             grace_s=settings.seen_grace_s,
