@@ -113,10 +113,12 @@ class LinkChoice(Protocol, Generic[Report]):
         """A message that carries no event."""
 
     @abstractmethod
-    def _stores(self, matched: list[str]) -> bool:
+    def _stores(self, event: Event, matched: list[str]) -> bool:
         """Whether this node keeps an event that matches these interests."""
 
-    def _promising(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
+    def _promising(
+        self, event: Event, links: list[NodeId], matched: list[str], missing: int
+    ) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] Of links that lead to no known subscriber the best, at most so many; and those to draw
         the rest from."""
         return [], links
@@ -150,7 +152,7 @@ class LinkChoice(Protocol, Generic[Report]):
         matched = self._interests.match(event)
         self._deliver(event, matched, hops)
         sent = self._forward(event, matched, hops, until - now, sender, None)
-        if self._stores(matched):
+        if self._stores(event, matched):
             holders = set(sent) if spread.tracks else None
             if holders is not None and sender is not None:
                 holders.add(sender)
@@ -181,7 +183,7 @@ class LinkChoice(Protocol, Generic[Report]):
         # Predictions are looked at only if they decide something.
         missing = wanted - len(adjacent) - len(nearby)
         if 0 < missing < len(rest):
-            predicted, rest = self._promising(rest, matched, missing)
+            predicted, rest = self._promising(event, rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self.rng)
         if chosen:
             self.port.send_each(chosen, self._carried(event, hops + 1, remaining_s))

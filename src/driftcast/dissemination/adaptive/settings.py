@@ -52,8 +52,15 @@ class AdaptiveSettings(Settings, frozen=True):
     )
     # The paper sorts by utility and says nothing of equals. A fixed order would send every event over the same links.
     ties: Annotated[
-        Literal["random", "fixed"], Meta(description="order of links of equal utility; fixed: oldest link first")
+        Literal["random", "fixed", "lowest"],
+        Meta(description="order of links of equal utility; fixed: oldest link first; lowest: lowest node id first"),
     ] = "random"
+    # "For at least one of the matching interests" [004 §2.3.2], and of predictions all "for an interest i matching
+    # message m are used" [004 §2.3.1]. The paper's recipients are drawn at random, so its messages may have had one.
+    counts_for: Annotated[
+        Literal["any", "one"],
+        Meta(description="interests that utilities are looked up for; one: one that is drawn for each event"),
+    ] = "any"
     # "According to the aforementioned rules" [004 §2.3.2]: those know nothing of who holds the event.
     retransmit_to: Annotated[
         Literal["everyone", "others"],
