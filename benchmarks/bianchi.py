@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from driftcast.radio.bianchi import saturation
 from driftcast.radio.dot11 import CsmaRadio
+from tests.validation.bianchi import saturation
 from tests.validation.cell import saturated_cell, under_the_models_conditions
 
 DOCS = Path(__file__).parent.parent / "docs"

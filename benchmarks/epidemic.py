@@ -4,9 +4,10 @@ import math
 import time
 
 from benchmarks.simpy_epidemic import copies
-from driftcast.simulation.run import movement, run
-from driftcast.simulation.scenario import Scenario, scenario_from
-from driftcast.simulation.workload import workload
+from driftcast.scenario.movement import movement
+from driftcast.scenario.scenario import Scenario, scenario_from
+from driftcast.scenario.workload import workload
+from driftcast.simulation.run import run
 
 SEED = 1
 EVENTS = 100

@@ -3,8 +3,9 @@
 import math
 import time
 
-from driftcast.simulation.run import movement, run
-from driftcast.simulation.scenario import Scenario, scenario_from
+from driftcast.scenario.movement import movement
+from driftcast.scenario.scenario import Scenario, scenario_from
+from driftcast.simulation.run import run
 from driftcast.trace import Level
 
 SEED = 7

@@ -9,7 +9,7 @@ from typing import Any
 
 import simpy
 
-from driftcast.radio.plan import ContactPlan
+from driftcast.contacts.plan import ContactPlan
 
 DELAY_S = 0.001
 

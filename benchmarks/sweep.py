@@ -15,8 +15,8 @@ from driftcast.pipeline.definition import Axis, Definition
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.session import session, stop
 from driftcast.pipeline.sweep import sweep
+from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.run import run as simulate
-from driftcast.simulation.scenario import Scenario, scenario_from
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

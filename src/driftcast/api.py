@@ -10,7 +10,7 @@ from driftcast.matching import Filter
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from driftcast.live.client import Client
+    from driftcast.live.door.client import Client
 
 __all__ = ["Filter", "Simulated", "connect", "simulate"]
 
@@ -38,7 +38,7 @@ def simulate(
     others by their dotted keys (`{"radio.range_m": 100}`). The trace is an Arrow table at the given level: "metrics"
     (empty), "deliveries" or "full".
     """
-    from driftcast.simulation.overrides import chosen_scenario
+    from driftcast.scenario.overrides import chosen_scenario
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
@@ -49,6 +49,6 @@ def simulate(
 
 def connect(address: str) -> "Client":
     """A client of the live node whose control channel is at `address`: its socket's path, or `127.0.0.1:port`."""
-    from driftcast.live.client import connect as connect_to
+    from driftcast.live.door.client import connect as connect_to
 
     return connect_to(address)

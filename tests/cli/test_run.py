@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.simulation.meter import METRIC_MEANINGS
+from driftcast.scenario.measures import METRIC_MEANINGS
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 
 # Smaller than written, so that each takes a second; all nodes and events stay in play.

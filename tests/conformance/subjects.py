@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.settings import read_toml
-from driftcast.simulation.scenario import Scenario, scenario_from
 from driftcast.testing import example_tables, examples
 
 HERE = Path(__file__).parent

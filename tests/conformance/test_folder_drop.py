@@ -56,7 +56,7 @@ import json, sys
 from pathlib import Path
 from driftcast.protocol.registry import protocol_names
 from driftcast.simulation.run import run
-from driftcast.simulation.scenario import load
+from driftcast.scenario.scenario import load
 done = run(load(Path(sys.argv[1])), 1)
 print(json.dumps({"names": protocol_names(), "protocol": done.protocol, "delivered": done.metrics["delivered"]}))
 """

@@ -9,8 +9,8 @@ from typing import Protocol
 import pytest
 
 from driftcast.live.config import NodeConfig, TraceConfig
-from driftcast.live.exchange import LinkSettings
-from driftcast.live.interface import UDP, InterfaceConfig
+from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.link.interface import UDP, InterfaceConfig
 from driftcast.model import NodeId
 from driftcast.protocol import BeaconSettings, Interface, StackPlan
 from driftcast.protocol import Protocol as Machine

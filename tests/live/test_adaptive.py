@@ -3,8 +3,8 @@
 import asyncio
 
 from driftcast.live.config import NodeConfig
-from driftcast.live.loopback import Inbox, LoopbackNetwork, until
 from driftcast.live.node import LiveNode
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import EventId, NodeId
 from tests.live.conftest import MakeConfig, Run
 

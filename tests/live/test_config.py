@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.address import format_address, parse_address
 from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.exchange import LinkSettings
-from driftcast.live.identity import key_of, node_of
-from driftcast.live.interface import InterfaceConfig
+from driftcast.live.host.identity import key_of, node_of
+from driftcast.live.link.address import format_address, parse_address
+from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.link.interface import InterfaceConfig
 from driftcast.model import MAX_NODE_ID, Position
 from driftcast.trace import Level
 

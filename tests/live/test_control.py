@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live import control
-from driftcast.live.client import connect
 from driftcast.live.commands import parse_attributes, publish, status, subscribe
-from driftcast.live.loopback import until
-from driftcast.live.messages import MAX_LINE_BYTES
+from driftcast.live.door import control
+from driftcast.live.door.client import connect
+from driftcast.live.door.messages import MAX_LINE_BYTES
 from driftcast.live.node import MAX_EVENT_BYTES, LiveNode
+from driftcast.loopback.network import until
 from driftcast.model import EventId
 from tests.live.conftest import MakeConfig, Run
 

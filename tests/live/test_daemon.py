@@ -13,11 +13,11 @@ import pytest
 
 import driftcast
 from driftcast.errors import WorkError
-from driftcast.live.address import format_address
 from driftcast.live.commands import publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
-from driftcast.live.loopback import Inbox, until
+from driftcast.live.link.address import format_address
 from driftcast.live.node import LiveNode
+from driftcast.loopback.network import Inbox, until
 from driftcast.trace import Level
 from tests.live.conftest import MakeConfig, Run
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from driftcast.live.loopback import LoopbackNetwork, until
+from driftcast.loopback.network import LoopbackNetwork, until
 from driftcast.model import Event, SubscriptionId
 from driftcast.testing import Net
 from tests.live.conftest import MakeConfig, Run

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
-from driftcast.live.address import Address
 from driftcast.live.config import NodeConfig
-from driftcast.live.exchange import LinkSettings
-from driftcast.live.frame import LinkFrame, LinkKind, unpack
-from driftcast.live.interface import UDP
-from driftcast.live.loopback import until
+from driftcast.live.link.address import Address
+from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
+from driftcast.live.link.interface import UDP
+from driftcast.live.link.transport import UdpTransport
 from driftcast.live.node import LiveNode
-from driftcast.live.transport import UdpTransport
+from driftcast.loopback.network import until
 from driftcast.model import Event, Failure, NodeId, Scalar
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.live.frame import (
+from driftcast.live.link.frame import (
     FAR_BEHIND,
     LINK_HEADER_BYTES,
     MAX_SENDERS,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import WorkError
-from driftcast.live.loopback import Inbox, LoopbackNetwork, until
 from driftcast.live.node import LiveNode
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import Event, NodeId, Subscription
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.protocol import Capability, Interface, Link

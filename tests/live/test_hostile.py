@@ -5,11 +5,11 @@ import socket
 from random import Random
 
 from driftcast.dissemination.flooding.protocol import FloodedEvent
-from driftcast.live.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
-from driftcast.live.interface import UDP
-from driftcast.live.loopback import Inbox, LoopbackNetwork, until
+from driftcast.live.link.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
+from driftcast.live.link.interface import UDP
 from driftcast.live.node import LiveNode
 from driftcast.live.record import BAD_ROWS_PER_S
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import Event, EventId
 from driftcast.wire import Codec, Flaw, Layer
 from tests.live.conftest import MakeConfig, Run

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from driftcast.errors import WorkError
-from driftcast.live.address import Address
-from driftcast.live.exchange import LinkSettings
-from driftcast.live.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.interface import InterfaceConfig
-from driftcast.live.loopback import Inbox, LoopbackNetwork, until
+from driftcast.live.link.address import Address
+from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
+from driftcast.live.link.interface import InterfaceConfig
+from driftcast.live.link.transport import UdpTransport
 from driftcast.live.node import LiveNode
-from driftcast.live.reach import ReachTransport
-from driftcast.live.transport import UdpTransport
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from driftcast.loopback.reach import ReachTransport
 from driftcast.model import Event, Failure
 from driftcast.protocol import BeaconSettings, Link
 from tests.live.conftest import MakeConfig, Run

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from driftcast.live.interface import UDP
-from driftcast.live.loopback import Inbox, LoopbackNetwork, until
+from driftcast.live.link.interface import UDP
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import NodeId
 from tests.live.conftest import MakeConfig, Run
 

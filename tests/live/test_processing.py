@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from driftcast.errors import UserError
-from driftcast.live import processing
 from driftcast.live.config import NodeConfig
-from driftcast.live.loopback import until
+from driftcast.live.host import processing
+from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.node import LiveNode
-from driftcast.live.processing import ProcessorConfig
+from driftcast.loopback.network import until
 from driftcast.model import Event, NodeId, Processor, ProcessorId
 from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
 from tests.live.conftest import MakeConfig, Run

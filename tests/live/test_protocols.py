@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from driftcast.live.host import offered
-from driftcast.live.loopback import Inbox, LoopbackNetwork, until
-from driftcast.live.sequence import incarnation
+from driftcast.live.host.host import offered
+from driftcast.live.host.sequence import incarnation
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.protocol import StackPlan, UsesRouter
 from driftcast.protocol.registry import protocol_named, protocol_names
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.loopback import Inbox, until
+from driftcast.live.host.sequence import BLOCK, Sequence
+from driftcast.live.host.store import NodeStore
 from driftcast.live.node import LiveNode
-from driftcast.live.sequence import BLOCK, Sequence
-from driftcast.live.store import NodeStore
+from driftcast.loopback.network import Inbox, until
 from driftcast.wire import Layer
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from driftcast.live.config import NodeConfig
-from driftcast.live.loopback import LoopbackNetwork, until
+from driftcast.loopback.network import LoopbackNetwork, until
 from driftcast.model import Event, NodeId
 from driftcast.protocol import Interface, Place, Router, Settings, StackPlan, UsesRouter
 from driftcast.wire import Message, Parcel, ParcelMessage

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.run import Run, run
-from driftcast.simulation.scenario import Scenario
 from driftcast.trace import Level
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from driftcast.pipeline.definition import Axis, Definition
 from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.simulation.scenario import Scenario, scenario_from
+from driftcast.scenario.scenario import Scenario, scenario_from
 
 
 def tiny(name: str = "flooding", **changes: object) -> Scenario:

@@ -11,7 +11,7 @@ from driftcast.pipeline.experiment import Experiment, Point, load_experiment
 from driftcast.pipeline.records import Record
 from driftcast.pipeline.reproduce import reproduce_experiments
 from driftcast.pipeline.results import Results
-from driftcast.simulation.scenario import load
+from driftcast.scenario.scenario import load
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "community.toml"
 FIGURES = {"Fig. 3a", "Fig. 3b", "Fig. 4a", "Fig. 4b", "Fig. 5", "Fig. 6a", "Fig. 6b", "Fig. 7", "Fig. 8", "Fig. 9"}

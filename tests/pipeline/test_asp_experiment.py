@@ -18,9 +18,9 @@ from driftcast.pipeline.report.distributions import box_numbers
 from driftcast.pipeline.report.figures import draw
 from driftcast.pipeline.reproduce import Report, reproduce_experiments
 from driftcast.pipeline.results import Results
+from driftcast.scenario.measures import Asked
+from driftcast.scenario.scenario import load
 from driftcast.simulation.run import run
-from driftcast.simulation.scenario import load
-from driftcast.simulation.tally import Asked
 from driftcast.trace import Level
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -12,7 +12,7 @@ from driftcast.pipeline.compare import METRICS, Comparison, compare
 from driftcast.pipeline.report.style import metric_label
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.pipeline.sweep import read_runs
-from driftcast.simulation.protocols import parse_protocols
+from driftcast.scenario.protocol_text import parse_protocols
 
 SCENARIO = """
 duration_s = 60.0

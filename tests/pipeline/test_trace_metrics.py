@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.trace_metrics import eligible_pairs, read_tables, trace_metrics
+from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.run import run
-from driftcast.simulation.scenario import Scenario
 from driftcast.trace import Level
 from tests.pipeline.scenarios import tiny
 

@@ -4,8 +4,8 @@ import pytest
 
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Interface, Protocol, TimerKey
-from driftcast.simulation.checkers import Checkers, ViolationError
 from driftcast.simulation.run import run
+from driftcast.simulation.witness.checkers import Checkers, ViolationError
 from driftcast.wire import EventMessage, Message
 from tests.simulation.worlds import line, register
 

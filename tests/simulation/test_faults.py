@@ -6,7 +6,7 @@ import pytest
 
 from driftcast.model import Event, EventId, Failure, NodeId
 from driftcast.protocol import Interface, Link, Protocol, Token
-from driftcast.simulation.faults import ClockSkew, Crash, Fault, LinkCut, Loss, fault_plan
+from driftcast.scenario.faults import ClockSkew, Crash, Fault, LinkCut, Loss, fault_plan
 from driftcast.simulation.run import Simulation
 from driftcast.testing import Net
 from driftcast.wire import EventMessage, Message

@@ -2,14 +2,14 @@
 
 import pytest
 
-from driftcast.model import Event, EventId
+from driftcast.model import Event, EventId, Failure
 from driftcast.protocol import Interface, Token
 from driftcast.simulation.run import Simulation, run
 from driftcast.trace import Kind, Level
 from tests.live.talker import Talker, Word
 from tests.simulation.worlds import line, register
 
-WIRES = [{"interface": "ethernet", "between": [(0, 1)]}]
+WIRES: list[dict[str, object]] = [{"interface": "ethernet", "between": [(0, 1)]}]
 
 
 class Speaker(Talker):
@@ -48,7 +48,7 @@ class Story:
     def sent(self) -> list[tuple[object, object]]:
         return [(row["node"], row["interface"]) for row in self.rows(Kind.SEND)]
 
-    def outcomes(self, node: int) -> list[tuple[Token, str]]:
+    def outcomes(self, node: int) -> list[tuple[Token, Failure | None]]:
         return Talker.all[node].outcomes
 
 
@@ -103,7 +103,7 @@ def test_the_interface_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch) -
     story.say(0, to=1, token=2)
     story.say(0, via="radio")
     assert story.sent() == [(0, "radio"), (0, "ethernet"), (0, "radio")]
-    assert story.outcomes(0) == [(1, ""), (2, "")]
+    assert story.outcomes(0) == [(1, None), (2, None)]
 
 
 def test_beacons_go_out_on_the_interfaces_that_a_node_has() -> None:

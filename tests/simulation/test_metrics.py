@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from driftcast.model import Event, EventId
-from driftcast.simulation.meter import METRIC_MEANINGS, quantile
+from driftcast.scenario.measures import METRIC_MEANINGS
 from driftcast.simulation.run import run
+from driftcast.simulation.witness.meter import quantile
 from driftcast.wire import HEADER_BYTES
 from tests.simulation.worlds import line
 

@@ -1,6 +1,6 @@
 """Named random streams. The values are pinned: a change here changes every result ever reported."""
 
-from driftcast.simulation.streams import array_stream, derive, stream
+from driftcast.streams import array_stream, derive, stream
 
 
 def test_streams_are_what_they_were() -> None:

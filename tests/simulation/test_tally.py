@@ -5,8 +5,9 @@ import pytest
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId
 from driftcast.protocol import Fact
+from driftcast.scenario.measures import Asked
 from driftcast.simulation.run import run
-from driftcast.simulation.tally import Asked, Tally
+from driftcast.simulation.witness.tally import Tally
 from tests.simulation.worlds import line
 
 FIRST, SECOND, MADE, MADE_AGAIN = EventId(0, 0), EventId(0, 1), EventId(1, 0), EventId(2, 0)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import UserError
+from driftcast.scenario.scenario import load
 from driftcast.simulation.run import run
-from driftcast.simulation.scenario import load
 from driftcast.testing import Net
 from driftcast.trace import Kind
 

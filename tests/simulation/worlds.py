@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from driftcast.protocol import Protocol
-from driftcast.simulation.scenario import Scenario, scenario_from
+from driftcast.scenario.scenario import Scenario, scenario_from
 
 LINE: Mapping[str, object] = {
     "name": "line",

@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "errors": "",
     "version": "",
     "settings": "",
+    "streams": "",
     # The pure layers, from the bottom up.
     "model": "",
     "matching": "model",
@@ -29,20 +30,25 @@ MAY_IMPORT = {
     "dissemination": "model matching wire protocol parts routing services",
     # What a run is made of.
     "mobility": "model settings",
-    "radio": "model wire protocol mobility settings",
+    "contacts": "mobility",
+    "radio": "model wire contacts settings",
     "trace": "model",
-    # Stacks from the tables that people write, for every world.
+    # Users' functions, and stacks from the tables that people write, for every world.
+    "functions": "model",
     "stacks": "protocol settings",
+    # What a scenario says; it runs nothing.
+    "scenario": "model matching protocol mobility contacts radio trace settings streams functions stacks",
     # The worlds that run protocols.
-    "simulation": "model matching wire protocol parts services mobility radio trace settings stacks",
-    "live": "model matching wire protocol parts services trace settings stacks",
-    "lab": "model matching wire protocol parts services mobility radio trace settings simulation live",
+    "simulation": "model matching wire protocol mobility contacts radio scenario streams functions stacks trace",
+    "live": "model matching wire protocol services functions trace settings stacks",
+    "loopback": "model protocol contacts live",
+    "lab": "model matching wire protocol contacts trace settings scenario live",
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
-    "testing": "model matching wire protocol parts services mobility radio trace settings stacks simulation",
+    "testing": "model matching wire protocol contacts scenario simulation stacks trace",
     # What judges them.
-    "pipeline": "model matching protocol mobility radio trace settings simulation",
-    "experiments": "model matching protocol mobility radio trace settings simulation pipeline",
+    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation",
+    "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",
 }
 # The package's own front doors (`driftcast/__init__.py`, `api.py`) and the command line may import anything.
 FRONT_DOORS = frozenset({"__init__", "__main__", "api", "cli"})

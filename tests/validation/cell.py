@@ -5,9 +5,9 @@ from random import Random
 
 import numpy as np
 
+from driftcast.contacts.exact import contacts
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import Failure, NodeId
-from driftcast.radio.contacts import contacts
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.dot11 import UNLIMITED, CsmaRadio
 from driftcast.radio.medium import Air, Frame, Reach

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from driftcast.radio.bianchi import basic_access, fixed_point, rts_access, saturation
 from driftcast.radio.dot11 import CsmaRadio, Dot11
+from tests.validation.bianchi import basic_access, fixed_point, rts_access, saturation
 from tests.validation.cell import saturated_cell, under_the_models_conditions
 
 ALWAYS, NEVER = 0, 65535

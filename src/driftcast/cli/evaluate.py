@@ -90,8 +90,8 @@ def _add_out(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.compare import compare
-    from driftcast.simulation.overrides import parse_assignment
-    from driftcast.simulation.protocols import parse_protocols
+    from driftcast.scenario.overrides import parse_assignment
+    from driftcast.scenario.protocol_text import parse_protocols
 
     found = compare(
         arguments.scenario,

@@ -51,8 +51,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from driftcast.simulation.meter import METRIC_MEANINGS
-    from driftcast.simulation.overrides import chosen_scenario
+    from driftcast.scenario.measures import METRIC_MEANINGS
+    from driftcast.scenario.overrides import chosen_scenario
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, object]:
-    from driftcast.simulation.overrides import parse_assignment
+    from driftcast.scenario.overrides import parse_assignment
 
     return dict(parse_assignment(text) for text in arguments.set)
 
@@ -98,8 +98,8 @@ def _save_whole(trace: "Trace", directory: Path) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from driftcast.simulation.overrides import chosen_scenario
-    from driftcast.simulation.run import check_files
+    from driftcast.scenario.movement import check_files
+    from driftcast.scenario.overrides import chosen_scenario
 
     scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.stack_plan()
@@ -122,7 +122,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _contacts(arguments: argparse.Namespace) -> int:
-    from driftcast.simulation.sources import plan_from
+    from driftcast.scenario.contact_files import plan_from
 
     plan = plan_from(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
     new_folder(arguments.out, "--out")

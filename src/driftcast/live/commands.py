@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from driftcast.errors import UserError
-from driftcast.live.client import connect
 from driftcast.live.config import load_config
-from driftcast.live.messages import Status
+from driftcast.live.door.client import connect
+from driftcast.live.door.messages import Status
 from driftcast.live.node import LiveNode
 from driftcast.model import Event, EventId, Scalar, check_attributes
 

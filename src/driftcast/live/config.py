@@ -8,11 +8,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.live.exchange import LinkSettings
-from driftcast.live.host import offered
-from driftcast.live.identity import key_of, node_of
-from driftcast.live.interface import InterfaceConfig
-from driftcast.live.interface_config import (
+from driftcast.functions import ProcessorError, split_function
+from driftcast.live.host.host import offered
+from driftcast.live.host.identity import key_of, node_of
+from driftcast.live.host.processing import ProcessorConfig
+from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.link.interface import InterfaceConfig
+from driftcast.live.link.interface_config import (
     DiscoverySection,
     InterfaceSection,
     ListenSection,
@@ -22,11 +24,9 @@ from driftcast.live.interface_config import (
     several_interfaces,
     single_interface,
 )
-from driftcast.live.processing import ProcessorConfig
 from driftcast.matching import Filter
 from driftcast.model import FilterText, NodeId, Position, Processor
 from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
-from driftcast.services.processors import ProcessorError, split_function
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import stack_plan
 from driftcast.trace import Level

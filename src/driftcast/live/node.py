@@ -11,24 +11,24 @@ from types import TracebackType
 import msgspec
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.address import Address, format_address
+from driftcast.functions import ProcessorError, derived_event
 from driftcast.live.config import NodeConfig
-from driftcast.live.control import ControlServer
-from driftcast.live.frame import MAX_BODY_BYTES
-from driftcast.live.host import HostFacts, LiveHost
-from driftcast.live.messages import Status
-from driftcast.live.processing import Finished, Processing
+from driftcast.live.door.control import ControlServer
+from driftcast.live.door.messages import Status
+from driftcast.live.door.subscribers import Listener, Subscribers
+from driftcast.live.host.host import HostFacts, LiveHost
+from driftcast.live.host.processing import Finished, Processing
+from driftcast.live.host.runtime import Applications, Runtime
+from driftcast.live.host.sequence import Sequence, incarnation
+from driftcast.live.host.store import NodeStore
+from driftcast.live.link.address import Address, format_address
+from driftcast.live.link.frame import MAX_BODY_BYTES
+from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.live.runtime import Applications, Runtime
-from driftcast.live.sequence import Sequence, incarnation
-from driftcast.live.store import NodeStore
-from driftcast.live.subscribers import Listener, Subscribers
-from driftcast.live.transport import Transport
 from driftcast.matching import Filter
 from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar, SubscriptionId
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.effects import Process
-from driftcast.services.processors import ProcessorError, derived_event
 from driftcast.trace import Kind, Level, Trace
 from driftcast.wire import Layer
 

@@ -18,10 +18,10 @@ from driftcast.pipeline.reproduce import Report, reproduce_experiments, write_wh
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE
+from driftcast.scenario.overrides import apply
+from driftcast.scenario.protocol_text import protocol_label
+from driftcast.scenario.scenario import Scenario, load, scenario_from
 from driftcast.settings import read_toml
-from driftcast.simulation.overrides import apply
-from driftcast.simulation.protocols import protocol_label
-from driftcast.simulation.scenario import Scenario, load, scenario_from
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from driftcast.simulation.tally import Asked
+from driftcast.scenario.measures import Asked
 from driftcast.trace import Level
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]

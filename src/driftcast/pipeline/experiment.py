@@ -13,9 +13,9 @@ from driftcast.pipeline.definition import Axis, Definition, Quick, Selector
 from driftcast.pipeline.labels import labels_of, text_of, texts
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.validation import check
+from driftcast.scenario.overrides import apply
+from driftcast.scenario.scenario import Scenario, load, scenario_from
 from driftcast.settings import read_toml, typed
-from driftcast.simulation.overrides import apply
-from driftcast.simulation.scenario import Scenario, load, scenario_from
 
 FILE = "experiment.toml"
 HOOK = "claims.py"

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from driftcast.pipeline.definition import Axis, Label
-from driftcast.simulation.protocols import parse_protocol, protocol_label
+from driftcast.scenario.protocol_text import parse_protocol, protocol_label
 
 
 def texts(wanted: Label | list[Label]) -> list[str]:

@@ -11,7 +11,7 @@ import msgspec
 
 from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.protocol.registry import PROTOCOLS, ROUTERS
-from driftcast.simulation.scenario import Scenario
+from driftcast.scenario.scenario import Scenario
 
 # A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.
 TASKS_PER_CORE = 8
@@ -23,12 +23,16 @@ CODE = (
     "wire",
     "protocol",
     "parts",
-    "services",
     "mobility",
+    "contacts",
     "radio",
+    "scenario",
     "simulation",
     "trace",
+    "functions.py",
     "settings.py",
+    "stacks.py",
+    "streams.py",
 )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from driftcast.simulation.meter import METRIC_MEANINGS
+from driftcast.scenario.measures import METRIC_MEANINGS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,9 +20,9 @@ from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
 from driftcast.pipeline.records import Record, metric_columns, record_ddl, record_schema, record_table
 from driftcast.pipeline.results import TRACES_FOLDER
+from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.run import Run
 from driftcast.simulation.run import run as simulate_run
-from driftcast.simulation.scenario import Scenario, scenario_from
 from driftcast.trace import Level
 
 if TYPE_CHECKING:

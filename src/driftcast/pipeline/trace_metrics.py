@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from driftcast.matching import Filter, FilterError, FilterIndex
 from driftcast.pipeline.records import METRICS, REAL_METRICS
-from driftcast.simulation.meter import quantile
+from driftcast.simulation.witness.meter import quantile
 from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, Kind
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import difflib
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Definition, Selector
 from driftcast.pipeline.labels import labels_of, texts
-from driftcast.simulation.meter import METRIC_MEANINGS
+from driftcast.scenario.measures import METRIC_MEANINGS
 
 
 def check(definition: Definition, where: str) -> None:

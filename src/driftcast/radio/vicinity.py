@@ -1,8 +1,8 @@
 """Who is within some distance of whom, each node with itself, as sets that change with the movement."""
 
+from driftcast.contacts.plan import MICROSECONDS, ContactPlan
 from driftcast.model import NodeId
 from driftcast.radio.medium import Scheduler
-from driftcast.radio.plan import MICROSECONDS, ContactPlan
 
 
 class Vicinity:

@@ -1,34 +1,10 @@
-"""Batteries: what is left after standing by, sending and receiving. A linear model; an empty node goes on working.
-
-The defaults are those of a small 802.11 card, measured by Feeney and Nilsson (INFOCOM 2001): per byte 1.9 uJ to send
-and 0.5 uJ to receive, and 0.84 W idle.
-"""
+"""Batteries: what is left after standing by, sending and receiving. A linear model; an empty node goes on working."""
 
 from random import Random
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
 
 from driftcast.model import NodeId
 from driftcast.radio.medium import Frame, Reach
-
-
-class Energy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[energy]` of a scenario."""
-
-    battery_j: Annotated[float, Meta(gt=0, description="what a full battery holds; 18 kJ is a phone's of 5 Wh")] = (
-        18_000.0
-    )
-    charge_min: Annotated[float, Meta(ge=0, le=1, description="nodes start with a random charge from this ...")] = 1.0
-    charge_max: Annotated[float, Meta(ge=0, le=1, description="... to this share of it")] = 1.0
-    idle_w: Annotated[float, Meta(ge=0, description="power of doing nothing")] = 0.84
-    send_j_per_byte: Annotated[float, Meta(ge=0)] = 1.9e-6
-    receive_j_per_byte: Annotated[float, Meta(ge=0)] = 0.5e-6
-
-    def __post_init__(self) -> None:
-        if self.charge_min > self.charge_max:
-            raise ValueError("charge_min must not exceed charge_max")
+from driftcast.scenario.energy import Energy
 
 
 class Batteries:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from math import nan
 from random import Random
 
+from driftcast.contacts.plan import ContactPlan
+from driftcast.functions import Installed
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import Failure, NodeId, Position, ProcessorId
 from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
@@ -12,16 +14,14 @@ from driftcast.protocol.stack import Receiver
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Volley
-from driftcast.radio.plan import ContactPlan
-from driftcast.services.processors import Installed
+from driftcast.scenario.faults import FaultPlan, LinkCut, Outage
+from driftcast.scenario.scenario import OracleDiscovery, Scenario
 from driftcast.simulation.energy import Batteries
-from driftcast.simulation.faults import FaultPlan, LinkCut, Outage
 from driftcast.simulation.interfaces import Interfaces
 from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.node import SimHost, SimNode
-from driftcast.simulation.recorder import Recorder
-from driftcast.simulation.scenario import OracleDiscovery, Scenario
-from driftcast.simulation.streams import stream
+from driftcast.simulation.witness.recorder import Recorder
+from driftcast.streams import stream
 from driftcast.wire import Codec, DecodeError, Layer, Message, carried
 
 RADIO = "radio"
@@ -212,7 +212,7 @@ class Network(Air):
 
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
-        self.outcome(frame, UNREACHABLE)
+        self.outcome(frame, Failure.UNREACHABLE)
 
     # From the medium to the nodes.
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from driftcast.functions import Installed, ProcessorError, derived_event
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import (
     Event,
@@ -34,12 +35,11 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
-from driftcast.services.processors import Installed, ProcessorError, derived_event
+from driftcast.scenario.faults import Clock
 from driftcast.simulation.energy import Batteries
-from driftcast.simulation.faults import Clock
 from driftcast.simulation.kernel import Kernel, Timer
-from driftcast.simulation.recorder import Recorder
-from driftcast.simulation.streams import stream
+from driftcast.simulation.witness.recorder import Recorder
+from driftcast.streams import stream
 from driftcast.trace import Kind
 from driftcast.wire import Layer, Message
 

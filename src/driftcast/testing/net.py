@@ -11,12 +11,12 @@ from typing import Self
 import msgspec
 import numpy as np
 
+from driftcast.contacts.plan import ContactPlan
 from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import Protocol
-from driftcast.radio.plan import ContactPlan
+from driftcast.scenario.scenario import scenario_from
 from driftcast.simulation.node import SimNode
 from driftcast.simulation.run import Run, Simulation
-from driftcast.simulation.scenario import scenario_from
 from driftcast.testing.examples import example_tables
 from driftcast.trace import Kind, Level
 

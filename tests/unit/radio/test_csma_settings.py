@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
 from driftcast.radio.dot11 import CsmaRadio
-from driftcast.radio.plan import ContactPlan
 from driftcast.radio.vicinity import Vicinity
 from driftcast.settings import typed
 from driftcast.simulation.kernel import Kernel

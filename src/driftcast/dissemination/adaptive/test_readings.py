@@ -6,7 +6,7 @@ from driftcast.dissemination.adaptive.messages import Carried
 from driftcast.dissemination.adaptive.rules import drawn_interest
 from driftcast.dissemination.adaptive.test_adaptive import ONE, adaptive, event, hear, report, targets
 from driftcast.matching import Filter
-from driftcast.model import NodeId, Subscription, SubscriptionId
+from driftcast.model import Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.interests import EVERYTHING
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Note, SetTimer
@@ -68,7 +68,7 @@ def test_equal_links_by_lowest_id_or_by_age() -> None:
             hear(protocol, report(neighbor, {ONE: 0.5}))
         protocol.on_publish(2.0, event())
         assert targets(port) == before
-        protocol.on_link_down(3.0, Link(3, "radio", 0.001))
+        protocol.on_link_down(3.0, Link(3, "radio", 0.001), Failure.SILENT)
         protocol.on_link_up(4.0, Link(3, "radio", 0.001))
         hear(protocol, report(3, {ONE: 0.5}, sequence=2), now=4.0)
         protocol.on_publish(5.0, event(1))

@@ -8,7 +8,7 @@ from driftcast.pipeline.definition import Figure, Selector
 from driftcast.pipeline.report.style import COLORS, HEIGHT_IN, WIDTH_IN, metric_label, metric_scale, name_places
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
-from driftcast.simulation.meter import quantile
+from driftcast.simulation.witness.meter import quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

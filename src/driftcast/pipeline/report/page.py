@@ -15,7 +15,7 @@ from driftcast.pipeline.report.figures import Drawn
 from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import mean_text, number
 from driftcast.pipeline.statistics import Interval
-from driftcast.simulation.meter import METRIC_MEANINGS
+from driftcast.scenario.measures import METRIC_MEANINGS
 
 Summary = Mapping[tuple[str, str], Interval]
 """(point, metric) -> mean and interval."""

@@ -12,8 +12,8 @@ from driftcast.dissemination.asp.messages import Publication
 from driftcast.dissemination.asp.rules import derived_subscriber
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.tests.web import Web
+from driftcast.functions import UserFunction
 from driftcast.model import Event, NodeId, Processor, Scalar
-from driftcast.services.processors import UserFunction
 
 SEEDS = range(25)
 

@@ -14,10 +14,10 @@ import networkx as nx
 from driftcast.dissemination.asp.protocol import Asp
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.tables import Announced
+from driftcast.functions import Installed, UserFunction, derived_event
 from driftcast.model import Event, EventId, Failure, NodeId, Processor, Subscription, SubscriptionId
 from driftcast.protocol import Link, RecordingPort
 from driftcast.protocol.effects import Deliver, Note, Process, Send
-from driftcast.services.processors import Installed, UserFunction, derived_event
 from driftcast.testing import LoneHost
 from driftcast.wire import Message
 

@@ -1,0 +1,1 @@
+"""Who meets whom, when: exactly, from movement, or as given by a plan."""

@@ -1,0 +1,1 @@
+"""Where applications come in: the control channel, its client, and who subscribes to what."""

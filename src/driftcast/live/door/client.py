@@ -1,0 +1,241 @@
+"""A client of a node on the same machine, for plain synchronous Python.
+
+with connect("node.sock") as client:
+    client.publish({"road": "A1", "speed": 31})
+    for event in client.subscribe("speed > 30"):
+        print(event.attributes)
+"""
+
+import math
+import re
+import socket
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.door.messages import (
+    MAX_LINE_BYTES,
+    AskStatus,
+    Delivered,
+    Publish,
+    Published,
+    Question,
+    Refused,
+    Reply,
+    Status,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+)
+from driftcast.live.link.address import parse_address
+from driftcast.model import FOREVER_S, Event, EventId, Scalar, SubscriptionId
+
+CONNECT_S = 5.0
+ANSWER_S = 30.0
+"""A node that has not answered by then hangs: an answer needs no network."""
+CHUNK_BYTES = 1 << 16
+RETRY_S = 0.05
+
+_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+_encode = msgspec.json.Encoder().encode
+A = TypeVar("A", bound=Reply)
+
+
+def connect(address: str, patience_s: float = 0.0) -> "Client":
+    """A client of the node whose control channel is at `address`: the path of its socket, or `127.0.0.1:port`.
+
+    A node that has just been started needs a moment: with patience, it is waited for.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return Client(address)
+        except WorkError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
+class Client:
+    """A connection to a node. Not for several threads at once; each may have a client of its own."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._received = bytearray()
+        self._lines: deque[bytes] = deque()
+        self._waiting: dict[SubscriptionId, deque[Event]] = {}
+        self._asked = 0
+        try:
+            self._socket = _connected(address)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise WorkError(f"no node answers at {address} ({reason}); is `driftcast node` running there?") from None
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; subscriptions without a name end."""
+        self._socket.close()
+
+    def publish(
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes = b"",
+        lease_s: float | None = None,
+        access: str | None = None,
+    ) -> EventId:
+        """Publish an event; its id."""
+        question = Publish(
+            id=self._number(), attributes=dict(attributes), payload=payload, lease_s=_lease(lease_s), access=access
+        )
+        return self._ask(question, Published).event
+
+    def subscribe(
+        self,
+        filter: str = "",
+        name: str | None = None,
+        lease_s: float | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+    ) -> "Deliveries":
+        """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection."""
+        question = Subscribe(
+            id=self._number(), filter=filter, name=name, lease_s=_lease(lease_s), attributes=dict(attributes or {})
+        )
+        subscription = self._ask(question, Subscribed).subscription
+        self._waiting.setdefault(subscription, deque())
+        return Deliveries(self, subscription)
+
+    def unsubscribe(self, subscription: SubscriptionId) -> None:
+        """End a subscription, named or not."""
+        self._ask(Unsubscribe(id=self._number(), subscription=subscription), Unsubscribed)
+        self._waiting.pop(subscription, None)
+
+    def status(self) -> Status:
+        """How the node is."""
+        return self._ask(AskStatus(id=self._number()), Status)
+
+    def next_event(self, subscription: SubscriptionId, timeout_s: float | None = None) -> Event | None:
+        """The next event of a subscription, or None if none comes in time."""
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            waiting = self._waiting.get(subscription)
+            if waiting is None:
+                return None
+            if waiting:
+                return waiting.popleft()
+            reply = self._read(deadline)
+            if reply is None:
+                return None
+            if isinstance(reply, Refused):
+                raise WorkError(f"the node at {self._address} hung up: {reply.message}")
+
+    def _number(self) -> int:
+        self._asked += 1
+        return self._asked
+
+    def _ask(self, question: Question, expected: type[A]) -> A:
+        line = _encode(question) + b"\n"
+        if len(line) > MAX_LINE_BYTES:
+            raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line)}")
+        try:
+            self._socket.settimeout(ANSWER_S)
+            self._socket.sendall(line)
+        except OSError as error:
+            raise WorkError(f"the node at {self._address} is gone: {error.strerror or error}") from None
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            reply = self._read(deadline)
+            if reply is None:
+                raise WorkError(f"the node at {self._address} does not answer")
+            if isinstance(reply, Refused) and reply.id in (0, question.id):
+                raise UserError(reply.message) if reply.wrong_use else WorkError(reply.message)
+            if isinstance(reply, expected) and reply.id == question.id:
+                return reply
+
+    def _read(self, deadline: float) -> Reply | None:
+        """The next reply, with deliveries put where they wait; None at the deadline."""
+        while not self._lines:
+            wait_s = deadline - time.monotonic()
+            if wait_s <= 0:
+                return None
+            try:
+                self._socket.settimeout(None if math.isinf(wait_s) else wait_s)
+                chunk = self._socket.recv(CHUNK_BYTES)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise WorkError(f"the node at {self._address} is gone: {error.strerror or error}") from None
+            if not chunk:
+                raise WorkError(f"the node at {self._address} hung up")
+            self._received += chunk
+            *lines, rest = self._received.split(b"\n")
+            self._received = rest
+            self._lines.extend(bytes(line) for line in lines)
+        try:
+            reply = _decoder.decode(self._lines.popleft())
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise WorkError(f"what answers at {self._address} is no node of driftcast: {error}") from None
+        if isinstance(reply, Delivered):
+            self._waiting.setdefault(reply.subscription, deque()).append(_event(reply))
+        return reply
+
+
+class Deliveries(Iterator[Event]):
+    """The events of one subscription, as they come. Iterating waits for ever; `next_event` has a limit."""
+
+    def __init__(self, client: Client, subscription: SubscriptionId) -> None:
+        self.subscription = subscription
+        self._client = client
+
+    def __next__(self) -> Event:
+        event = self._client.next_event(self.subscription)
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next_event(self, timeout_s: float | None = None) -> Event | None:
+        """The next event, or None if none comes in time."""
+        return self._client.next_event(self.subscription, timeout_s)
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._client.unsubscribe(self.subscription)
+
+
+def _connected(address: str) -> socket.socket:
+    if re.search(r":[0-9]+$", address):
+        return socket.create_connection(parse_address(address), CONNECT_S)
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.settimeout(CONNECT_S)
+        connected.connect(address)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _lease(lease_s: float | None) -> float | None:
+    if lease_s is not None and not lease_s > 0:
+        raise UserError("a lease is longer than 0 s")
+    return None if lease_s is None or math.isinf(lease_s) else lease_s
+
+
+def _event(delivered: Delivered) -> Event:
+    lease_s = FOREVER_S if delivered.lease_s is None else delivered.lease_s
+    derived = tuple(delivered.derived_from)
+    return Event(
+        delivered.event, delivered.attributes, delivered.payload, delivered.time_s, lease_s, derived_from=derived
+    )

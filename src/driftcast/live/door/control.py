@@ -1,0 +1,230 @@
+"""The control channel: local clients publish, subscribe and ask for the status.
+
+A Unix socket that only its owner may open, or a port on 127.0.0.1. Clients are not trusted with the node's memory or
+time: lines, connections, subscriptions and what waits for a slow reader are all bounded.
+"""
+
+import asyncio
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.door.messages import (
+    MAX_LINE_BYTES,
+    AskStatus,
+    Delivered,
+    Publish,
+    Published,
+    Question,
+    Refused,
+    Reply,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+)
+from driftcast.live.record import LOG
+from driftcast.model import FOREVER_S, Event, SubscriptionId
+
+if TYPE_CHECKING:
+    from driftcast.live.node import LiveNode
+
+MAX_CLIENTS = 64
+"""Local programs of one device; a program that leaks connections must not take the node's files."""
+MAX_CLIENT_SUBSCRIPTIONS = 256
+MAX_UNREAD_BYTES = 1 << 22
+"""What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
+
+_decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
+_encode = msgspec.json.Encoder().encode
+
+
+class _Client:
+    """One connection."""
+
+    def __init__(self, node: "LiveNode", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._node = node
+        self._reader = reader
+        self._writer = writer
+        self._subscriptions: dict[SubscriptionId, None] = {}
+
+    async def serve(self) -> None:
+        """Answer until the client leaves or breaks a limit."""
+        try:
+            while True:
+                try:
+                    line = await self._reader.readuntil(b"\n")
+                except asyncio.LimitOverrunError:
+                    self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
+                    return
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    return
+                self._say(self._answer(line))
+                # A client that asks without reading the answers waits here, not in the node's memory.
+                await self._writer.drain()
+        except ConnectionError:
+            return
+        finally:
+            for subscription in self._subscriptions:
+                self._node.detach(subscription)
+            self._writer.close()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._writer.transport.abort()
+
+    def _answer(self, line: bytes) -> Reply:
+        try:
+            question = _decoder.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return Refused(message=f"not understood: {error}", wrong_use=True)
+        try:
+            return self._serve_question(question)
+        except (UserError, WorkError) as error:
+            return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
+        except Exception as error:
+            LOG.error("a question of a client failed", exc_info=error)
+            return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)
+
+    def _serve_question(self, question: Question) -> Reply:
+        node = self._node
+        if isinstance(question, Publish):
+            event = node.publish(question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
+            return Published(id=question.id, event=event)
+        if isinstance(question, Subscribe):
+            if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
+                raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
+            subscription = node.subscribe(
+                question.filter, self._deliver, question.name, question.lease_s or FOREVER_S, question.attributes
+            )
+            self._subscriptions[subscription] = None
+            return Subscribed(id=question.id, subscription=subscription)
+        if isinstance(question, Unsubscribe):
+            if question.subscription not in self._subscriptions:
+                raise UserError(f"this client has no subscription {question.subscription}")
+            del self._subscriptions[question.subscription]
+            node.unsubscribe(question.subscription)
+            return Unsubscribed(id=question.id)
+        assert isinstance(question, AskStatus)
+        return msgspec.structs.replace(node.status(), id=question.id)
+
+    def _deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._node.note_drop("client_slow")
+            return
+        self._say(
+            Delivered(
+                subscription=subscription,
+                event=event.id,
+                attributes=event.attributes,
+                payload=event.payload,
+                time_s=event.time_s,
+                lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
+                hops=hops,
+                derived_from=list(event.derived_from),
+            )
+        )
+
+    def _say(self, reply: Reply) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(_encode(reply) + b"\n")
+
+
+class ControlServer:
+    """Accepts clients."""
+
+    def __init__(self, node: "LiveNode", place: Path | int) -> None:
+        self._node = node
+        self._place = place
+        self._server: asyncio.Server | None = None
+        self._clients: dict[asyncio.Task[None], _Client] = {}
+
+    async def start(self) -> None:
+        """Listen; a WorkError if the place is taken."""
+        try:
+            listening = _unix_socket(self._place) if isinstance(self._place, Path) else _loopback_socket(self._place)
+        except OSError as error:
+            where = self._place if isinstance(self._place, Path) else f"127.0.0.1:{self._place}"
+            raise WorkError(f"cannot listen for clients on {where}: {error.strerror or error}") from None
+        if isinstance(self._place, Path):
+            self._server = await asyncio.start_unix_server(self._on_client, sock=listening, limit=MAX_LINE_BYTES)
+        else:
+            self._server = await asyncio.start_server(self._on_client, sock=listening, limit=MAX_LINE_BYTES)
+
+    @property
+    def address(self) -> str:
+        """What a client connects to."""
+        if isinstance(self._place, Path):
+            return str(self._place)
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    async def stop(self) -> None:
+        """Hang up on everybody and listen no more."""
+        assert self._server is not None
+        self._server.close()
+        for client in self._clients.values():
+            client.abort()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        if isinstance(self._place, Path):
+            self._place.unlink(missing_ok=True)
+
+    async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        client = _Client(self._node, reader, writer)
+        if self._server is None or not self._server.is_serving():
+            client.abort()
+            return
+        if len(self._clients) >= MAX_CLIENTS:
+            refusal = Refused(message=f"the node serves at most {MAX_CLIENTS} clients", wrong_use=False)
+            writer.write(_encode(refusal) + b"\n")
+            writer.close()
+            return
+        self._clients[task] = client
+        try:
+            await client.serve()
+        finally:
+            del self._clients[task]
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """A socket at a path; one left behind by a node that is gone is replaced."""
+    if path.exists():
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise WorkError(f"cannot listen for clients on {path}: there is a file of that name, and it is no socket")
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(str(path))
+            except OSError:
+                path.unlink()
+            else:
+                raise WorkError(f"cannot listen for clients on {path}: another node does")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o077)
+    try:
+        listening.bind(str(path))
+    except BaseException:
+        listening.close()
+        raise
+    finally:
+        os.umask(before)
+    return listening
+
+
+def _loopback_socket(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
+    except BaseException:
+        listening.close()
+        raise
+    return listening

@@ -1,0 +1,81 @@
+"""What a live node offers to the state machines that run on it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driftcast.live.host.store import NodeStore
+from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.protocol import Capability, DurableStore, GlobalView, Host
+from driftcast.wire import Layer
+
+
+def offered(store: bool, position: bool, directory: bool) -> frozenset[Capability]:
+    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
+    offers = set()
+    if directory:
+        offers.add(Capability.DIRECTORY)
+    if store:
+        offers.add(Capability.DURABLE_STORE)
+    if position:
+        # A position from a configuration does not change, so the velocity is known too.
+        offers |= {Capability.POSITION, Capability.VELOCITY}
+    if hasattr(os, "getloadavg"):
+        offers.add(Capability.LOAD)
+    return frozenset(offers)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What a configuration says of a node, for its state machines."""
+
+    position: Position | None = None
+    processors: tuple[Processor, ...] = ()
+    roles: tuple[str, ...] = ()
+    directory: Mapping[str, tuple[NodeId, ...]] | None = None
+
+
+class LiveHost(Host):
+    """One layer's view of its node."""
+
+    def __init__(self, layer: Layer, facts: HostFacts, store: NodeStore | None, incarnation: int) -> None:
+        self.offers = offered(store is not None, facts.position is not None, facts.directory is not None)
+        self.roles = facts.roles
+        self.incarnation = incarnation
+        self._facts = facts
+        self._store = None if store is None else store.layer(layer)
+
+    def position(self, now: float) -> Position:
+        if self._facts.position is None:
+            raise LookupError("this node was given no position")
+        return self._facts.position
+
+    def velocity(self, now: float) -> Velocity:
+        self.position(now)
+        return Velocity(0.0, 0.0)
+
+    def load(self, now: float) -> float:
+        """The processes that wanted to run in the last minute, per processor."""
+        return min(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+    def energy(self, now: float) -> float:
+        raise LookupError("a live node does not know its energy")
+
+    def directory(self, role: str) -> tuple[NodeId, ...]:
+        if self._facts.directory is None:
+            raise LookupError("this node was given no directory")
+        return self._facts.directory.get(role, ())
+
+    @property
+    def store(self) -> DurableStore:
+        if self._store is None:
+            raise LookupError("this node was given no store")
+        return self._store
+
+    @property
+    def global_view(self) -> GlobalView:
+        raise LookupError("no real node has a global view")
+
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        return self._facts.processors

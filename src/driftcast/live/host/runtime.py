@@ -1,0 +1,238 @@
+"""Runs a stack on an event loop: inputs go to handlers, effects go out when a handler has returned.
+
+A handler that raises does nothing by halves, and the node goes on: its layer's effects and its writes to the store are
+dropped, together with what it told the other layers.
+"""
+
+import asyncio
+import math
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+from driftcast.live.host.store import NodeStore
+from driftcast.live.link.frame import MAX_BODY_BYTES
+from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
+from driftcast.live.link.transport import Transport
+from driftcast.live.record import LOG, Record
+from driftcast.model import Event, Failure, NodeId, SubscriptionId
+from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
+from driftcast.protocol.effects import (
+    Answer,
+    Broadcast,
+    CancelTimer,
+    Close,
+    Deliver,
+    Effect,
+    Note,
+    Process,
+    Route,
+    Send,
+    SetTimer,
+)
+from driftcast.wire import Layer, Message
+
+
+class Applications(ABC):
+    """What stands above the stack."""
+
+    @abstractmethod
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        """An event for a local application."""
+
+    @abstractmethod
+    def process(self, job: Process) -> None:
+        """User code is to be run."""
+
+
+class Runtime(Stack):
+    """The stack of one node, its timers and its interfaces. Everything happens in the loop's thread."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        plan: StackPlan,
+        interfaces: Iterable[tuple[InterfaceConfig, Transport]],
+        record: Record,
+        host: Callable[[Layer], Host],
+        store: NodeStore | None,
+        applications: Applications,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._record = record
+        self._store = store
+        self._applications = applications
+        self._ports = {layer: BufferedPort() for layer in Layer}
+        self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
+        self._running = False
+        self.interfaces = {
+            config.name: LiveInterface(node, config, transport, plan.codecs, record, self)
+            for config, transport in interfaces
+        }
+        super().__init__(
+            plan,
+            node,
+            self._ports.__getitem__,
+            host,
+            lambda layer: Random(secrets.randbits(128)),
+            tuple(self.interfaces),
+            lambda neighbor, interface: self.interfaces[interface].cost_s(neighbor),
+            self._on_link,
+        )
+
+    @property
+    def now(self) -> float:
+        """The node's own clock, as handlers have it."""
+        return self._loop.time()
+
+    def start(self) -> None:
+        """Start to hear and to run; nothing stays open if an interface cannot be opened."""
+        try:
+            for interface in self.interfaces.values():
+                interface.open()
+        except BaseException:
+            self._close_interfaces()
+            raise
+        self._running = True
+        self.on_start(self.now)
+
+    def stop(self) -> None:
+        """Stop cleanly; no handler runs afterwards."""
+        self.on_stop(self.now)
+        self._running = False
+        for (layer, _), timer in self._timers.items():
+            timer.cancel()
+            self._record.drop(layer, "timer_left")
+        self._timers.clear()
+        self._close_interfaces()
+
+    def _close_interfaces(self) -> None:
+        for interface in self.interfaces.values():
+            interface.close()
+
+    def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+        """A handler, then its effects; or neither its effects nor its writes, if it raises."""
+        try:
+            handler(now, *arguments)
+            if self._store is not None:
+                self._store.commit()
+        except Exception as error:
+            self._ports[layer].take()
+            if self._store is not None:
+                self._store.rollback()
+            LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
+            self._record.drop(layer, "handler_raised")
+            return False
+        for effect in self._ports[layer].take():
+            self._carry_out(layer, effect)
+        return True
+
+    @property
+    def links(self) -> list[Link]:
+        """Every link that discovery knows, in the order of the interfaces."""
+        return [
+            Link(neighbor, interface.name, interface.cost_s(neighbor))
+            for interface in self.interfaces.values()
+            for neighbor in interface.neighbors
+        ]
+
+    def _on_link(self, link: Link, lost: Failure | None) -> None:
+        """Discovery has found or lost a link; the layers above are told next."""
+        self._record.link(link, lost)
+        self.interfaces[link.interface].linked(link.neighbor, lost is None)
+
+    # Effects.
+
+    def _carry_out(self, layer: Layer, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._send(layer, effect)
+        elif isinstance(effect, Broadcast):
+            self._broadcast(layer, effect)
+        elif isinstance(effect, SetTimer):
+            self._arm(layer, effect.key, effect.delay_s)
+        elif isinstance(effect, CancelTimer):
+            self._disarm(layer, effect.key)
+        elif isinstance(effect, Deliver):
+            self._applications.deliver(effect.subscription, effect.event, effect.hops)
+        elif isinstance(effect, Note):
+            self._record.note(layer, effect.fact)
+        elif isinstance(effect, Process):
+            self._applications.process(effect)
+        elif isinstance(effect, Route):
+            self._route(effect)
+        else:
+            # Nobody asks this host for stored events, so there is nobody to answer.
+            assert isinstance(effect, Answer | Close)
+            self._record.drop(layer, "no_such_request")
+
+    def _send(self, layer: Layer, effect: Send) -> None:
+        body = self._encoded(layer, effect.message)
+        refusal: Failure | None
+        if isinstance(body, Failure):
+            refusal = body
+        else:
+            interface = self._chosen(effect.target, effect.via)
+            unicast = Unicast(layer, effect.message, effect.target, len(body), effect.token)
+            refusal = Failure.OUT_OF_REACH if interface is None else interface.send(unicast, body)
+        if refusal is not None:
+            self._record.drop(layer, refusal, effect.target, effect.message)
+            if effect.token is not None:
+                failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
+                # Told from the loop: one that answers each refusal by sending again does not stop the node.
+                self._loop.call_soon(self._refuse, layer, effect.token, failure)
+
+    def _refuse(self, layer: Layer, token: Token, failure: Failure) -> None:
+        if self._running:
+            self.on_sent(self.now, layer, token, failure)
+
+    def _chosen(self, target: NodeId, via: Interface | None) -> LiveInterface | None:
+        """A named interface; else the cheapest with a link to a neighbor, or over which the node was ever heard."""
+        if via is not None:
+            return self.interfaces.get(via)
+        interfaces = self.interfaces.values()
+        leading = [one for one in interfaces if target in one.neighbors]
+        leading = leading or [one for one in interfaces if one.leads_to(target)]
+        return min(leading, key=lambda interface: interface.cost_s(target), default=None)
+
+    def _broadcast(self, layer: Layer, effect: Broadcast) -> None:
+        body = self._encoded(layer, effect.message)
+        interfaces = [one for one in self.interfaces.values() if effect.on in (None, one.name)]
+        if isinstance(body, Failure):
+            self._record.drop(layer, body, None, effect.message)
+        elif not interfaces:
+            self._record.drop(layer, Failure.OUT_OF_REACH, None, effect.message)
+        else:
+            for interface in interfaces:
+                interface.broadcast(layer, effect.message, body)
+
+    def _route(self, effect: Route) -> None:
+        try:
+            self.route(effect.target, effect.message)
+        except Exception as error:
+            LOG.error("a message could not be routed", exc_info=error)
+            self._record.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)
+
+    def _encoded(self, layer: Layer, message: Message) -> bytes | Failure:
+        """The wire frame, or why there is none."""
+        try:
+            body = self.plan.codecs[layer].encode(message)
+        except Exception as error:
+            LOG.error("a message of the %s layer cannot be encoded", layer.name.lower(), exc_info=error)
+            return Failure.NOT_ENCODABLE
+        return Failure.TOO_LONG if len(body) > MAX_BODY_BYTES else body
+
+    def _arm(self, layer: Layer, key: TimerKey, delay_s: float) -> None:
+        self._disarm(layer, key)
+        if delay_s != math.inf:
+            self._timers[layer, key] = self._loop.call_later(max(0.0, delay_s), self._on_timer, layer, key)
+
+    def _disarm(self, layer: Layer, key: TimerKey) -> None:
+        timer = self._timers.pop((layer, key), None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_timer(self, layer: Layer, key: TimerKey) -> None:
+        del self._timers[layer, key]
+        self.on_timer(self.now, layer, key)

@@ -1,0 +1,61 @@
+"""Numbers that a node never gives twice, whatever happens between two starts."""
+
+import time
+
+from driftcast.live.host.store import NodeStore
+
+BLOCK = 1000
+"""One write through to the disk per so many numbers; a crash leaves at most that many unused."""
+
+
+TICK_S = 0.5
+"""Two starts of a process are further apart, and 2^31 of these, the most that fits, reach until 2059."""
+TICKS_FROM_S = 1_735_689_600.0
+"""The beginning of 2025, in seconds since 1970."""
+
+
+class Sequence:
+    """The counter behind a node's event ids, subscription ids or incarnations.
+
+    With a store, numbers are reserved in blocks before they are used. Without one they count on from the microseconds
+    since 1970 at the start, which no earlier start can have reached unless the clock was set back.
+    """
+
+    __slots__ = ("_block", "_end", "_name", "_next", "_store")
+
+    def __init__(self, name: str, store: NodeStore | None, block: int = BLOCK) -> None:
+        self._name = name
+        self._block = block
+        self._store = store
+        if store is None:
+            self._next = time.time_ns() // 1000
+            self._end = 1 << 63
+        else:
+            self._next = self._end = 0
+
+    def take(self) -> int:
+        """The next number."""
+        if self._next >= self._end:
+            assert self._store is not None
+            self._next = self._store.reserve(self._name, self._block)
+            self._end = self._next + self._block
+        number = self._next
+        self._next += 1
+        return number
+
+
+def incarnation(store: NodeStore | None) -> int:
+    """A number for this start of the node, above those of earlier ones and below 2^31.
+
+    Protocols put it before counters of 32 bits. Without a store it is a time, so again the clock must not be set back.
+    """
+    if store is not None:
+        return Sequence("incarnation", store, block=1).take()
+    ticks = max(0, int((time.time() - TICKS_FROM_S) / TICK_S))
+    # One process may start a node twice within a tick, or several nodes.
+    _taken[0] = max(_taken[0] + 1, ticks)
+    return _taken[0]
+
+
+_taken = [0]
+"""The highest incarnation that this process has given."""

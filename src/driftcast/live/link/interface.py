@@ -1,0 +1,198 @@
+"""One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from driftcast.live.link.address import Address, resolve
+from driftcast.live.link.cost import LinkCosts
+from driftcast.live.link.exchange import Exchange, ExchangeUser, LinkSettings
+from driftcast.live.link.frame import MAX_SENDERS
+from driftcast.live.link.transport import Transport, UdpTransport
+from driftcast.live.record import Record
+from driftcast.model import Failure, NodeId
+from driftcast.protocol import Interface, Link, Stack, Token
+from driftcast.wire import Codec, DecodeError, Flaw, Layer, Message, layer_of
+
+UDP: Interface = "udp"
+"""The name of the interface of a node that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceConfig:
+    """Where an interface hears, whom it speaks to, and how hard it tries."""
+
+    name: Interface = UDP
+    host: str = "127.0.0.1"
+    port: int = 0
+    group: Address | None = None
+    peers: tuple[Address, ...] = ()
+    link: LinkSettings = field(default_factory=LinkSettings)
+
+    def transport(self) -> Transport:
+        """A socket of its own."""
+        return UdpTransport(self.host, self.port, self.group, self.link.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Unicast:
+    """A unicast on its way."""
+
+    layer: Layer
+    message: Message
+    target: NodeId
+    size_bytes: int
+    token: Token | None
+
+
+class Understood(NamedTuple):
+    """A message that has arrived."""
+
+    layer: Layer
+    message: Message
+    size_bytes: int
+
+
+class LiveInterface(ExchangeUser[Unicast, Understood]):
+    """An interface at work. What it remembers of other nodes is bounded, whatever is sent to it."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        config: InterfaceConfig,
+        transport: Transport,
+        codecs: Mapping[Layer, Codec],
+        record: Record,
+        stack: Stack,
+    ) -> None:
+        self.name = config.name
+        self.peers: dict[Address, None] = {}
+        self.neighbors: dict[NodeId, None] = {}
+        """Who has a link over this interface, as far as discovery can tell."""
+        self._config = config
+        self._transport = transport
+        self._codecs = codecs
+        self._record = record
+        self._stack = stack
+        self._loop = asyncio.get_running_loop()
+        self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
+        self._measures = config.link.cost == "measured"
+        self._costs = LinkCosts(config.link.cost_s)
+        self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
+        self._apart: set[NodeId] = set()
+        """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
+
+    async def resolve_peers(self) -> None:
+        """Look up the addresses of the peers in the configuration; a WorkError if one is not found."""
+        for peer in self._config.peers:
+            self.peers[await resolve(peer, self._transport.family)] = None
+
+    def open(self) -> None:
+        """Start to hear."""
+        self._exchange.open()
+
+    def close(self) -> None:
+        """Stop; nothing is heard, sent or told from now on. One that was not opened may be closed."""
+        self._exchange.close()
+
+    @property
+    def address(self) -> Address:
+        """Where the node is heard over this interface."""
+        return self._transport.address
+
+    def leads_to(self, node: NodeId) -> bool:
+        """Whether a node was ever heard over this interface, so that it can be sent to."""
+        return node in self._addresses
+
+    def cost_s(self, neighbor: NodeId) -> float:
+        """The cost of a link."""
+        return self._costs.cost_s(neighbor)
+
+    def linked(self, neighbor: NodeId, up: bool) -> None:
+        """Discovery has found or lost a link."""
+        if up:
+            self.neighbors[neighbor] = None
+        else:
+            self.neighbors.pop(neighbor, None)
+            self._apart.discard(neighbor)
+            self._costs.forget(neighbor)
+            self._exchange.forget(neighbor)
+
+    def send(self, unicast: Unicast, body: bytes) -> Failure | None:
+        """To one node; why not, if it cannot be tried."""
+        address = self._addresses.get(unicast.target)
+        if address is None:
+            return Failure.OUT_OF_REACH
+        accepted = self._exchange.send(unicast.target, address, body, unicast)
+        return None if accepted else Failure.QUEUE_FULL
+
+    def broadcast(self, layer: Layer, message: Message, body: bytes) -> None:
+        """To everybody in reach."""
+        self._record.send(layer, message, None, self.name, len(body))
+        self._exchange.broadcast(self._everybody(), body)
+
+    def _everybody(self) -> list[Address]:
+        """Where a broadcast goes: to the group if there is one, to the given peers, to each neighbor apart from it."""
+        group = self._transport.group
+        everybody = dict(self.peers) if group is None else {group: None, **self.peers}
+        for neighbor in self.neighbors:
+            address = self._addresses.get(neighbor)
+            if address is not None and neighbor in self._apart:
+                everybody[address] = None
+        return list(everybody)
+
+    def _understood(self, sender: NodeId, body: bytes) -> Understood | None:
+        try:
+            layer = layer_of(body)
+            if layer not in self._codecs:
+                raise DecodeError(Flaw.LAYER)
+            return Understood(Layer(layer), self._codecs[Layer(layer)].decode(body), len(body))
+        except DecodeError as error:
+            self._record.bad_datagram(str(error.flaw), sender)
+            return None
+
+    # What the link layer tells.
+
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood) -> None:
+        layer, message, size_bytes = meaning
+        self._addresses[sender] = address
+        self._addresses.move_to_end(sender)
+        if len(self._addresses) > MAX_SENDERS:
+            self._addresses.popitem(last=False)
+        beacon = layer is Layer.DISCOVERY
+        if beacon and to_group:
+            self._apart.discard(sender)
+        elif beacon and len(self._apart) < MAX_SENDERS:
+            self._apart.add(sender)
+        self._record.receive(layer, message, sender, self.name, size_bytes)
+        self._stack.on_message(self._loop.time(), layer, sender, message, self.name)
+        if beacon and self._measures and sender in self.neighbors:
+            self._exchange.probe(sender, address)
+
+    def transmitted(self, unicast: Unicast, attempt: int) -> None:
+        self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
+
+    def acknowledged(self, unicast: Unicast) -> None:
+        if unicast.token is not None:
+            self._stack.on_sent(self._loop.time(), unicast.layer, unicast.token, None)
+
+    def given_up(self, target: NodeId, unicasts: Sequence[Unicast]) -> None:
+        # What a protocol sends again at once takes another way, if there is one.
+        self.neighbors.pop(target, None)
+        # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
+        for unicast in unicasts:
+            self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
+            if unicast.token is not None:
+                self._stack.on_sent(self._loop.time(), unicast.layer, unicast.token, Failure.UNREACHABLE)
+        self._stack.on_neighbor_failed(self._loop.time(), target, self.name, Failure.UNREACHABLE)
+
+    def measured(self, target: NodeId, time_s: float) -> None:
+        if target in self.neighbors and self._costs.observe(target, time_s):
+            link = Link(target, self.name, self.cost_s(target))
+            self._record.link_changed(link)
+            self._stack.on_link_changed(self._loop.time(), link)
+
+    def dropped(self, reason: str, peer: NodeId | None) -> None:
+        self._record.bad_datagram(reason, peer)

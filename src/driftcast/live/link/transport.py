@@ -1,0 +1,197 @@
+"""Datagrams over UDP.
+
+Sockets are read with `add_reader` and drained at each wake-up, which is some ten times faster than asyncio's
+DatagramProtocol. Both directions are bounded: at most DRAIN datagrams are read before timers get their turn, and at
+most `queue` wait for a socket that cannot take more.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import socket
+import struct
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from driftcast.errors import WorkError
+from driftcast.live.link.address import Address, format_address
+
+DRAIN = 256
+BUFFER_BYTES = 65_536
+"""More than a UDP datagram can be, so that none is ever cut."""
+SOCKET_BUFFER_BYTES = 1 << 20
+"""Asked of the operating system, which may give less: room for a burst of contacts while a handler runs."""
+
+Receive: TypeAlias = Callable[[bytes, Address, bool], None]
+"""A datagram, whom it came from, and whether it was sent to the group rather than to this node."""
+Trouble: TypeAlias = Callable[[str], None]
+
+
+class Transport(ABC):
+    """A way to send datagrams to addresses and to hear others'."""
+
+    family: socket.AddressFamily
+
+    @property
+    @abstractmethod
+    def address(self) -> Address:
+        """Where this transport is heard; known once it is open."""
+
+    @property
+    @abstractmethod
+    def group(self) -> Address | None:
+        """The broadcast or multicast address that reaches everybody, if there is one."""
+
+    @abstractmethod
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        """Start to hear. `trouble` is told the reason when the operating system refuses something later on."""
+
+    @abstractmethod
+    def send(self, address: Address, datagram: bytes) -> bool:
+        """Send or keep for sending; False if the queue is full."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the sockets; what still waits is not sent."""
+
+
+class UdpTransport(Transport):
+    """One UDP socket, and a second one to hear the group's datagrams if there is a group."""
+
+    def __init__(self, host: str, port: int, group: Address | None = None, queue: int = 1000) -> None:
+        self.family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._wanted = (host, port)
+        self._group = group
+        self._queue = queue
+        self._waiting: deque[tuple[Address, bytes]] = deque()
+        self._sockets: list[socket.socket] = []
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._receive: Receive | None = None
+        self._trouble: Trouble | None = None
+        self._address = self._wanted
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def group(self) -> Address | None:
+        return self._group
+
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        self._receive = receive
+        self._trouble = trouble
+        loop = asyncio.get_running_loop()
+        try:
+            self._sockets.append(self._bound_socket())
+            if self._group is not None:
+                self._sockets.append(self._group_socket(self._group))
+        except OSError as error:
+            self.close()
+            raise WorkError(_why(error, self._wanted, self._group)) from None
+        host, port = self._sockets[0].getsockname()[:2]
+        self._address = (host, port)
+        for opened in self._sockets:
+            loop.add_reader(opened.fileno(), self._drain, opened, opened is not self._sockets[0])
+
+    def send(self, address: Address, datagram: bytes) -> bool:
+        if self._waiting:
+            return self._keep(address, datagram)
+        try:
+            self._sockets[0].sendto(datagram, address)
+        except (BlockingIOError, InterruptedError):
+            asyncio.get_running_loop().add_writer(self._sockets[0].fileno(), self._send_waiting)
+            return self._keep(address, datagram)
+        except OSError:
+            # No route, an address that cannot be written to: as good as lost on the air.
+            self._tell("send_failed")
+        return True
+
+    def close(self) -> None:
+        for opened in self._sockets:
+            if self._receive is not None:
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(opened.fileno())
+                loop.remove_writer(opened.fileno())
+            opened.close()
+        self._sockets.clear()
+        self._waiting.clear()
+
+    def _bound_socket(self) -> socket.socket:
+        opened = socket.socket(self.family, socket.SOCK_DGRAM)
+        try:
+            opened.setblocking(False)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+            if self._group is not None:
+                if ipaddress.ip_address(self._group[0]).is_multicast:
+                    opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(self._wanted[0]))
+                else:
+                    opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            opened.bind(self._wanted)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def _group_socket(self, group: Address) -> socket.socket:
+        """A socket that hears the group only. Every node of a machine may have one on the same port."""
+        opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            opened.setblocking(False)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(group)
+            if ipaddress.ip_address(group[0]).is_multicast:
+                membership = struct.pack("4s4s", socket.inet_aton(group[0]), socket.inet_aton(self._wanted[0]))
+                opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def _drain(self, opened: socket.socket, to_group: bool) -> None:
+        assert self._receive is not None
+        buffer = self._buffer
+        for _ in range(DRAIN):
+            try:
+                length, address = opened.recvfrom_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._tell("receive_failed")
+                return
+            self._receive(bytes(memoryview(buffer)[:length]), (address[0], address[1]), to_group)
+            if opened.fileno() < 0:  # What was heard made the node stop.
+                return
+
+    def _keep(self, address: Address, datagram: bytes) -> bool:
+        if len(self._waiting) >= self._queue:
+            return False
+        self._waiting.append((address, datagram))
+        return True
+
+    def _send_waiting(self) -> None:
+        while self._waiting:
+            address, datagram = self._waiting[0]
+            try:
+                self._sockets[0].sendto(datagram, address)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._tell("send_failed")
+            self._waiting.popleft()
+        asyncio.get_running_loop().remove_writer(self._sockets[0].fileno())
+
+    def _tell(self, reason: str) -> None:
+        if self._trouble is not None:
+            self._trouble(reason)
+
+
+def _why(error: OSError, wanted: Address, group: Address | None) -> str:
+    place = format_address(wanted)
+    if error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {place}: the port is already in use; stop the other node or choose another port"
+    also = "" if group is None else f" (group {format_address(group)})"
+    return f"cannot listen on {place}{also}: {error.strerror or error}"

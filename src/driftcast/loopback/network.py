@@ -1,0 +1,142 @@
+"""Live nodes of one process on loopback, between which links come and go.
+
+For tests, and for seeing protocols at work on real sockets without a network. Every node is told of every other; who
+hears whom is decided by each node's reach list.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from types import TracebackType
+
+from driftcast.errors import WorkError
+from driftcast.live.config import NodeConfig
+from driftcast.live.link.interface import UDP
+from driftcast.live.link.transport import UdpTransport
+from driftcast.live.node import LiveNode
+from driftcast.loopback.reach import ReachTransport
+from driftcast.model import Event, EventId, NodeId, SubscriptionId
+from driftcast.protocol import Interface
+
+POLL_S = 0.005
+
+
+class LoopbackNetwork:
+    """`async with LoopbackNetwork(configs) as network:` runs a node for each configuration, at first without links.
+
+    Interfaces of the same name can be linked with each other.
+    """
+
+    def __init__(self, configs: Iterable[NodeConfig]) -> None:
+        self.nodes: dict[NodeId, LiveNode] = {}
+        self.transports: dict[tuple[NodeId, Interface], ReachTransport] = {}
+        self._links: set[tuple[NodeId, NodeId, Interface]] = set()
+        self._configs = {config.node: config for config in configs}
+
+    async def __aenter__(self) -> "LoopbackNetwork":
+        try:
+            for id in self._configs:
+                await self.start(id)
+        except BaseException:
+            await self._stop_all()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop_all()
+
+    async def start(self, id: NodeId) -> LiveNode:
+        """Start a node, for the first time or again; its links are as they were."""
+        config = self._configs[id]
+        transports = {
+            interface.name: ReachTransport(UdpTransport("127.0.0.1", 0, None, interface.link.queue))
+            for interface in config.interfaces
+        }
+        node = LiveNode(config, transports)
+        await node.start()
+        for other in self.nodes.values():
+            for interface in node.addresses.keys() & other.addresses.keys():
+                node.add_peer(other.addresses[interface], interface)
+                other.add_peer(node.addresses[interface], interface)
+        self.nodes[id] = node
+        for interface, transport in transports.items():
+            self.transports[id, interface] = transport
+        for a, b, interface in self._links:
+            if id in (a, b):
+                self.link(a, b, interface)
+        return node
+
+    async def stop(self, id: NodeId) -> None:
+        """Stop a node cleanly."""
+        node = self.nodes.pop(id)
+        for interface, address in node.addresses.items():
+            del self.transports[id, interface]
+            for other in self.nodes.values():
+                if interface in other.addresses:
+                    other.remove_peer(address, interface)
+        await node.stop()
+
+    def link(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
+        """From now on two nodes hear each other."""
+        self._links.add((a, b, on))
+        for one, other in ((a, b), (b, a)):
+            if (one, on) in self.transports:
+                self.transports[one, on].reach.add(other)
+
+    def cut(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
+        """From now on they do not."""
+        self._links -= {(a, b, on), (b, a, on)}
+        for one, other in ((a, b), (b, a)):
+            if (one, on) in self.transports:
+                self.transports[one, on].reach.discard(other)
+
+    def line(self) -> None:
+        """Link each node with the next."""
+        ids = list(self._configs)
+        for a, b in pairwise(ids):
+            self.link(a, b)
+
+    async def discovered(self, within_s: float = 5.0) -> None:
+        """Wait until every node knows exactly the links that it has."""
+        await until(lambda: all(_known(node) == self._linked(id) for id, node in self.nodes.items()), within_s)
+
+    def _linked(self, id: NodeId) -> set[tuple[NodeId, Interface]]:
+        ends = [(a, b, on) for a, b, on in self._links if id in (a, b) and {a, b} <= self.nodes.keys()]
+        return {(b if a == id else a, on) for a, b, on in ends}
+
+    async def _stop_all(self) -> None:
+        for id in list(self.nodes):
+            await self.stop(id)
+
+
+def _known(node: LiveNode) -> set[tuple[NodeId, Interface]]:
+    return {(link.neighbor, link.interface) for link in node.links}
+
+
+class Inbox:
+    """A listener that remembers: `node.subscribe("speed > 30", inbox)`."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[EventId, SubscriptionId]] = []
+        self.hops: list[int] = []
+
+    def __call__(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        self.pairs.append((event.id, subscription))
+        self.hops.append(hops)
+
+    @property
+    def events(self) -> list[EventId]:
+        """What was delivered, in order."""
+        return [event for event, _ in self.pairs]
+
+
+async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Wait for a condition; a WorkError if it does not come true in time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    while not condition():
+        if loop.time() > deadline:
+            raise WorkError(f"not so within {within_s:g} s")
+        await asyncio.sleep(POLL_S)

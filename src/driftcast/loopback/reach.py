@@ -1,0 +1,50 @@
+"""A transport that hears only a given reach list, so that links come and go on one machine."""
+
+from driftcast.live.link.address import Address
+from driftcast.live.link.frame import LinkFlaw, unpack
+from driftcast.live.link.transport import Receive, Transport, Trouble
+from driftcast.model import NodeId
+
+
+class ReachTransport(Transport):
+    """Hears whoever is in `reach`, by address or by node id, and nobody else. The list may change at any time.
+
+    Every other datagram is lost as if the air had not carried it: the node learns nothing of it. `lost` counts them.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self.family = inner.family
+        self.reach: set[Address | NodeId] = set()
+        self.lost = 0
+        self._inner = inner
+        self._receive: Receive | None = None
+
+    @property
+    def address(self) -> Address:
+        return self._inner.address
+
+    @property
+    def group(self) -> Address | None:
+        return self._inner.group
+
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        self._receive = receive
+        self._inner.open(self._hear, trouble)
+
+    def send(self, address: Address, datagram: bytes) -> bool:
+        return self._inner.send(address, datagram)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
+        assert self._receive is not None
+        if address in self.reach or self._sender(datagram) in self.reach:
+            self._receive(datagram, address, to_group)
+        else:
+            self.lost += 1
+
+    @staticmethod
+    def _sender(datagram: bytes) -> NodeId | None:
+        frame = unpack(datagram)
+        return None if isinstance(frame, LinkFlaw) else frame.sender

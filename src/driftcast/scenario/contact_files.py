@@ -1,0 +1,64 @@
+"""Contact plans from whatever a user has: a scenario, a movement trace, a file of connections, a plan."""
+
+import re
+from pathlib import Path
+
+from driftcast.contacts.exact import contacts
+from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import UserError
+from driftcast.mobility.model import Area
+from driftcast.mobility.ns2 import Ns2
+from driftcast.mobility.one import One
+from driftcast.mobility.player import TracePlayer
+from driftcast.scenario.movement import movement
+from driftcast.scenario.scenario import load
+from driftcast.streams import array_stream
+
+_SNIFFED_BYTES = 1 << 16
+
+
+def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+    """The contacts in a file. Movement needs a range, unless it is a scenario's, which has one."""
+    if range_m is not None and not 0 < range_m < float("inf"):
+        raise UserError(f"--range: a distance above 0, not {range_m}")
+    if duration_s is not None and not 0 < duration_s < float("inf"):
+        raise UserError(f"--duration: a time above 0, not {duration_s}")
+    if path.suffix == ".toml":
+        return _from_scenario(path, range_m, duration_s, seed)
+    if path.suffix == ".parquet":
+        if range_m is not None or duration_s is not None:
+            raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
+        return ContactPlan.load(path)
+    start = _start_of(path)
+    if re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
+        return ContactPlan.from_one_events(path, duration_s=duration_s)
+    player: TracePlayer = Ns2(file=str(path)) if "$node_" in start or "$god_" in start else One(file=str(path))
+    nodes, lasts_s = player.extent()
+    if range_m is None:
+        raise UserError(f"{path}: holds movement; say within what distance nodes meet, as in --range 250")
+    wanted_s = duration_s or lasts_s
+    if wanted_s <= 0:
+        raise UserError(f"{path}: says nothing of how long it lasts; give --duration")
+    moving = player.trajectories(nodes, Area(1.0, 1.0), wanted_s, array_stream(seed, "mobility"))
+    return contacts(moving, range_m, wanted_s)
+
+
+def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+    scenario = load(path)
+    plan, moving = movement(scenario, seed)
+    if range_m is None and duration_s is None:
+        return plan
+    if moving is None:
+        raise UserError(f"{path}: replays contacts, which have neither --range nor --duration of their own")
+    wanted_s = duration_s or scenario.duration_s
+    if wanted_s > scenario.duration_s:
+        raise UserError(f"--duration {wanted_s:g}: {path} moves its nodes for {scenario.duration_s:g} s only")
+    return contacts(moving, scenario.radio.range_m if range_m is None else range_m, wanted_s)
+
+
+def _start_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None

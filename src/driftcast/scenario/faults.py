@@ -1,0 +1,161 @@
+"""Named faults of a scenario, drawn from the run's seed: what may go wrong, when, and to whom."""
+
+from random import Random
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.scenario.draws import Selection, check_selection, chosen
+from driftcast.streams import stream
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+Duration = Annotated[float, Meta(gt=0, le=1e9)]
+
+
+class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """One `[[faults]]` of a scenario."""
+
+
+class Crash(_Fault, frozen=True, tag="crash"):
+    """Nodes lose everything but their durable store, and start anew after `down_s`."""
+
+    nodes: Selection
+    at_s: Time | None = None
+    """When; without it, at random times, `every_s` apart on average."""
+    every_s: Duration | None = None
+    down_s: Duration = 10.0
+
+
+class LinkCut(_Fault, frozen=True, tag="link_cut"):
+    """Two nodes cannot hear each other for a while, however near they are."""
+
+    between: tuple[int, int]
+    at_s: Time
+    for_s: Duration
+
+
+class Loss(_Fault, frozen=True, tag="loss"):
+    """Each reception fails with a probability, beside what the radio itself loses."""
+
+    probability: Probability
+
+
+class Duplication(_Fault, frozen=True, tag="duplication"):
+    """A reception happens twice with a probability."""
+
+    probability: Probability
+
+
+class Corruption(_Fault, frozen=True, tag="corruption"):
+    """Bits of a frame flip with a probability; the receiver's decoder meets them and the frame is dropped."""
+
+    probability: Probability
+
+
+class ClockSkew(_Fault, frozen=True, tag="clock_skew"):
+    """Nodes' clocks are off by up to `offset_s` and run up to `drift` too fast or too slow."""
+
+    nodes: Selection = "all"
+    offset_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    drift: Annotated[float, Meta(ge=0, lt=0.5)] = 0.0
+
+
+Fault: TypeAlias = Crash | LinkCut | Loss | Duplication | Corruption | ClockSkew
+
+
+class Outage(NamedTuple):
+    """A node is down from `at_s` to `until_s`."""
+
+    node: int
+    at_s: float
+    until_s: float
+
+
+class Clock(NamedTuple):
+    """A node's own time: `offset_s + (1 + drift) * true time`."""
+
+    offset_s: float
+    drift: float
+
+
+class FaultPlan(NamedTuple):
+    """What will go wrong in one run."""
+
+    outages: list[Outage]
+    cuts: list[LinkCut]
+    clocks: dict[int, Clock]
+    loss: float
+    duplication: float
+    corruption: float
+
+    @property
+    def disturbs_frames(self) -> bool:
+        """Whether receptions have to be looked at one by one."""
+        return self.loss > 0 or self.duplication > 0 or self.corruption > 0
+
+    @property
+    def worst_drift(self) -> float:
+        """By how much the worst clock is too fast or too slow."""
+        return max((abs(clock.drift) for clock in self.clocks.values()), default=0.0)
+
+
+def check_fault(fault: Fault, nodes: int, roles: dict[str, Selection], where: str) -> None:
+    """Refuse, at loading, what could not happen."""
+    if isinstance(fault, Crash | ClockSkew):
+        check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
+    if isinstance(fault, Crash) and (fault.at_s is None) == (fault.every_s is None):
+        raise UserError(f"{where}: a crash needs either at_s or every_s")
+    if isinstance(fault, LinkCut):
+        check_selection(list(fault.between), nodes, roles, f"{where}.between")
+        if fault.between[0] == fault.between[1]:
+            raise UserError(f"{where}.between: names two different nodes")
+
+
+def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int) -> FaultPlan:
+    """Draw what will go wrong. Each fault has a stream of its own."""
+    outages: list[Outage] = []
+    cuts: list[LinkCut] = []
+    clocks: dict[int, Clock] = {}
+    keep = {"loss": 1.0, "duplication": 1.0, "corruption": 1.0}
+    for place, fault in enumerate(faults):
+        rng = stream(seed, f"fault {place}")
+        if isinstance(fault, Crash):
+            outages += _outages(fault, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+        elif isinstance(fault, LinkCut):
+            cuts.append(fault)
+        elif isinstance(fault, ClockSkew):
+            for node in chosen(fault.nodes, roles, nodes, rng):
+                offset_s = rng.uniform(-fault.offset_s, fault.offset_s)
+                clocks[node] = Clock(offset_s, rng.uniform(-fault.drift, fault.drift))
+        else:
+            # Two faults of one kind strike independently.
+            keep[str(fault.__struct_config__.tag)] *= 1 - fault.probability
+    outages.sort(key=lambda outage: (outage.at_s, outage.node))
+    return FaultPlan(_apart(outages), cuts, clocks, 1 - keep["loss"], 1 - keep["duplication"], 1 - keep["corruption"])
+
+
+def _outages(fault: Crash, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:
+    if fault.at_s is not None:
+        return [Outage(node, fault.at_s, fault.at_s + fault.down_s) for node in nodes]
+    assert fault.every_s is not None
+    outages = []
+    for node in nodes:
+        time_s = rng.expovariate(1 / fault.every_s)
+        while time_s < duration_s:
+            outages.append(Outage(node, time_s, time_s + fault.down_s))
+            time_s += fault.down_s + rng.expovariate(1 / fault.every_s)
+    return outages
+
+
+def _apart(outages: list[Outage]) -> list[Outage]:
+    """A node that is down cannot crash: of overlapping outages the earlier one stands."""
+    until: dict[int, float] = {}
+    kept = []
+    for outage in outages:
+        if outage.at_s >= until.get(outage.node, 0.0):
+            kept.append(outage)
+            until[outage.node] = outage.until_s
+    return kept

@@ -1,0 +1,75 @@
+"""How the nodes of a scenario move, and who meets whom: the same for every protocol of a seed."""
+
+import functools
+from pathlib import Path
+
+import msgspec
+
+from driftcast.contacts.exact import contacts
+from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import UserError
+from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.trajectory import Trajectories
+from driftcast.scenario.scenario import Scenario
+from driftcast.streams import array_stream
+
+
+def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tuple[ContactPlan, Trajectories | None]:
+    """Who comes within a distance of whom when, by default the radio's range, and how everybody moves.
+
+    The last few are kept, so that protocols compared on one seed share the work.
+    """
+    relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
+    key = msgspec.json.encode((relevant, scenario.duration_s, seed), order="deterministic")
+    carried = _Unhashed(scenario)
+    return _plan(key, carried, seed, scenario.radio.range_m if range_m is None else range_m), _moving(
+        key, carried, seed
+    )
+
+
+class _Unhashed:
+    """Carries a scenario past the cache, whose key already says all that matters of it."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unhashed)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@functools.lru_cache(maxsize=4)
+def _moving(key: bytes, carried: _Unhashed, seed: int) -> Trajectories | None:
+    scenario = carried.scenario
+    model = scenario.mobility_model()
+    if model is None:
+        return None
+    return model.trajectories(scenario.nodes, scenario.area, scenario.duration_s, array_stream(seed, "mobility"))
+
+
+@functools.lru_cache(maxsize=8)
+def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactPlan:
+    scenario = carried.scenario
+    moving = _moving(key, carried, seed)
+    if moving is None:
+        assert scenario.contacts is not None
+        return _replayed(scenario, Path(scenario.base) / scenario.contacts)
+    return contacts(moving, range_m, scenario.duration_s)
+
+
+def check_files(scenario: Scenario) -> None:
+    """Read the movement or contacts that a scenario takes from files; a UserError names what is wrong with them."""
+    if scenario.contacts is not None or isinstance(scenario.mobility_model(), TracePlayer):
+        movement(scenario, seed=1)
+
+
+def _replayed(scenario: Scenario, path: Path) -> ContactPlan:
+    if path.suffix == ".parquet":
+        plan = ContactPlan.load(path)
+    else:
+        plan = ContactPlan.from_one_events(path, scenario.nodes, scenario.duration_s)
+    if plan.nodes > scenario.nodes:
+        raise UserError(f"{path}: has {plan.nodes} nodes, the scenario only {scenario.nodes}")
+    return plan

@@ -1,0 +1,234 @@
+"""Scenarios: one TOML file says where nodes move, how they hear each other, who wants what, and what goes wrong."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.functions import ProcessorError, split_function
+from driftcast.mobility.model import Area, MobilityModel
+from driftcast.mobility.registry import lookup as mobility_named
+from driftcast.model import Processor
+from driftcast.protocol import BeaconSettings, StackPlan
+from driftcast.protocol.host import Capability
+from driftcast.radio.disk import DiskRadio
+from driftcast.radio.dot11 import CsmaRadio
+from driftcast.scenario.draws import Selection, check_selection
+from driftcast.scenario.energy import Energy
+from driftcast.scenario.faults import Fault, check_fault
+from driftcast.scenario.measures import Asked, check_asked
+from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
+from driftcast.settings import field_names, read_toml, typed, unknown_key
+from driftcast.stacks import stack_plan
+from driftcast.trace import Level
+
+Radio: TypeAlias = DiskRadio | CsmaRadio
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class OracleDiscovery(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode", tag="oracle"
+):
+    """The simulator tells nodes of their links the moment they change."""
+
+
+class NoDiscovery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode", tag="none"):
+    """Nodes are told of no links; for protocols that find their neighbors by themselves."""
+
+
+class BeaconMode(BeaconSettings, frozen=True, tag_field="mode", tag="beacon"):
+    """Nodes find their links by beacons, as live nodes do."""
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[wires]]` of a scenario: a second interface over which some nodes are always linked."""
+
+    interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
+    between: Annotated[list[tuple[int, int]], Meta(min_length=1)]
+    delay_s: Annotated[float, Meta(ge=0)] = 0.0001
+    rate_bps: Annotated[float, Meta(gt=0)] | None = None
+    queue: Annotated[int, Meta(ge=1)] = 50
+
+    def nodes(self) -> set[int]:
+        """Whoever it joins."""
+        return {node for pair in self.between for node in pair}
+
+    def radio(self) -> DiskRadio:
+        """A wire carries frames as a radio does that nobody can leave."""
+        return DiskRadio(delay_s=self.delay_s, rate_bps=self.rate_bps, queue=self.queue)
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events count: those published in this window. And which metrics are wanted besides the usual ones."""
+
+    from_s: Time = 0.0
+    to_s: Time | None = None
+    more: list[Asked] = []
+
+
+class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[processors]]` of a scenario: a function that some nodes can run."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=64)]
+    function: str
+    """`file.py:name`, the file relative to the scenario's folder."""
+    nodes: Selection
+    filter: str = "true"
+    inputs: Annotated[int, Meta(ge=1, le=64)] = 1
+    cost_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+
+    def processor(self) -> Processor:
+        """What the protocol is told."""
+        return Processor(self.id, self.filter, self.inputs, self.cost_s)
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything about a run but its seed. `mobility`, `protocol` and `router` keep the tables as they were written."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)] = "scenario"
+    description: str = ""
+    duration_s: Annotated[float, Meta(gt=0, le=1e7)]
+    nodes: Annotated[int, Meta(ge=1, le=1_000_000)]
+    area_m: tuple[Annotated[float, Meta(gt=0, le=1e7)], Annotated[float, Meta(gt=0, le=1e7)]] = (1000.0, 1000.0)
+    mobility: dict[str, object] | None = None
+    contacts: str | None = None
+    """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
+    radio: Radio = DiskRadio()
+    wires: list[Wire] = []
+    discovery: OracleDiscovery | BeaconMode | NoDiscovery = OracleDiscovery()
+    protocol: dict[str, object] = {}
+    router: dict[str, object] | None = None
+    roles: dict[str, Selection] = {}
+    subscribe: list[SubscribeEntry] = []
+    publish: list[PublishEntry] = []
+    processors: list[ProcessorEntry] = []
+    faults: list[Fault] = []
+    energy: Energy | None = None
+    measure: Measure = Measure()
+    trace: Level = Level.METRICS
+    base: str = "."
+    """The folder from which relative file names are taken; set by `load`."""
+
+    @property
+    def area(self) -> Area:
+        """The rectangle in which nodes move."""
+        return Area(*self.area_m)
+
+    def mobility_model(self) -> MobilityModel | None:
+        """The movement model with its settings, or None if a contact plan is replayed."""
+        if self.mobility is None:
+            return None
+        table = dict(self.mobility)
+        kind = mobility_named(str(table.pop("model")))
+        return typed(table, kind, self.name, "mobility").resolved(Path(self.base))
+
+    def stack_plan(self) -> StackPlan:
+        """The machines of every node."""
+        beacons = None
+        if isinstance(self.discovery, BeaconMode):
+            fields = {name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__}
+            beacons = BeaconSettings(**fields)
+        return stack_plan(self.protocol, self.router, beacons, self.offers(), self.name)
+
+    def offers(self) -> frozenset[Capability]:
+        """What the simulator can give to protocols in this scenario."""
+        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
+        moving = {Capability.POSITION, Capability.VELOCITY} if self.mobility is not None else set()
+        powered = {Capability.ENERGY} if self.energy is not None else set()
+        return frozenset(always | moving | powered)
+
+
+def load(path: Path) -> Scenario:
+    """A scenario from its file, checked; whatever is wrong is named with file and key."""
+    table = read_toml(path)
+    table.setdefault("name", path.stem)
+    if "base" in table:
+        raise UserError(f"{path}: {unknown_key('base', field_names(Scenario))}")
+    return scenario_from({**table, "base": str(path.parent)}, str(path))
+
+
+def scenario_from(table: Mapping[str, object], where: str) -> Scenario:
+    """A scenario from tables, checked."""
+    scenario = typed(dict(table), Scenario, where)
+    check(scenario, where)
+    return scenario
+
+
+def check(scenario: Scenario, where: str) -> None:
+    """Everything that can be known to be wrong before a run."""
+    if (scenario.mobility is None) == (scenario.contacts is None):
+        raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
+    if scenario.mobility is not None:
+        _check_mobility(scenario.mobility, scenario.nodes, where)
+    elif isinstance(scenario.radio, CsmaRadio):
+        raise UserError(f"{where}: radio.model: csma must know where nodes are: it needs [mobility], not contacts")
+    for place, wire in enumerate(scenario.wires):
+        for pair in wire.between:
+            check_selection(list(pair), scenario.nodes, {}, f"{where}: wires[{place}].between")
+            if pair[0] == pair[1]:
+                raise UserError(
+                    f"{where}: wires[{place}].between: a wire joins two different nodes, not {pair[0]} twice"
+                )
+    interfaces = [wire.interface for wire in scenario.wires]
+    if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
+        raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")
+    for name, selection in scenario.roles.items():
+        check_selection(selection, scenario.nodes, {}, f"{where}: roles.{name}")
+    entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
+    entries += [(f"{where}: subscribe[{place}]", entry) for place, entry in enumerate(scenario.subscribe)]
+    entries += [(f"{where}: publish[{place}]", entry) for place, entry in enumerate(scenario.publish)]
+    for at, entry in entries:
+        check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_entry(entry, at)
+        if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
+            raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
+    _check_processors(scenario, where)
+    for place, fault in enumerate(scenario.faults):
+        check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
+    if scenario.measure.from_s > scenario.duration_s:
+        raise UserError(f"{where}: measure.from_s: is after the end of the run, {scenario.duration_s:g} s")
+    to_s = scenario.measure.to_s
+    if to_s is not None and to_s < scenario.measure.from_s:
+        raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
+    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
+    if scenario.protocol:
+        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where)
+
+
+def _check_processors(scenario: Scenario, where: str) -> None:
+    """Two at a node may not have the same id; of nodes that are drawn that is only known in a run."""
+    taken: set[tuple[str, int]] = set()
+    for place, processor in enumerate(scenario.processors):
+        at = f"{where}: processors[{place}]"
+        check_selection(processor.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_filter(processor.filter, f"{at}.filter")
+        try:
+            split_function(processor.function)
+        except ProcessorError as error:
+            raise UserError(f"{at}.function: {error}") from None
+        nodes: Selection = processor.nodes
+        if isinstance(nodes, str):
+            nodes = scenario.roles.get(nodes, nodes)
+        for node in range(scenario.nodes) if nodes == "all" else nodes if isinstance(nodes, list) else []:
+            if (processor.id, node) in taken:
+                raise UserError(f"{at}.id: node {node} has another processor {processor.id!r}")
+            taken.add((processor.id, node))
+
+
+def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None:
+    settings = dict(table)
+    name = settings.pop("model", None)
+    if not isinstance(name, str):
+        raise UserError(f"{where}: mobility.model: is needed; `driftcast mobility` lists the models")
+    try:
+        kind = mobility_named(name)
+    except UserError as error:
+        raise UserError(f"{where}: mobility.model: {error}") from None
+    model = typed(settings, kind, where, "mobility")
+    try:
+        model.check(nodes)
+    except UserError as error:
+        raise UserError(f"{where}: mobility: {error}") from None

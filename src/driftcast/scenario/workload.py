@@ -1,0 +1,211 @@
+"""Who publishes what when, and who subscribes to what: as a scenario writes it, and as a run plays it."""
+
+import re
+from random import Random
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.matching import Filter, FilterError
+from driftcast.model import AccessPolicy, Event, EventId, Scalar, Subscription, SubscriptionId
+from driftcast.scenario.draws import Draw, Drawable, Selection, chosen
+from driftcast.streams import stream
+
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+
+MAX_EVENTS = 2_000_000
+"""Of one entry. They are made before the run, at a few hundred bytes each."""
+
+
+class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[subscribe]]` of a scenario: some nodes subscribe to some filter."""
+
+    nodes: Selection = "all"
+    filter: str = "true"
+    """May name drawn values in braces: `topic = {topic}`."""
+    draw: dict[str, Drawable] = {}
+    each: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """Subscriptions per node; their filters differ."""
+    at_s: Time = 0.0
+    until_s: Time | None = None
+    attributes: dict[str, Drawable] = {}
+    """What access policies are asked about."""
+
+
+class PublishEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[publish]]` of a scenario: some nodes publish, in one of three rhythms."""
+
+    nodes: Selection = "all"
+    attributes: dict[str, Drawable] = {}
+    payload_bytes: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    lease_s: Annotated[float, Meta(gt=0)] = 600.0
+    access: str | None = None
+    from_s: Time = 0.0
+    to_s: Time | None = None
+    every_s: Annotated[float, Meta(gt=0)] | None = None
+    """Each node publishes with this period, from a random phase on."""
+    count: Annotated[int, Meta(ge=0)] | None = None
+    """That many events in all, at random times by random nodes of these."""
+    interval_s: Annotated[float, Meta(gt=0)] | None = None
+    """One event after each interval, by random nodes of these."""
+
+
+class Subscribe(NamedTuple):
+    """A node subscribes at a time, and may unsubscribe later."""
+
+    time_s: float
+    subscription: Subscription
+    until_s: float | None
+
+
+class Publish(NamedTuple):
+    """A node publishes at a time."""
+
+    time_s: float
+    event: Event
+
+
+class Workload(NamedTuple):
+    """Everything that applications do in a run, ordered by time."""
+
+    subscribes: list[Subscribe]
+    publishes: list[Publish]
+
+
+class _Draws(NamedTuple):
+    """The streams of one entry's events: two, so that runs which differ in `payload_bytes` publish the same content."""
+
+    content: Random
+    payload: Random
+
+
+def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
+    """Refuse, at loading, what could not be played."""
+    for name, written in entry.attributes.items():
+        Draw(written, f"{where}.attributes.{name}")
+    if isinstance(entry, SubscribeEntry):
+        for name, written in entry.draw.items():
+            Draw(written, f"{where}.draw.{name}")
+        check_filter(_filled(entry.filter, _example(entry.draw), f"{where}.filter"), f"{where}.filter")
+        if entry.until_s is not None and entry.until_s <= entry.at_s:
+            raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
+        return
+    rhythms = [name for name in ("every_s", "count", "interval_s") if getattr(entry, name) is not None]
+    if len(rhythms) != 1:
+        has = ", ".join(rhythms) or "none"
+        raise UserError(f"{where}: needs exactly one of every_s, count, interval_s (it has {has})")
+    if entry.to_s is not None and entry.to_s < entry.from_s:
+        raise UserError(f"{where}.to_s: must not be before from_s = {entry.from_s}")
+    if entry.access is not None:
+        check_filter(entry.access, f"{where}.access")
+
+
+def workload(
+    subscribes: list[SubscribeEntry],
+    publishes: list[PublishEntry],
+    roles: dict[str, list[int]],
+    nodes: int,
+    duration_s: float,
+    seed: int,
+) -> Workload:
+    """Play the entries. Each has a stream of its own, so adding one leaves the others as they were."""
+
+    made: list[Subscribe] = []
+    numbers: dict[int, int] = {}
+    for place, entry in enumerate(subscribes):
+        rng = stream(seed, f"subscribe {place}")
+        for node in chosen(entry.nodes, roles, nodes, rng):
+            for text in _filters(entry, rng):
+                number = numbers[node] = numbers.get(node, -1) + 1
+                attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
+                subscription = Subscription(SubscriptionId(node, number), text, attributes=attributes)
+                made.append(Subscribe(entry.at_s, subscription, entry.until_s))
+    made.sort(key=lambda subscribe: subscribe.time_s)
+    timed: list[tuple[float, int, int, PublishEntry, _Draws]] = []
+    for place, publish in enumerate(publishes):
+        rng = stream(seed, f"publish {place}")
+        draws = _Draws(stream(seed, f"publish {place} content"), stream(seed, f"publish {place} payload"))
+        for time_s, node in _rhythm(publish, chosen(publish.nodes, roles, nodes, rng), duration_s, rng):
+            timed.append((time_s, place, node, publish, draws))
+    timed.sort(key=lambda item: item[:3])
+    sequence: dict[int, int] = {}
+    events: list[Publish] = []
+    for time_s, _, node, publish, draws in timed:
+        number = sequence[node] = sequence.get(node, -1) + 1
+        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws)))
+    return Workload(made, events)
+
+
+def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Random) -> list[tuple[float, int]]:
+    end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
+    if not nodes or end_s < entry.from_s:
+        return []
+    span_s = end_s - entry.from_s
+    events = entry.count or span_s / (entry.interval_s or 1e9) + len(nodes) * span_s / (entry.every_s or 1e9)
+    if events > MAX_EVENTS:
+        raise UserError(f"publish: that makes {events:,.0f} events; a run has at most {MAX_EVENTS:,}")
+    if entry.count is not None:
+        return [(rng.uniform(entry.from_s, end_s), nodes[rng.randrange(len(nodes))]) for _ in range(entry.count)]
+    times: list[tuple[float, int]] = []
+    if entry.interval_s is not None:
+        steps = int((end_s - entry.from_s) / entry.interval_s + 1e-9)
+        return [(entry.from_s + step * entry.interval_s, nodes[rng.randrange(len(nodes))]) for step in range(steps + 1)]
+    assert entry.every_s is not None
+    for node in nodes:
+        time_s = entry.from_s + rng.random() * entry.every_s
+        while time_s <= end_s:
+            times.append((time_s, node))
+            time_s += entry.every_s
+    return times
+
+
+def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws) -> Event:
+    return Event(
+        id=id,
+        attributes={name: Draw(written, "").value(draws.content) for name, written in entry.attributes.items()},
+        payload=draws.payload.randbytes(entry.payload_bytes),
+        time_s=time_s,
+        lease_s=entry.lease_s,
+        access=None if entry.access is None else AccessPolicy(entry.access),
+    )
+
+
+def _filters(entry: SubscribeEntry, rng: Random) -> list[str]:
+    """The filters of one node; different ones, as far as the draws allow."""
+    texts: list[str] = []
+    for _ in range(100 * entry.each):
+        values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
+        text = _filled(entry.filter, values, "")
+        if text not in texts:
+            texts.append(text)
+        if len(texts) == entry.each:
+            break
+    return texts
+
+
+def _filled(template: str, values: dict[str, Scalar], where: str) -> str:
+    def literal(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise UserError(f"{where}: {{{match[1]}}} is not among the drawn values ({', '.join(values) or 'none'})")
+        value = values[match[1]]
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str):
+            return "'" + value.replace("'", "''") + "'"
+        return repr(value)
+
+    return re.sub(r"\{(\w+)\}", literal, template)
+
+
+def _example(draws: dict[str, Drawable]) -> dict[str, Scalar]:
+    return {name: Draw(written, name).value(Random(0)) for name, written in draws.items()}
+
+
+def check_filter(text: str, where: str) -> None:
+    """Refuse, at loading, a filter that cannot be read."""
+    try:
+        Filter(text)
+    except FilterError as error:
+        raise UserError(f"{where}: {error}") from None

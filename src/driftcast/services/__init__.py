@@ -1,1 +1,0 @@
-"""What works over any protocol."""

@@ -1,0 +1,1 @@
+"""The engine: a queue of what happens next, nodes, and the media between them."""
