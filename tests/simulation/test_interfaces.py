@@ -9,7 +9,7 @@ from driftcast.trace import Kind, Level
 from tests.live.talker import Talker, Word
 from tests.simulation.worlds import line, register
 
-WIRES = [{"interface": "ethernet", "between": [(0, 1)]}]
+WIRES: list[dict[str, object]] = [{"interface": "ethernet", "between": [(0, 1)]}]
 
 
 class Speaker(Talker):

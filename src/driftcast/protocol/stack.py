@@ -23,7 +23,7 @@ from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
-from driftcast.wire import Codec, DecodeError, Layer, Message, Parcel, carried
+from driftcast.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, Parcel, carried
 
 
 class StackPlan:
@@ -234,13 +234,10 @@ class Stack(Upward, Neighborhood):
     # What the router and discovery say.
 
     def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
-        self._waiting.append(lambda now: self._hand_up(now, origin, parcel.body, hops))
+        self._waiting.append(lambda now: self._hand_up(now, origin, parcel, hops))
 
     def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
-        message = self.plan.codecs[Layer.DISSEMINATION].decode(parcel.body)
-        protocol = self.protocol
-        assert isinstance(protocol, UsesRouter)
-        self._waiting.append(lambda now: protocol.on_unreachable(now, target, message))
+        self._waiting.append(lambda now: self._hand_back(now, target, parcel))
 
     def link_found(self, link: Link) -> None:
         if self._witness is not None:
@@ -255,12 +252,31 @@ class Stack(Upward, Neighborhood):
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._cost_s(neighbor, interface)
 
-    def _hand_up(self, now: float, origin: NodeId, body: bytes, hops: int) -> None:
+    def _hand_up(self, now: float, origin: NodeId, parcel: Parcel, hops: int) -> None:
         protocol = self.protocol
         assert isinstance(protocol, UsesRouter)
+        message = self._unpacked(origin, parcel)
+        if message is not None:
+            protocol.on_packet(now, origin, message, hops)
+
+    def _hand_back(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
+        protocol = self.protocol
+        assert isinstance(protocol, UsesRouter)
+        message = self._unpacked(self._node, parcel)
+        if message is not None:
+            protocol.on_unreachable(now, target, message)
+
+    def _unpacked(self, origin: NodeId, parcel: Parcel) -> Message | None:
+        """The message in a parcel as old as it is; None, with the reason noted, if there is none or its lease is over.
+
+        What a router gives back may have waited long as well, and the protocol may send it again.
+        """
         try:
-            message = self.plan.codecs[Layer.DISSEMINATION].decode(body)
+            message = self.plan.codecs[Layer.DISSEMINATION].decode(parcel.body)
         except DecodeError as error:
             self._port.note(Fact("drop", peer=origin, reason=str(error.flaw)))
-            return
-        protocol.on_packet(now, origin, message, hops)
+            return None
+        aged = message.aged(parcel.waited_s)
+        if aged is None:
+            self._port.note(Fact("drop", carried(message)[1], origin, LEASE_OVER))
+        return aged
