@@ -35,6 +35,33 @@ def test_every_protocol_says_something() -> None:
 
 
 @every_type
+def test_what_is_good_for_a_while_is_declared_so_that_waiting_counts(codec: Codec, kind: type[Message]) -> None:
+    named = {name for name in kind.__struct_fields__ if name in ("remaining_s", "valid_s", "validity_s", "lease_s")}
+    assert named <= set(kind.durations) <= set(kind.__struct_fields__)
+
+
+@every_type
+@few
+@given(data=st.data())
+def test_waiting_shortens_what_is_declared_and_nothing_else(
+    codec: Codec, kind: type[Message], data: st.DataObject
+) -> None:
+    message = data.draw(messages(kind))
+    waited_s = data.draw(st.floats(0, 1e6))
+    aged = message.aged(waited_s)
+    over = any(getattr(message, name) <= waited_s for name in kind.durations)
+    assert (aged is None) == (over and waited_s > 0)
+    if aged is not None:
+        assert codec.decode(codec.encode(aged)) == aged
+        for name in kind.__struct_fields__:
+            shorter_s = waited_s if name in kind.durations else 0
+            if shorter_s:
+                assert getattr(aged, name) == getattr(message, name) - shorter_s
+            elif name != "parcel":
+                assert getattr(aged, name) == getattr(message, name)
+
+
+@every_type
 @few
 @given(data=st.data())
 def test_it_survives_the_wire_and_its_size_is_exact(codec: Codec, kind: type[Message], data: st.DataObject) -> None:

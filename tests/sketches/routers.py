@@ -80,10 +80,10 @@ class AodvSketch(Router):
         self._sequence = 0
         self._search = Round(host.incarnation, 0)
         self._routes: dict[NodeId, tuple[NodeId, int]] = {}
-        self._waiting: dict[NodeId, list[Parcel]] = {}
+        self._waiting: dict[NodeId, list[tuple[float, Parcel]]] = {}
         self._seen: set[tuple[NodeId, Round]] = set()
         self._tokens = 0
-        self._sends: dict[Token, tuple[NodeId, Packet]] = {}
+        self._sends: dict[Token, tuple[float, NodeId, Packet]] = {}
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         node = target.node if isinstance(target, Place) else target
@@ -91,9 +91,9 @@ class AodvSketch(Router):
             # A place that nobody in particular is at means nothing to AODV.
             self.up.unreachable(target, parcel)
         elif node in self._routes:
-            self._pass(Packet(parcel, origin=self.node, target=node, hops=1))
+            self._pass(now, Packet(parcel, origin=self.node, target=node, hops=1))
         else:
-            self._waiting.setdefault(node, []).append(parcel)
+            self._waiting.setdefault(node, []).append((now, parcel))
             self._sequence += 1
             self._search = self._search.next()
             self.port.broadcast(RouteRequest(self.node, self._sequence, self._search, node, 1, 5))
@@ -103,8 +103,8 @@ class AodvSketch(Router):
         assert isinstance(key, tuple)
         _, target = key
         assert isinstance(target, int)
-        for parcel in self._waiting.pop(target, []):
-            self.up.unreachable(target, parcel)
+        for since, parcel in self._waiting.pop(target, []):
+            self.up.unreachable(target, parcel.aged(now - since))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         match message:
@@ -124,8 +124,8 @@ class AodvSketch(Router):
                 self._routes[target] = (sender, message.hops)
                 if origin == self.node:
                     self.port.cancel_timer(("searching", target))
-                    for parcel in self._waiting.pop(target, []):
-                        self._pass(Packet(parcel, origin=self.node, target=target, hops=1))
+                    for since, parcel in self._waiting.pop(target, []):
+                        self._pass(now, Packet(parcel.aged(now - since), origin=self.node, target=target, hops=1))
                 else:
                     reply = RouteReply(origin, target, message.target_sequence, message.hops + 1)
                     self.port.send(self._routes[origin][0], reply)
@@ -137,26 +137,26 @@ class AodvSketch(Router):
                 if target == self.node:
                     self.up.packet(message.origin, message.parcel, message.hops)
                 else:
-                    self._pass(Packet(message.parcel, origin=message.origin, target=target, hops=message.hops + 1))
+                    self._pass(now, Packet(message.parcel, origin=message.origin, target=target, hops=message.hops + 1))
 
-    def _pass(self, packet: Packet) -> None:
+    def _pass(self, now: float, packet: Packet) -> None:
         route = self._routes.get(packet.target)
         if route is None:
             self.port.broadcast(RouteError((packet.target,)))
             return
         self._tokens += 1
-        self._sends[self._tokens] = (route[0], packet)
+        self._sends[self._tokens] = (now, route[0], packet)
         self.port.send(route[0], packet, token=self._tokens)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        neighbor, packet = self._sends.pop(token)
+        since, neighbor, packet = self._sends.pop(token)
         if failure is Failure.UNREACHABLE:
             lost = tuple(target for target, route in self._routes.items() if route[0] == neighbor)
             for target in lost:
                 del self._routes[target]
             self.port.broadcast(RouteError(lost))
         if failure and packet.origin == self.node:
-            self.up.unreachable(packet.target, packet.parcel)
+            self.up.unreachable(packet.target, packet.parcel.aged(now - since))
 
 
 class Here(Message, frozen=True, gc=False, tag=1):

@@ -120,15 +120,16 @@ def test_a_route_is_searched_found_used_and_lost() -> None:
     middle.on_message(0.3, 2, routers.RouteReply(0, 2, 1, 1), "radio")
     assert middle_port.take() == [Send(0, routers.RouteReply(0, 2, 1, 2))]
     source.on_message(0.4, 1, routers.RouteReply(0, 2, 1, 2), "radio")
-    packet = routers.Packet(PARCEL, origin=0, target=2, hops=1)
+    # The time of the search is on the parcel.
+    packet = routers.Packet(PARCEL.aged(0.4), origin=0, target=2, hops=1)
     assert port.take() == [CancelTimer(("searching", 2)), Send(1, packet, token=1)]
     middle.on_message(0.5, 0, packet, "radio")
     [second] = middle_port.take_messages()
     target.on_message(0.6, 1, second, "radio")
-    assert target_up.said == [("packet", 0, PARCEL, 2)]
+    assert target_up.said == [("packet", 0, PARCEL.aged(0.4), 2)]
     source.on_sent(0.7, 1, Failure.UNREACHABLE)
     assert port.take() == [Broadcast(routers.RouteError((2,)))]
-    assert up.said == [("unreachable", 2, PARCEL)]
+    assert up.said == [("unreachable", 2, PARCEL.aged(0.4).aged(0.7 - 0.4))]
 
 
 def test_a_full_queue_loses_a_packet_but_no_route() -> None:
@@ -138,7 +139,7 @@ def test_a_full_queue_loses_a_packet_but_no_route() -> None:
     port.take()
     source.on_sent(0.2, 1, Failure.QUEUE_FULL)
     assert port.take() == []
-    assert up.said == [("unreachable", 2, PARCEL)]
+    assert up.said == [("unreachable", 2, PARCEL.aged(0.2 - 0.1))]
     source.on_route(0.3, Place(Position(7.0, 7.0), node=2), PARCEL)
     assert port.take() == [Send(1, routers.Packet(PARCEL, origin=0, target=2, hops=1), token=2)]
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from driftcast.model import EventId
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Fact, Port, Settings, TimerKey
-from driftcast.wire import EventMessage
+from driftcast.wire import LEASE_OVER, EventMessage
 
 
 class RelaySettings(Settings, frozen=True):
@@ -56,11 +56,11 @@ class Relay:
         event = key[1]
         assert isinstance(event, EventId)
         message, since = self._waiting.pop(event)
-        remaining_s = message.remaining_s - (now - since)
-        if remaining_s <= 0:
-            self._port.note(Fact("drop", event=event, reason="lease_over"))
+        aged = message.aged(now - since)
+        if aged is None:
+            self._port.note(Fact("drop", event=event, reason=LEASE_OVER))
         else:
-            self._port.broadcast(type(message)(message.event, message.hops, remaining_s))
+            self._port.broadcast(aged)
 
     def stop(self) -> None:
         """Disarm every wait."""

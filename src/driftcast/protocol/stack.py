@@ -28,7 +28,7 @@ from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
-from driftcast.wire import Codec, DecodeError, Layer, Message, Parcel, carried
+from driftcast.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, Parcel, carried
 
 Receiver: TypeAlias = Callable[[float, NodeId, Message, Interface], None]
 """A handler of messages: now, sender, message, interface."""
@@ -269,10 +269,10 @@ class Stack(Upward, Neighborhood):
             self._tell(Layer.ROUTING, self.router.on_route, target, parcel)
 
     def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
-        self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel.body, hops)
+        self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel, hops)
 
     def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
-        self._tell(Layer.DISSEMINATION, self._hand_back, target, parcel.body)
+        self._tell(Layer.DISSEMINATION, self._hand_back, target, parcel)
 
     def link_found(self, link: Link) -> None:
         self._tell(Layer.DISCOVERY, self._on_link_found, link)
@@ -298,17 +298,31 @@ class Stack(Upward, Neighborhood):
         for layer, machine in self._above_links():
             self._tell(layer, machine.on_link_down, link, cause)
 
-    def _hand_up(self, now: float, origin: NodeId, body: bytes, hops: int) -> None:
+    def _hand_up(self, now: float, origin: NodeId, parcel: Parcel, hops: int) -> None:
         protocol = self.protocol
         assert isinstance(protocol, UsesRouter)
+        message = self._unpacked(origin, parcel)
+        if message is not None:
+            protocol.on_packet(now, origin, message, hops)
+
+    def _hand_back(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
+        protocol = self.protocol
+        assert isinstance(protocol, UsesRouter)
+        message = self._unpacked(self._node, parcel)
+        if message is not None:
+            protocol.on_unreachable(now, target, message)
+
+    def _unpacked(self, origin: NodeId, parcel: Parcel) -> Message | None:
+        """The message in a parcel as old as it is; None, with the reason noted, if there is none or its lease is over.
+
+        What a router gives back may have waited long as well, and the protocol may send it again.
+        """
         try:
-            message = self.plan.codecs[Layer.DISSEMINATION].decode(body)
+            message = self.plan.codecs[Layer.DISSEMINATION].decode(parcel.body)
         except DecodeError as error:
             self._port.note(Fact("drop", peer=origin, reason=str(error.flaw)))
-            return
-        protocol.on_packet(now, origin, message, hops)
-
-    def _hand_back(self, now: float, target: NodeId | Place, body: bytes) -> None:
-        protocol = self.protocol
-        assert isinstance(protocol, UsesRouter)
-        protocol.on_unreachable(now, target, self.plan.codecs[Layer.DISSEMINATION].decode(body))
+            return None
+        aged = message.aged(parcel.waited_s)
+        if aged is None:
+            self._port.note(Fact("drop", carried(message)[1], origin, LEASE_OVER))
+        return aged

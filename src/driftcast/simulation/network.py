@@ -18,16 +18,19 @@ from driftcast.scenario.faults import FaultPlan, LinkCut, Outage
 from driftcast.scenario.scenario import OracleDiscovery, Scenario
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.interfaces import Interfaces
-from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
 from driftcast.simulation.node import SimHost, SimNode
 from driftcast.simulation.witness.recorder import Recorder
 from driftcast.streams import stream
-from driftcast.wire import Codec, DecodeError, Layer, Message, carried
+from driftcast.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, carried
 
 RADIO = "radio"
 # Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
 _NOWHERE = (nan, nan)
 _DISSEMINATION = Layer.DISSEMINATION
+TRANSIT_US = 2_000
+"""What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
+off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
 
 
 class _View(GlobalView):
@@ -224,14 +227,19 @@ class Network(Air):
         if self._faults.disturbs_frames:
             reach = self._disturbed(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
+        message: Message | None = frame.message
+        if self._kernel.now_us - frame.sent_us > TRANSIT_US and reach.nodes:
+            message = frame.message.aged((self._kernel.now_us - frame.sent_us) / US_PER_S)
         receivers = self._receivers
-        if receivers is not None and frame.layer is _DISSEMINATION:
-            now, sender, message, via = self._kernel.now_s, frame.sender, frame.message, frame.interface
+        if message is None:
+            self.missed(frame, reach.nodes, LEASE_OVER)
+        elif receivers is not None and frame.layer is _DISSEMINATION:
+            now, sender, via = self._kernel.now_s, frame.sender, frame.interface
             for node in reach.nodes:
                 receivers[node](now, sender, message, via)
         else:
             for node in reach.nodes:
-                self._receive(frame, node)
+                self._receive(frame, message, node)
 
     def outcome(self, frame: Frame, failure: Failure | None) -> None:
         node = self.nodes[frame.sender]
@@ -252,11 +260,12 @@ class Network(Air):
     def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         self._recorder.on_missed(frame, nodes, reason)
 
-    def _receive(self, frame: Frame, id: NodeId) -> None:
+    def _receive(self, frame: Frame, message: Message, id: NodeId) -> None:
         """One reception that cannot go straight to the protocol's handler."""
-        node, message = self.nodes[id], frame.message
+        node = self.nodes[id]
         if self._recode:
-            message = self._codec(frame.layer).decode(frame.encoded)
+            codec = self._codec(frame.layer)
+            message = codec.decode(codec.encode(message))
         node.stack.on_message(node.now(), frame.layer, frame.sender, message, frame.interface)
 
     def _disturbed(self, frame: Frame, reach: Reach) -> Reach:

@@ -9,10 +9,11 @@ from driftcast.wire.codec import (
     Layer,
     layer_of,
 )
-from driftcast.wire.message import EventMessage, Message, Parcel, ParcelMessage, Traffic, carried
+from driftcast.wire.message import LEASE_OVER, EventMessage, Message, Parcel, ParcelMessage, Traffic, carried
 
 __all__ = [
     "HEADER_BYTES",
+    "LEASE_OVER",
     "MAX_FRAME_BYTES",
     "Codec",
     "DecodeError",

@@ -1,12 +1,17 @@
 """The base of everything that one node says to another."""
 
 import enum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 from msgspec import Meta
 
 from driftcast.model import Event, EventId
+
+LEASE_OVER = "lease_over"
+"""The reason of the drop of a message that has waited longer than it was good for."""
+
+_replace = msgspec.structs.replace
 
 
 class Traffic(enum.IntEnum):
@@ -25,6 +30,19 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     traffic: ClassVar[Traffic] = Traffic.CONTROL
+    durations: ClassVar[tuple[str, ...]] = ()
+    """The fields that say how long something is good for, counted from when the message was handed to its port. Worlds
+    take the time off them that the message waits on its way: protocols only state them."""
+
+    def aged(self, waited_s: float) -> Self | None:
+        """The message after it has waited; None if one of its durations is over."""
+        if waited_s == 0.0 or not self.durations:
+            return self
+        left_s = {name: getattr(self, name) - waited_s for name in self.durations}
+        # Written so that what is not a number, for endless waits come from hostile nodes, is over too.
+        if not all(value > 0 for value in left_s.values()):
+            return None
+        return _replace(self, **left_s)
 
 
 def carried(message: Message) -> tuple[Traffic, EventId | None]:
@@ -45,21 +63,44 @@ class EventMessage(Message, frozen=True, gc=False):
     """
 
     traffic: ClassVar[Traffic] = Traffic.DATA
+    durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
 
     event: Event
     hops: Annotated[int, Meta(ge=0, le=65535)]
     remaining_s: Annotated[float, Meta(gt=0)]
 
+    def aged(self, waited_s: float) -> Self | None:
+        """As of every message; spelled out, since on a contended radio nearly every event waits."""
+        if waited_s == 0.0 or len(self.durations) > 1:
+            return super().aged(waited_s)
+        left_s = self.remaining_s - waited_s
+        return _replace(self, remaining_s=left_s) if left_s > 0 else None
+
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a router carries for the layer above: an encoded message, and what the trace should count it as."""
+    """What a router carries for the layer above: an encoded message, and what the trace should count it as.
+
+    `waited_s` adds up how long it has waited on its way, and the message within is as much older when it is handed up.
+    Worlds add the time in their queues. A router adds, by `aged`, how long it kept a parcel until it sent it on, and
+    until it learned that a sending had failed.
+    """
 
     body: bytes
     traffic: Traffic
     event: EventId | None = None
+    waited_s: Annotated[float, Meta(ge=0)] = 0.0
+
+    def aged(self, waited_s: float) -> Self:
+        """The parcel after it has waited."""
+        return _replace(self, waited_s=self.waited_s + waited_s)
 
 
 class ParcelMessage(Message, frozen=True, gc=False):
     """The base of a router's messages that carry a parcel. Its traffic is that of what it carries."""
 
     parcel: Parcel
+
+    def aged(self, waited_s: float) -> Self | None:
+        """The parcel grows older; whether its message is over is for its receiver to see."""
+        mine = super().aged(waited_s)
+        return mine if mine is None or waited_s == 0.0 else _replace(mine, parcel=self.parcel.aged(waited_s))

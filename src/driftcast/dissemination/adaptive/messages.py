@@ -1,6 +1,6 @@
 """What adaptive nodes say to each other."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -27,6 +27,8 @@ class Utilities(Message, frozen=True, gc=False, tag=1):
     neighbor it was learned, `steps` through how many neighborhoods (without `steps` it is one for all), and `origins`
     whose utility it is (without `origins` the neighbors' own).
     """
+
+    durations: ClassVar[tuple[str, ...]] = ("valid_s",)
 
     node: NodeId
     sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)]

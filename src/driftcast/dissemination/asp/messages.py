@@ -49,6 +49,8 @@ class PathKind(enum.IntEnum):
 class Announcement(EventMessage, frozen=True, gc=False, kw_only=True, tag=1):
     """[001 Fig. 3] There is a stream, and this is its next message. The metric includes the link it comes over."""
 
+    durations: ClassVar[tuple[str, ...]] = ("remaining_s", "validity_s")
+
     id: Bits
     stream: Bits
     """The same for all announcements of a stream, whose ids change with their content."""
@@ -92,6 +94,7 @@ class Fragment(Message, frozen=True, gc=False, tag=5):
     """A piece of a publication that is too large for one packet."""
 
     traffic: ClassVar[Traffic] = Traffic.DATA
+    durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
 
     id: Bits
     counter: Count

@@ -1,6 +1,6 @@
 """What semi-probabilistic nodes say to each other."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -15,6 +15,8 @@ MAX_FILTERS = 1024
 
 class Interested(Message, frozen=True, gc=False, tag=1):
     """[004 §2.1] What a node subscribes to, on its way to all within the horizon; good for `valid_s`."""
+
+    durations: ClassVar[tuple[str, ...]] = ("valid_s",)
 
     node: NodeId
     sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)]

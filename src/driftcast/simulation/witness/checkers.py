@@ -9,8 +9,9 @@ from driftcast.errors import WorkError
 from driftcast.matching.eligibility import serves
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 
-LEASE_SLACK_S = 5.0
-"""Leases travel as remaining durations, so each hop may lengthen one by its transit time."""
+LEASE_SLACK_S = 1.0
+"""Leases travel as remaining durations, less what a message waits on its way. A hop that takes up to 2 ms counts as no
+wait and may lengthen a lease by as much: this is enough for five hundred of them."""
 
 
 class ViolationError(WorkError):
@@ -75,6 +76,8 @@ class Checkers:
             raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
         if not serves(event, subscription):
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
+        if now_s > self.lease_over_s(known[1], event.lease_s):
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, past its lease")
         number, boots = self._numbers[id], self._boots.get(node, 0)
         given = self._given[event.id]
         if number >= len(given):
