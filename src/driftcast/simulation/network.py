@@ -1,30 +1,25 @@
 """All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
 from math import nan
 from random import Random
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.functions import Installed
-from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import Failure, NodeId, Position, ProcessorId
-from driftcast.protocol import DurableStore, GlobalView, Host, Interface, Link, Token
+from driftcast.model import Failure, NodeId
+from driftcast.protocol import Interface, Link
 from driftcast.protocol.stack import Receiver
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
-from driftcast.radio.medium import Air, Frame, Medium, Reach, Volley
-from driftcast.scenario.faults import FaultPlan, LinkCut, Outage
-from driftcast.scenario.scenario import OracleDiscovery, Scenario
-from driftcast.simulation.energy import Batteries
-from driftcast.simulation.interfaces import Interfaces
-from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
-from driftcast.simulation.node import SimHost, SimNode
-from driftcast.simulation.witness.recorder import Recorder
+from driftcast.radio.medium import Air, Frame, Medium, Reach
+from driftcast.scenario.faults import LinkCut, Outage
+from driftcast.scenario.scenario import OracleDiscovery
+from driftcast.simulation.host import View
+from driftcast.simulation.interfaces import RADIO, Interfaces
+from driftcast.simulation.kernel import US_PER_S, microseconds
+from driftcast.simulation.node import SimNode
+from driftcast.simulation.world import World
 from driftcast.streams import stream
-from driftcast.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, carried
+from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message, carried
 
-RADIO = "radio"
 # Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
 _NOWHERE = (nan, nan)
 _DISSEMINATION = Layer.DISSEMINATION
@@ -33,46 +28,14 @@ TRANSIT_US = 2_000
 off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
 
 
-class _View(GlobalView):
-    """The whole network, for oracles."""
-
-    def __init__(self, medium: Medium, trajectories: Trajectories | None, kernel: Kernel) -> None:
-        self._medium = medium
-        self._trajectories = trajectories
-        self._kernel = kernel
-
-    def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        return self._medium.topology.reach(node).nodes
-
-    def position(self, node: NodeId) -> Position | None:
-        if self._trajectories is None:
-            raise TypeError("a replayed contact plan has no positions")
-        where = self._trajectories.position(node, self._kernel.now_s)
-        return None if where is None else Position(*where)
-
-
 class Network(Air):
     """Hands frames from the medium to the nodes and links from the contact plan to those who should know."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        seed: int,
-        kernel: Kernel,
-        recorder: Recorder,
-        plan: ContactPlan,
-        trajectories: Trajectories | None,
-        contacts_within: Callable[[float], ContactPlan],
-        faults: FaultPlan,
-        installed: Sequence[dict[ProcessorId, Installed]],
-        roles: dict[str, list[NodeId]],
-        next_sequence: Callable[[NodeId], int],
-        recode: bool = False,
-    ) -> None:
-        stack = scenario.stack_plan()
-        self._kernel = kernel
-        self._recorder = recorder
-        self._codecs = [stack.codecs.get(layer) for layer in Layer]
+    def __init__(self, world: World, recode: bool = False) -> None:
+        scenario, faults, seed = world.scenario, world.faults, world.seed
+        self._kernel = world.kernel
+        self._recorder = world.recorder
+        self._codecs = world.stack.codecs
         self._oracle = isinstance(scenario.discovery, OracleDiscovery)
         self._faults = faults
         self._recode = recode
@@ -80,49 +43,22 @@ class Network(Air):
         # The stack says whether a message may go straight to the protocol's handler; clocks of their own, faults of
         # frames and decoding must come between here.
         self._plain = not faults.disturbs_frames and not faults.clocks and not recode
-        nodes = scenario.nodes
-        self.medium = self._radio(scenario, trajectories, contacts_within, stream(seed, "radio"))
+        self.medium = self._radio(world)
         self._media: dict[Interface, Medium] = {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
             self._media[wire.interface] = DiskMedium(
-                wire.radio(), wire.interface, nodes, kernel, self, stream(seed, f"wire {wire.interface}")
+                wire.radio(), wire.interface, scenario.nodes, self._kernel, self, stream(seed, f"wire {wire.interface}")
             )
         joined = [(wire.interface, wire.nodes()) for wire in scenario.wires]
-        own = [(RADIO, *(interface for interface, ends in joined if node in ends)) for node in range(nodes)]
-        self._interfaces = Interfaces(self._media, own)
-        self._cost_s = self._interfaces.cost_s
-        view = _View(self.medium, trajectories, kernel)
-        offers = scenario.offers()
-        batteries = None
-        if scenario.energy is not None:
-            batteries = recorder.batteries = Batteries(scenario.energy, nodes, stream(seed, "energy"))
-
-        def host(node: NodeId, store: DurableStore, incarnation: int) -> Host:
-            processors = tuple(item.processor for item in installed[node].values())
-            return SimHost(node, offers, kernel, trajectories, store, view, processors, roles, incarnation, batteries)
-
-        self.nodes = [
-            SimNode(
-                node,
-                stack,
-                kernel,
-                recorder,
-                seed,
-                self._transmit,
-                self._transmit_each,
-                host,
-                lambda neighbor, interface: self._cost_s[interface],
-                own[node],
-                faults.clocks.get(node),
-                installed[node],
-                next_sequence,
-            )
-            for node in range(nodes)
-        ]
+        own = [(RADIO, *(interface for interface, ends in joined if node in ends)) for node in range(scenario.nodes)]
+        interfaces = Interfaces(self._media, own, world, self)
+        self._cost_s = interfaces.cost_s
+        view = View(self.medium, world)
+        self.nodes = [SimNode(node, world, interfaces, view) for node in range(scenario.nodes)]
         self._receivers: list[Receiver] | None = None
         """Of all nodes, while each has one and nothing must come between."""
-        changes = plan.changes(scenario.duration_s)
+        changes = world.plan.changes(scenario.duration_s)
         self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
         self._change_up = changes.up.tolist()
         self._change_a = changes.a.tolist()
@@ -130,23 +66,18 @@ class Network(Air):
         self._next_change = 0
         self._restarted_us: dict[NodeId, int] = {}
 
-    def _radio(
-        self,
-        scenario: Scenario,
-        trajectories: Trajectories | None,
-        contacts_within: Callable[[float], ContactPlan],
-        rng: Random,
-    ) -> Medium:
-        radio, kernel = scenario.radio, self._kernel
+    def _radio(self, world: World) -> Medium:
+        scenario, radio, kernel = world.scenario, world.scenario.radio, self._kernel
+        rng = stream(world.seed, "radio")
         if isinstance(radio, DiskRadio):
             return DiskMedium(radio, RADIO, scenario.nodes, kernel, self, rng)
-        assert trajectories is not None, "checked when the scenario was loaded"
-        there = trajectories
+        assert world.trajectories is not None, "checked when the scenario was loaded"
+        there = world.trajectories
         medium = CsmaMedium(
             radio, RADIO, scenario.nodes, kernel, self, rng, lambda node: there.position(node, kernel.now_s) or _NOWHERE
         )
         for range_m, vicinity in medium.wider:
-            vicinity.follow(contacts_within(range_m), scenario.duration_s)
+            vicinity.follow(world.contacts_within(range_m), scenario.duration_s)
         return medium
 
     def start(self) -> None:
@@ -173,49 +104,6 @@ class Network(Air):
         for node in self.nodes:
             if node.up:
                 node.stop()
-
-    def _codec(self, layer: Layer) -> Codec:
-        codec = self._codecs[layer]
-        assert codec is not None
-        return codec
-
-    # From ports to the medium.
-
-    def _transmit(
-        self,
-        sender: NodeId,
-        target: NodeId | None,
-        layer: Layer,
-        message: Message,
-        interface: Interface | None,
-        token: Token | None,
-    ) -> None:
-        encoded = self._codec(layer).encode(message)
-        now_us = self._kernel.now_us
-        if len(self._media) == 1 and (interface is None or interface == RADIO):
-            self.medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us))
-            return
-        chosen = self._interfaces.chosen(sender, target, interface)
-        if not chosen:
-            refused = Frame(sender, target, layer, message, encoded, token, now_us, interface or RADIO)
-            self.lost(refused, sender, "out_of_reach")
-            if token is not None:
-                # Told from the queue, never from inside the handler that is still sending.
-                self._kernel.at(now_us, self._refuse, refused)
-        for medium in chosen:
-            medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us, medium.interface))
-
-    def _transmit_each(self, sender: NodeId, targets: Sequence[NodeId], layer: Layer, message: Message) -> None:
-        if len(self._media) == 1:
-            encoded = self._codec(layer).encode(message)
-            self.medium.transmit_each(Volley(sender, targets, layer, message, encoded, self._kernel.now_us, RADIO))
-            return
-        for target in targets:
-            self._transmit(sender, target, layer, message, None, None)
-
-    def _refuse(self, frame: object) -> None:
-        assert isinstance(frame, Frame)
-        self.outcome(frame, Failure.UNREACHABLE)
 
     # From the medium to the nodes.
 
@@ -264,7 +152,7 @@ class Network(Air):
         """One reception that cannot go straight to the protocol's handler."""
         node = self.nodes[id]
         if self._recode:
-            codec = self._codec(frame.layer)
+            codec = self._codecs[frame.layer]
             message = codec.decode(codec.encode(message))
         node.stack.on_message(node.now(), frame.layer, frame.sender, message, frame.interface)
 
@@ -290,7 +178,7 @@ class Network(Air):
         for _ in range(1 + self._rng.randrange(8)):
             bits[self._rng.randrange(len(bits))] ^= 1 << self._rng.randrange(8)
         with contextlib.suppress(DecodeError):
-            self._codec(frame.layer).decode(bytes(bits))
+            self._codecs[frame.layer].decode(bytes(bits))
 
     # Links and faults.
 

@@ -1,50 +1,39 @@
 """One simulated node: its ports, its timers, its durable store, its clock."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from driftcast.functions import Installed, ProcessorError, derived_event
-from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import (
     Event,
     EventId,
     Failure,
     NodeId,
-    Position,
-    Processor,
     ProcessorId,
     RequestId,
     Subscription,
     SubscriptionId,
-    Velocity,
 )
 from driftcast.protocol import (
-    Capability,
-    DurableStore,
     Fact,
     GlobalView,
-    Host,
     Interface,
     Link,
     Place,
     Port,
     Protocol,
     Stack,
-    StackPlan,
     TimerKey,
     Token,
 )
-from driftcast.scenario.faults import Clock
-from driftcast.simulation.energy import Batteries
-from driftcast.simulation.kernel import Kernel, Timer
-from driftcast.simulation.witness.recorder import Recorder
+from driftcast.simulation.host import MemoryStore, SimHost
+from driftcast.simulation.interfaces import Interfaces
+from driftcast.simulation.kernel import Timer
+from driftcast.simulation.world import World
 from driftcast.streams import stream
 from driftcast.trace import Kind
 from driftcast.wire import Layer, Message
-
-Transmit = Callable[[NodeId, NodeId | None, Layer, Message, Interface | None, Token | None], None]
-TransmitEach = Callable[[NodeId, Sequence[NodeId], Layer, Message], None]
 
 
 class Failures(NamedTuple):
@@ -55,97 +44,16 @@ class Failures(NamedTuple):
     first_s: float
 
 
-class MemoryStore(DurableStore):
-    """A durable store that outlives the node's crashes because the simulator keeps it."""
-
-    def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
-
-    def get(self, key: bytes) -> bytes | None:
-        return self._values.get(key)
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self._values[key] = value
-
-    def delete(self, key: bytes) -> None:
-        self._values.pop(key, None)
-
-    def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
-        return sorted(item for item in self._values.items() if item[0].startswith(prefix))
-
-
-class SimHost(Host):
-    """What the simulator lets a layer of a node know."""
-
-    def __init__(
-        self,
-        node: NodeId,
-        offers: frozenset[Capability],
-        kernel: Kernel,
-        trajectories: Trajectories | None,
-        store: DurableStore,
-        view: GlobalView,
-        processors: tuple[Processor, ...],
-        roles: dict[str, list[NodeId]],
-        incarnation: int,
-        batteries: Batteries | None,
-    ) -> None:
-        self.offers = offers
-        self.roles = tuple(role for role, nodes in roles.items() if node in nodes)
-        self.incarnation = incarnation
-        self._directory = roles
-        self._batteries = batteries
-        self._node = node
-        self._kernel = kernel
-        self._trajectories = trajectories
-        self._store = store
-        self._view = view
-        self._processors = processors
-
-    def position(self, now: float) -> Position | None:
-        assert self._trajectories is not None
-        where = self._trajectories.position(self._node, self._kernel.now_s)
-        return None if where is None else Position(*where)
-
-    def velocity(self, now: float) -> Velocity | None:
-        assert self._trajectories is not None
-        moving = self._trajectories.velocity(self._node, self._kernel.now_s)
-        return None if moving is None else Velocity(*moving)
-
-    def load(self, now: float) -> float:
-        raise TypeError("the simulator does not offer load; a protocol that reads it must declare it in `needs`")
-
-    def energy(self, now: float) -> float:
-        if self._batteries is None:
-            raise TypeError("a scenario without [energy] has none to read; a protocol that does declares it in `needs`")
-        return self._batteries.level(self._node, self._kernel.now_s)
-
-    def directory(self, role: str) -> tuple[NodeId, ...]:
-        return tuple(self._directory.get(role, ()))
-
-    @property
-    def store(self) -> DurableStore:
-        return self._store
-
-    @property
-    def global_view(self) -> GlobalView:
-        return self._view
-
-    @property
-    def processors(self) -> tuple[Processor, ...]:
-        return self._processors
-
-
 class SimPort(Port):
     """The way out of one layer of one node."""
 
     __slots__ = ("_layer", "_node", "_transmit", "_transmit_each")
 
-    def __init__(self, node: "SimNode", layer: Layer, transmit: Transmit, transmit_each: TransmitEach) -> None:
+    def __init__(self, node: "SimNode", layer: Layer, interfaces: Interfaces) -> None:
         self._node = node
         self._layer = layer
-        self._transmit = transmit
-        self._transmit_each = transmit_each
+        self._transmit = interfaces.transmit
+        self._transmit_each = interfaces.transmit_each
 
     def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
         self._transmit(self._node.id, target, self._layer, message, via, token)
@@ -184,25 +92,10 @@ class SimPort(Port):
 class SimNode:
     """A node across its crashes: each start makes a new stack; stores, subscriptions and counters outlive it."""
 
-    def __init__(
-        self,
-        id: NodeId,
-        plan: StackPlan,
-        kernel: Kernel,
-        recorder: Recorder,
-        seed: int,
-        transmit: Transmit,
-        transmit_each: TransmitEach,
-        host: Callable[[NodeId, DurableStore, int], Host],
-        cost_s: Callable[[NodeId, Interface], float],
-        interfaces: tuple[Interface, ...],
-        clock: Clock | None,
-        installed: dict[ProcessorId, Installed],
-        next_sequence: Callable[[NodeId], int],
-    ) -> None:
+    def __init__(self, id: NodeId, world: World, interfaces: Interfaces, view: GlobalView) -> None:
         self.id = id
-        self.recorder = recorder
-        self.clock = clock
+        self.recorder = world.recorder
+        self.clock = world.faults.clocks.get(id)
         self.up = False
         self.started_us = 0
         self.stack: Stack
@@ -212,16 +105,11 @@ class SimNode:
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.failures: dict[ProcessorId, Failures] = {}
         """Of its processors; over its crashes too."""
-        self._plan = plan
-        self._kernel = kernel
-        self._seed = seed
-        self._transmit = transmit
-        self._transmit_each = transmit_each
-        self._host = host
-        self._cost_s = cost_s
+        self._world = world
+        self._kernel = world.kernel
         self._interfaces = interfaces
-        self._installed = installed
-        self._next_sequence = next_sequence
+        self._view = view
+        self._installed = world.installed[id]
         self._stores: dict[Layer, MemoryStore] = {}
         self._timers: list[dict[TimerKey, Timer]] = [{} for _ in Layer]
         self._boot = 0
@@ -241,13 +129,15 @@ class SimNode:
 
         self.started_us = self._kernel.now_us
         self.stack = Stack(
-            self._plan,
+            self._world.stack,
             self.id,
-            lambda layer: SimPort(self, layer, self._transmit, self._transmit_each),
-            lambda layer: self._host(self.id, self._stores.setdefault(layer, MemoryStore()), boot),
-            lambda layer: stream(self._seed, layer_stream(layer), self.id),
-            self._interfaces,
-            self._cost_s,
+            lambda layer: SimPort(self, layer, self._interfaces),
+            lambda layer: SimHost(
+                self.id, self._world, self._view, self._stores.setdefault(layer, MemoryStore()), boot
+            ),
+            lambda layer: stream(self._world.seed, layer_stream(layer), self.id),
+            self._interfaces.own[self.id],
+            lambda neighbor, interface: self._interfaces.cost_s[interface],
             lambda link, lost: self.recorder.on_link(self.id, link, lost),
         )
         self.protocol = self.stack.protocol
@@ -371,7 +261,7 @@ class SimNode:
             new_state, outcomes = installed.run(state, events)
             results = []
             for attributes in outcomes:
-                identity = EventId(self.id, self._next_sequence(self.id))
+                identity = EventId(self.id, self._world.next_sequence(self.id))
                 results.append(derived_event(id, events, attributes, identity, self.now()))
         except ProcessorError as error:
             return [], str(error), state

@@ -16,6 +16,7 @@ from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
+from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.network import Network
 from driftcast.simulation.node import Failures
@@ -23,6 +24,7 @@ from driftcast.simulation.witness.checkers import ViolationError
 from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
 from driftcast.simulation.witness.tally import Tally
+from driftcast.simulation.world import World
 from driftcast.streams import stream
 from driftcast.trace import Level, Trace
 
@@ -72,45 +74,41 @@ class Simulation:
     ) -> None:
         self.scenario = scenario
         self.seed = seed
-        self._stack = scenario.stack_plan()
         trajectories = None
         if plan is None or scenario.mobility is not None:
             moved, trajectories = movement(scenario, seed)
             plan = moved if plan is None else plan
-        self.name = f"{scenario.name}/{self._stack.protocol.name}/{seed}"
+        stack = scenario.stack_plan()
+        self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
         self.kernel = Kernel()
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
         roles = _roles(scenario, seed)
         faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
-        to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
-        meter = Meter(scenario.nodes, scenario.measure.from_s, to_s)
-        self.recorder = Recorder(self.kernel, meter, self.trace, scenario.duration_s, faults.worst_drift)
-        if scenario.measure.more:
-            self.recorder.tally = Tally(scenario.measure.more, scenario.nodes, scenario.measure.from_s, to_s)
+        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift)
+        batteries = None
+        if scenario.energy is not None:
+            batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
+            self.recorder.batteries = batteries
         self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
-        self._sequences: dict[NodeId, int] = {}
-        for publish in self._played.publishes:
-            self._sequences[publish.event.id.source] = publish.event.id.sequence
-        installed = _installed(scenario, roles, seed)
-        self.network = Network(
-            scenario,
-            seed,
-            self.kernel,
-            self.recorder,
-            plan,
-            trajectories,
-            lambda range_m: movement(scenario, seed, range_m)[0],
-            faults,
-            installed,
-            roles,
-            self.next_sequence,
-            recode,
+        self._world = World(
+            scenario=scenario,
+            seed=seed,
+            stack=stack,
+            kernel=self.kernel,
+            recorder=self.recorder,
+            plan=plan,
+            trajectories=trajectories,
+            roles=roles,
+            faults=faults,
+            installed=_installed(scenario, roles, seed),
+            batteries=batteries,
+            sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
         )
+        self.network = Network(self._world, recode)
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""
-        self._sequences[node] = self._sequences.get(node, -1) + 1
-        return self._sequences[node]
+        return self._world.next_sequence(node)
 
     def start(self) -> None:
         """Start every node, at time 0."""
@@ -136,7 +134,7 @@ class Simulation:
             self.network.stop()
         except ViolationError as error:
             raise self._placed(error) from None
-        stack = self._stack
+        stack = self._world.stack
         metrics = self.recorder.meter.metrics()
         if self.recorder.tally is not None:
             metrics |= self.recorder.tally.metrics()
@@ -186,6 +184,15 @@ def run(
     finally:
         if collecting:
             gc.enable()
+
+
+def _recorder(scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float) -> Recorder:
+    from_s = scenario.measure.from_s
+    to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
+    recorder = Recorder(kernel, Meter(scenario.nodes, from_s, to_s), trace, scenario.duration_s, worst_drift)
+    if scenario.measure.more:
+        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s)
+    return recorder
 
 
 def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]]:

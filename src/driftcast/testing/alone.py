@@ -4,7 +4,7 @@ from random import Random
 
 from driftcast.model import NodeId, Position, Processor, Velocity
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host, Protocol, RecordingPort
-from driftcast.simulation.node import MemoryStore
+from driftcast.simulation.host import MemoryStore
 from driftcast.stacks import chosen_protocol
 
 

@@ -1,0 +1,87 @@
+"""What the simulator lets a node know: its readings, its durable store, and, for oracles, the whole network."""
+
+from collections.abc import Iterable
+
+from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.protocol import DurableStore, GlobalView, Host
+from driftcast.radio.medium import Medium
+from driftcast.simulation.world import World
+
+
+class MemoryStore(DurableStore):
+    """A durable store that outlives the node's crashes because the simulator keeps it."""
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._values[key] = value
+
+    def delete(self, key: bytes) -> None:
+        self._values.pop(key, None)
+
+    def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
+        return sorted(item for item in self._values.items() if item[0].startswith(prefix))
+
+
+class View(GlobalView):
+    """The whole network, for oracles."""
+
+    def __init__(self, medium: Medium, world: World) -> None:
+        self._medium = medium
+        self._world = world
+
+    def neighbors(self, node: NodeId) -> Iterable[NodeId]:
+        return self._medium.topology.reach(node).nodes
+
+    def position(self, node: NodeId) -> Position | None:
+        return self._world.position(node)
+
+
+class SimHost(Host):
+    """What one layer of one node may know."""
+
+    def __init__(self, node: NodeId, world: World, view: GlobalView, store: DurableStore, incarnation: int) -> None:
+        self.offers = world.scenario.offers()
+        self.roles = tuple(role for role, nodes in world.roles.items() if node in nodes)
+        self.incarnation = incarnation
+        self._node = node
+        self._world = world
+        self._view = view
+        self._store = store
+
+    def position(self, now: float) -> Position | None:
+        return self._world.position(self._node)
+
+    def velocity(self, now: float) -> Velocity | None:
+        trajectories = self._world.trajectories
+        assert trajectories is not None
+        moving = trajectories.velocity(self._node, self._world.kernel.now_s)
+        return None if moving is None else Velocity(*moving)
+
+    def load(self, now: float) -> float:
+        raise TypeError("the simulator does not offer load; a protocol that reads it must declare it in `needs`")
+
+    def energy(self, now: float) -> float:
+        batteries = self._world.batteries
+        if batteries is None:
+            raise TypeError("a scenario without [energy] has none to read; a protocol that does declares it in `needs`")
+        return batteries.level(self._node, self._world.kernel.now_s)
+
+    def directory(self, role: str) -> tuple[NodeId, ...]:
+        return tuple(self._world.roles.get(role, ()))
+
+    @property
+    def store(self) -> DurableStore:
+        return self._store
+
+    @property
+    def global_view(self) -> GlobalView:
+        return self._view
+
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        return tuple(installed.processor for installed in self._world.installed[self._node].values())

@@ -1,0 +1,51 @@
+"""What all nodes of a run have in common."""
+
+from dataclasses import dataclass, field
+
+from driftcast.contacts.plan import ContactPlan
+from driftcast.functions import Installed
+from driftcast.mobility.trajectory import Trajectories
+from driftcast.model import NodeId, Position, ProcessorId
+from driftcast.protocol import StackPlan
+from driftcast.scenario.faults import FaultPlan
+from driftcast.scenario.movement import movement
+from driftcast.scenario.scenario import Scenario
+from driftcast.simulation.energy import Batteries
+from driftcast.simulation.kernel import Kernel
+from driftcast.simulation.witness.recorder import Recorder
+
+
+@dataclass(slots=True)
+class World:
+    """A scenario with one seed: what was drawn for it, its clock and its witness."""
+
+    scenario: Scenario
+    seed: int
+    stack: StackPlan
+    kernel: Kernel
+    recorder: Recorder
+    plan: ContactPlan
+    trajectories: Trajectories | None
+    roles: dict[str, list[NodeId]]
+    faults: FaultPlan
+    installed: list[dict[ProcessorId, Installed]]
+    """The processors of each node."""
+    batteries: Batteries | None
+    sequences: dict[NodeId, int] = field(default_factory=dict)
+    """The number of each node's last event."""
+
+    def next_sequence(self, node: NodeId) -> int:
+        """The number of a node's next event, beyond those of the workload."""
+        self.sequences[node] = self.sequences.get(node, -1) + 1
+        return self.sequences[node]
+
+    def position(self, node: NodeId) -> Position | None:
+        """Where a node is right now; None if it is not there."""
+        if self.trajectories is None:
+            raise TypeError("a replayed contact plan has no positions")
+        where = self.trajectories.position(node, self.kernel.now_s)
+        return None if where is None else Position(*where)
+
+    def contacts_within(self, range_m: float) -> ContactPlan:
+        """Who comes within another distance of whom."""
+        return movement(self.scenario, self.seed, range_m)[0]
