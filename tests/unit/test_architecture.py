@@ -53,7 +53,19 @@ MAY_IMPORT = {
 # The package's own front doors (`driftcast/__init__.py`, `api.py`) and the command line may import anything.
 FRONT_DOORS = frozenset({"__init__", "__main__", "api", "cli"})
 
+# The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
+LIVE_ROOMS = ("record", "link", "host", "door")
+
+MAX_MODULE_LINES = 350
+MAX_FUNCTION_LINES = 60
+MAX_ARGUMENTS = 10
+
 PURE = ("model", "matching", "wire", "protocol", "parts", "routing", "services", "dissemination")
+
+# Py4J's gateway has no public door to what Spark needs at its start.
+TOUCHES_PRIVATE = frozenset({"pipeline.session"})
+# The one place for what nodes of a process share: caches, bounded, whose answers follow from their arguments alone.
+MAY_KEEP_STATE = frozenset({"matching.shared"})
 
 # A pure layer gets time and randomness as arguments and acts through its port.
 BANNED_MODULES = frozenset(
@@ -148,11 +160,112 @@ def purity_violations(module: str, line: int, name: str, call: ast.Call | None) 
         yield f"driftcast.{module}:{line}: {name} needs a seed"
 
 
+def room_violations(module: str, line: int, name: str) -> Iterator[str]:
+    """Within `live`: from a room to one that comes after it."""
+    here, there = (path.split(".")[1:2] for path in (module, name.removeprefix("driftcast.")))
+    if not name.startswith("driftcast.live.") or not module.startswith("live.") or not set(here) <= set(LIVE_ROOMS):
+        return
+    if not set(there) <= set(LIVE_ROOMS) or LIVE_ROOMS.index(there[0]) > LIVE_ROOMS.index(here[0]):
+        yield f"driftcast.{module}:{line}: live.{here[0]} may not import {name}"
+
+
+MUTATES = frozenset(
+    {"append", "add", "update", "setdefault", "clear", "pop", "popleft", "extend", "insert", "remove", "discard"}
+)
+
+
+def state_violations(module: str, tree: ast.Module) -> Iterator[str]:
+    """Names of a module that hold something that changes: it would outlive the run, and be shared by nodes."""
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    names = {
+        target.id: node
+        for node in assigned
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    # A class of the package's own that keeps state: it assigns to attributes of itself outside its making.
+    changing = {
+        cls.name
+        for cls in tree.body
+        if isinstance(cls, ast.ClassDef)
+        for method in cls.body
+        if isinstance(method, ast.FunctionDef)
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Subscript)
+        for target in ([node] if isinstance(node, ast.Subscript) else _targets(node))
+        if isinstance(target, ast.Attribute | ast.Subscript) and _root(target) == "self"
+        if method.name != "__init__" or isinstance(target, ast.Attribute)
+    }
+    changed = {
+        node.value.id
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in MUTATES)
+        or (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del))
+        if isinstance(node.value, ast.Name)
+    }
+    changed |= {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    for name, node in names.items():
+        made = node.value.func if isinstance(node.value, ast.Call) else None
+        if name in changed or (isinstance(made, ast.Name) and made.id in changing):
+            yield f"driftcast.{module}:{node.lineno}: {name} is state of the process in a pure layer"
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+
+
+def _root(node: ast.AST) -> str | None:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def shape_violations(module: str, source: str, tree: ast.Module) -> Iterator[str]:
+    """Modules, functions and constructors that want to be several."""
+    lines = source.count("\n")
+    if lines > MAX_MODULE_LINES:
+        yield f"driftcast.{module}: has {lines} lines"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION_LINES:
+                yield f"driftcast.{module}:{node.lineno}: {node.name} has {length} lines"
+            arguments = len(node.args.args) + len(node.args.kwonlyargs)
+            if node.name == "__init__" and arguments > MAX_ARGUMENTS:
+                yield f"driftcast.{module}:{node.lineno}: a constructor with {arguments} arguments"
+
+
+def private_violations(module: str, tree: ast.Module) -> Iterator[str]:
+    """Private members of something that is not made in the module."""
+    own = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+    }
+    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {n.target.id for n in ast.walk(tree) if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    # Named tuples give these to everybody.
+    own |= {"_replace", "_asdict", "_fields", "_make"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if not itself and node.attr not in own:
+                yield f"driftcast.{module}:{node.lineno}: {node.attr} is private to something else"
+
+
 def violations(module: str, source: str, is_package: bool = False) -> list[str]:
     """What a module does against the rules, one line each."""
     tree = ast.parse(source)
     imports = list(imported_names(tree, module, is_package))
     found = [complaint for line, _, name in imports for complaint in import_violations(module, line, name)]
+    found += [complaint for line, _, name in imports for complaint in room_violations(module, line, name)]
+    found += shape_violations(module, source, tree)
+    if module not in TOUCHES_PRIVATE:
+        found += private_violations(module, tree)
+    if layer_of(module) in PURE and module not in MAY_KEEP_STATE:
+        found += state_violations(module, tree)
     if layer_of(module) in PURE:
         # `import a.b` binds `a`; `import a.b as c` and `from a import b` bind the whole name.
         origins = {
@@ -224,6 +337,25 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
         ("parts.x", "from numpy import random as nr\nnr.seed(1)", "may not use numpy.random.seed"),
         ("parts.x", "import numpy.random\nnumpy.random.rand()", "may not use numpy.random.rand"),
         ("parts.x", "import numpy as np\nnp.random.default_rng()", "numpy.random.default_rng needs a seed"),
+        ("parts.x", "SEEN = {}\ndef f(a):\n    SEEN[a] = 1", "parts.x:1: SEEN is state of the process"),
+        ("parts.x", "SEEN: set[int] = set()\ndef f(a):\n    SEEN.add(a)", "SEEN is state of the process"),
+        ("parts.x", "n = 0\ndef f():\n    global n\n    n += 1", "n is state of the process"),
+        (
+            "parts.x",
+            "class _M:\n    def __init__(self):\n        self.n = 0\n    def f(self):\n        self.n += 1\n_M1 = _M()",
+            "_M1 is state of the process",
+        ),
+        ("live.link.frame", "from driftcast.live.host.store import NodeStore", "live.link may not import"),
+        ("live.host.store", "from driftcast.live.node import LiveNode", "live.host may not import"),
+        ("live.record", "from driftcast.live.link.address import Address", "live.record may not import"),
+        ("simulation.run", "def f(net):\n    return net._nodes", "simulation.run:2: _nodes is private"),
+        ("simulation.run", "\n" * 351, "has 351 lines"),
+        ("simulation.run", "def f():\n" + "    pass\n" * 60, "f has 61 lines"),
+        (
+            "simulation.run",
+            "class A:\n    def __init__(self, a, b, c, d, e, f, g, h, i, j): ...",
+            "a constructor with 11 arguments",
+        ),
     ],
 )
 def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complaint: str) -> None:
@@ -249,6 +381,10 @@ def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complain
         ("protocol.registry", "import importlib, pkgutil\nimportlib.import_module('driftcast.dissemination')"),
         ("matching.x", "from datetime import timedelta, datetime\ndatetime.fromisoformat('2020-01-01')"),
         ("live.node", "import asyncio, os, socket, time\nfrom driftcast.protocol import Port"),
+        ("live.door.control", "from driftcast.live.host.store import NodeStore\nfrom driftcast.live.record import LOG"),
+        ("live.config", "from driftcast.live.link.exchange import LinkSettings"),
+        ("parts.x", "TABLE = {1: 2}\nclass A:\n    pass\nNONE = A()\ndef f(a):\n    return TABLE[a], NONE"),
+        ("parts.x", "class A:\n    def f(self, other):\n        self._x = other._x"),
         ("cli.run", "from driftcast.pipeline import sweep\nfrom driftcast.live import connect"),
         ("", "from driftcast.simulation import simulate"),
     ],

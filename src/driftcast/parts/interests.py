@@ -1,9 +1,9 @@
 """The filters that a node has heard of: which of them an event matches, and which of them cover which."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 
-from driftcast.matching import Filter, FilterError, FilterIndex
+from driftcast.matching import Filter, FilterError
+from driftcast.matching.shared import MATCHER, relation
 from driftcast.model import Event
 
 EVERYTHING = Filter("").text
@@ -15,53 +15,6 @@ MAX_INTERESTS = 10_000
 MAX_COMPARED = 512
 """A filter that is learned when more are known is not compared with them: tables then hold a few idle entries more."""
 
-_KEPT_FILTERS = 50_000
-"""More than all nodes of a simulation know together; beyond it they tell theirs again in turn, which is slow."""
-_KEPT_EVENTS = 4096
-
-
-@lru_cache(maxsize=1 << 16)
-def relation(text: str, other: str) -> int:
-    """How two filters cover each other: 1 if the first covers the second, 2 if the second covers the first, 3 if both,
-    0 if neither. Nodes ask this of the same few again and again."""
-    one, two = Filter(text), Filter(other)
-    return one.covers(two) + 2 * two.covers(one)
-
-
-class _Matcher:
-    """Matches an event once for all nodes of a process.
-
-    In a simulation hundreds of nodes know the same filters and meet the same events, and matching them anew at each
-    costs more than choosing links. This is a cache and nothing else: what a node gets depends on its own filters alone.
-    """
-
-    def __init__(self) -> None:
-        self._index: FilterIndex[str] = FilterIndex()
-        self._matched: dict[int, tuple[Event, list[str]]] = {}
-        self.generation = 0
-
-    def add(self, text: str, filter: Filter) -> None:
-        """Know a filter; the results so far are void then."""
-        if text not in self._index:
-            self._matched.clear()
-            if len(self._index) >= _KEPT_FILTERS:
-                self._index = FilterIndex()
-                self.generation += 1
-            self._index.add(text, filter)
-
-    def match(self, event: Event) -> list[str]:
-        """The filters of all nodes that an event matches, in the order of their texts."""
-        # Keyed by the object: it is kept with its result, so no other can have its identity.
-        found = self._matched.get(id(event))
-        if found is None:
-            if len(self._matched) >= _KEPT_EVENTS:
-                self._matched.clear()
-            found = self._matched[id(event)] = (event, sorted(self._index.match(event.attributes)))
-        return found[1]
-
-
-_MATCHER = _Matcher()
-
 
 class Interests:
     """A set of filters, known by their texts. The filter that everything matches is always among them."""
@@ -70,7 +23,7 @@ class Interests:
 
     def __init__(self) -> None:
         self.known: dict[str, None] = {EVERYTHING: None}
-        self._generation = _MATCHER.generation
+        self._generation = MATCHER.generation
         self._covering: dict[str, list[str]] = {}
         """For each filter that is covered by known ones: those. That EVERYTHING covers all goes without saying."""
 
@@ -84,7 +37,7 @@ class Interests:
         except FilterError:
             return False
         for text, parsed in zip(new, filters, strict=True):
-            _MATCHER.add(text, parsed)
+            MATCHER.add(text, parsed)
             if len(self.known) <= MAX_COMPARED:
                 self._compare(text)
             self.known[text] = None
@@ -107,10 +60,10 @@ class Interests:
 
     def match(self, event: Event) -> list[str]:
         """The filters that an event matches, in the order of their texts, and at the end EVERYTHING."""
-        if self._generation != _MATCHER.generation:
+        if self._generation != MATCHER.generation:
             self._tell_again()
         known = self.known
-        matched = [text for text in _MATCHER.match(event) if text in known]
+        matched = [text for text in MATCHER.match(event) if text in known]
         matched.append(EVERYTHING)
         return matched
 
@@ -164,11 +117,11 @@ class Interests:
 
     def _tell_again(self) -> None:
         """The matcher was emptied to make room. It may be once more while this is told: then all is told again."""
-        while self._generation != _MATCHER.generation:
-            self._generation = _MATCHER.generation
+        while self._generation != MATCHER.generation:
+            self._generation = MATCHER.generation
             for text in self.known:
                 if text != EVERYTHING:
-                    _MATCHER.add(text, Filter(text))
+                    MATCHER.add(text, Filter(text))
 
 
 _NONE: tuple[str, ...] = ()

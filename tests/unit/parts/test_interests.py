@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.matching import Filter
+from driftcast.matching import Filter, shared
 from driftcast.model import Event, EventId
-from driftcast.parts import interests as shared
+from driftcast.parts import interests
 from driftcast.parts.interests import EVERYTHING, Interests
 
 
@@ -47,8 +47,8 @@ def test_an_event_matched_before_matches_what_is_learned_after() -> None:
 def test_nodes_that_know_more_filters_than_are_kept_together_still_match_all_of_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared, "_MATCHER", shared._Matcher())
-    monkeypatch.setattr(shared, "_KEPT_FILTERS", 10)
+    monkeypatch.setattr(interests, "MATCHER", shared.SharedMatcher())
+    monkeypatch.setattr(shared, "KEPT_FILTERS", 10)
     one = known(*(f"a > {number}" for number in range(6)))
     other = known(*(f"b > {number}" for number in range(6)))
     for _ in range(3):

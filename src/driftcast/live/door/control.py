@@ -8,8 +8,9 @@ import asyncio
 import os
 import socket
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -23,16 +24,15 @@ from driftcast.live.door.messages import (
     Question,
     Refused,
     Reply,
+    Status,
     Subscribe,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
 )
+from driftcast.live.door.subscribers import Listener
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, SubscriptionId
-
-if TYPE_CHECKING:
-    from driftcast.live.node import LiveNode
+from driftcast.model import FOREVER_S, Event, EventId, Scalar, SubscriptionId
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
@@ -44,10 +44,35 @@ _decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _encode = msgspec.json.Encoder().encode
 
 
+class Served(Protocol):
+    """What the door asks of the node behind it."""
+
+    def publish(
+        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None
+    ) -> EventId: ...
+
+    def subscribe(
+        self,
+        filter: str,
+        listener: Listener | None,
+        name: str | None,
+        lease_s: float,
+        attributes: Mapping[str, Scalar] | None,
+    ) -> SubscriptionId: ...
+
+    def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
+
+    def detach(self, subscription: SubscriptionId) -> None: ...
+
+    def status(self) -> Status: ...
+
+    def note_drop(self, reason: str) -> None: ...
+
+
 class _Client:
     """One connection."""
 
-    def __init__(self, node: "LiveNode", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, node: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._node = node
         self._reader = reader
         self._writer = writer
@@ -138,7 +163,7 @@ class _Client:
 class ControlServer:
     """Accepts clients."""
 
-    def __init__(self, node: "LiveNode", place: Path | int) -> None:
+    def __init__(self, node: Served, place: Path | int) -> None:
         self._node = node
         self._place = place
         self._server: asyncio.Server | None = None
