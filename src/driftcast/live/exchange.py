@@ -30,6 +30,7 @@ from driftcast.live.frame import (
     LinkKind,
     Novelty,
     Windows,
+    older,
     pack,
     unpack,
 )
@@ -78,8 +79,8 @@ class ExchangeUser(ABC, Generic[P, M]):
         """What a body says, or None if it says nothing; only what is understood is acknowledged."""
 
     @abstractmethod
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M) -> None:
-        """A frame has arrived, for the first time; `to_group` if it was sent to the group."""
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M, waited_s: float) -> None:
+        """A frame has arrived, for the first time; `to_group` if it was sent to the group. It waited on its way."""
 
     @abstractmethod
     def transmitted(self, parcel: P, attempt: int) -> None:
@@ -108,6 +109,7 @@ class _Pending(Generic[P]):
     target: NodeId
     address: Address
     body: bytes
+    since_s: float
     sequence: int = 0
     datagram: bytes = b""
     attempts: int = 0
@@ -178,7 +180,7 @@ class Exchange(Generic[P, M]):
         if lane is None:
             # A lane is forgotten when it is empty, and a new one begins above every number given so far.
             lane = self._lanes[target] = _Lane(self._highest + 1)
-        lane.waiting.append(_Pending(parcel, target, address, body))
+        lane.waiting.append(_Pending(parcel, target, address, body, self._loop.time()))
         self._launch(lane)
         return True
 
@@ -219,7 +221,7 @@ class Exchange(Generic[P, M]):
         pending.attempts += 1
         pending.timer = self._loop.call_later(wait_s, self._on_silence, pending)
         # A transport that cannot take the frame now may take the next attempt.
-        if self._transport.send(pending.address, pending.datagram):
+        if self._transport.send(pending.address, older(pending.datagram, self._loop.time() - pending.since_s)):
             self._user.transmitted(pending.parcel, pending.attempts)
         else:
             self._user.dropped("queue_full", pending.target)
@@ -266,7 +268,7 @@ class Exchange(Generic[P, M]):
         elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
             self._on_acknowledgement(frame)
         elif frame.kind is LinkKind.PROBE:
-            self._put(address, frame._replace(kind=LinkKind.ECHO, sender=self._node), frame.sender)
+            self._put(address, frame._replace(kind=LinkKind.ECHO, sender=self._node, waited_ms=0), frame.sender)
         elif frame.kind is LinkKind.ECHO:
             self._on_echo(frame)
         else:
@@ -301,7 +303,7 @@ class Exchange(Generic[P, M]):
             if meaning is not None:
                 self._windows.add(frame)
                 self._acknowledge(frame, address)
-                self._user.heard(frame.sender, address, to_group, meaning)
+                self._user.heard(frame.sender, address, to_group, meaning, frame.waited_ms / 1000)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:
