@@ -24,6 +24,7 @@ def scenario(nodes: int) -> Scenario:
             "area_m": [side_m, side_m],
             "mobility": {"model": "random_waypoint", "speed_min_mps": 1, "speed_max_mps": 10},
             "radio": {"model": "disk", "range_m": 250, "delay_s": 0.001},
+            "discovery": {"mode": "oracle"},
             "protocol": {"name": "epidemic"},
             "subscribe": [{"filter": "w = 2"}],
             "publish": [{"count": EVENTS, "from_s": 100, "to_s": 300, "payload_bytes": 1024, "attributes": {"w": 2}}],

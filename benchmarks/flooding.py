@@ -21,6 +21,7 @@ def scenario() -> Scenario:
             "area_m": [1000, 1000],
             "mobility": {"model": "random_static"},
             "radio": {"model": "disk", "range_m": 250},
+            "discovery": {"mode": "oracle"},
             "protocol": {"name": "flooding"},
             "subscribe": [{"filter": "w = 3"}],
             "publish": [{"interval_s": 1.0, "to_s": 999, "payload_bytes": 512, "attributes": {"w": 3}}],

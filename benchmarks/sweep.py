@@ -30,6 +30,7 @@ def scenario(duration_s: float) -> Scenario:
         "area_m": [1000.0, 1000.0],
         "mobility": {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 10.0},
         "radio": {"model": "disk", "range_m": 250.0},
+        "discovery": {"mode": "oracle"},
         "protocol": {"name": "flooding"},
         "subscribe": [{"nodes": "all"}],
         "publish": [{"interval_s": 1.0, "payload_bytes": 200}],

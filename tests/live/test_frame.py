@@ -9,6 +9,7 @@ from driftcast.live.link.frame import (
     FAR_BEHIND,
     LINK_HEADER_BYTES,
     MAX_SENDERS,
+    MAX_WAITED_MS,
     PROBE_BODY_BYTES,
     WINDOW,
     LinkFlaw,
@@ -16,6 +17,7 @@ from driftcast.live.link.frame import (
     LinkKind,
     Novelty,
     Windows,
+    older,
     pack,
     unpack,
 )
@@ -28,6 +30,7 @@ frames = st.builds(
     st.integers(0, 2**32 - 1),
     st.integers(0, 2**64 - 1),
     st.binary(min_size=1, max_size=50),
+    st.integers(0, MAX_WAITED_MS),
 )
 
 
@@ -38,6 +41,24 @@ def frame(sequence: int, session: int = 1, sender: int = 7) -> LinkFrame:
 @given(frames)
 def test_a_frame_survives_the_way_to_bytes_and_back(frame: LinkFrame) -> None:
     assert unpack(pack(frame)) == frame
+
+
+@given(frames, st.integers(0, MAX_WAITED_MS))
+def test_a_datagram_adds_up_what_it_waits_and_changes_in_nothing_else(frame: LinkFrame, waited_ms: int) -> None:
+    aged = unpack(older(pack(frame), (waited_ms + 0.5) / 1000))
+    assert aged == frame._replace(waited_ms=min(frame.waited_ms + waited_ms, MAX_WAITED_MS))
+
+
+@given(st.binary(max_size=100), st.floats(0, 1e6))
+def test_what_is_none_of_ours_does_not_age(datagram: bytes, waited_s: float) -> None:
+    if isinstance(unpack(datagram), LinkFlaw):
+        assert unpack(older(datagram, waited_s)) == unpack(datagram)
+        assert older(b"\x00" + datagram, waited_s) == b"\x00" + datagram
+
+
+def test_a_clock_that_was_set_back_makes_nothing_younger() -> None:
+    datagram = pack(frame(1)._replace(waited_ms=70))
+    assert older(datagram, -5.0) == datagram
 
 
 @given(st.binary(max_size=100))

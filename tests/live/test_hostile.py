@@ -57,7 +57,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
             event = node.publish({"n": 7})
             await until(lambda: inbox.events == [event])
             names = {*map(str, LinkFlaw), *map(str, Flaw), "link_repeated", "link_too_old"}
-            assert set(node.drops) <= names | {"link_unexpected_acknowledgement", "too_many_hops"}
+            assert set(node.drops) <= names | {"link_unexpected_acknowledgement", "too_many_hops", "lease_over"}
             assert sum(node.drops.values()) > 1000
             assert {"link_truncated", "link_not_driftcast", "frame_malformed", "frame_other_protocol"} <= set(
                 node.drops

@@ -12,7 +12,9 @@ from driftcast.pipeline.compare import METRICS, Comparison, compare
 from driftcast.pipeline.report.style import metric_label
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.pipeline.sweep import read_runs
+from driftcast.scenario.overrides import chosen_scenario
 from driftcast.scenario.protocol_text import parse_protocols
+from driftcast.simulation.run import run
 
 SCENARIO = """
 duration_s = 60.0
@@ -24,6 +26,9 @@ protocol = { name = "flooding" }
 subscribe = [{ filter = "true" }]
 publish = [{ count = 8, to_s = 30.0, payload_bytes = 20 }]
 """
+
+# In the order of their names.
+PROTOCOLS = ("epidemic", "flooding", "gossip:p=0.5")
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +79,16 @@ def test_beacons_find_links_unless_something_else_is_said(
     )
     assert asked.means["flooding", "transmissions"].mean != alone.means["flooding", "transmissions"].mean
     assert asked.discovery.startswith("discovery as asked for: beacon (period_s = 2,")
+
+
+def test_a_comparison_and_a_single_run_of_the_same_file_are_the_same_run(compared: Comparison) -> None:
+    file = compared.report.out.parent / "field.toml"
+    rows = [row for row in read_runs(compared.report.out) if row["seed"] == 3]
+    assert len(rows) == 3
+    for row, written in zip(sorted(rows, key=lambda row: str(row["point"])), PROTOCOLS, strict=True):
+        alone = run(chosen_scenario(file, written, {}), 3)
+        assert alone.fingerprint == row["fingerprint"]
+        assert all(alone.metrics[metric] == row[metric] for metric in METRICS)
 
 
 @pytest.mark.parametrize(("width", "tables"), [(140, 1), (75, 2), (58, 3)])

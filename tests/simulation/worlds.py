@@ -15,6 +15,7 @@ LINE: Mapping[str, object] = {
     "nodes": 3,
     "mobility": {"model": "line", "spacing_m": 100.0},
     "radio": {"model": "disk", "range_m": 120.0, "delay_s": 0.001},
+    "discovery": {"mode": "oracle"},
     "protocol": {"name": "flooding"},
 }
 

@@ -33,7 +33,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
     compare.add_argument(
-        "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's, else beacon)"
+        "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
     )
     _add_out(compare, "out/compare-SCENARIO")
     compare.set_defaults(command=_compare)

@@ -144,8 +144,8 @@ def compare(
 ) -> Comparison:
     """Run every protocol at every seed and say how they differ.
 
-    Discovery is what the caller says, else what the scenario states, else beacons: an oracle would flatter protocols
-    that depend on knowing their links. `settings` replaces others of the scenario by their dotted names.
+    Discovery is what the caller says, else the scenario's, as in `run`. `settings` replaces others of the scenario by
+    their dotted names.
     """
     if not protocols:
         raise UserError("--protocols: name at least one protocol")
@@ -165,13 +165,14 @@ def compare(
 
 def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Scenario, str]:
     scenario = load(path)
-    if wanted is None and "discovery" in read_toml(path):
-        return scenario, f"discovery as the scenario states it: {_told(scenario)}"
+    if wanted is None:
+        stated = "discovery" in read_toml(path)
+        why = "as the scenario states it" if stated else "by default, since the scenario states none"
+        return scenario, f"discovery {why}: {_told(scenario)}"
     table: dict[str, object] = msgspec.to_builtins(scenario)
-    table["discovery"] = dict(wanted) if wanted is not None else {"mode": "beacon"}
-    changed = scenario_from(table, str(path) if wanted is None else "--discovery")
-    why = "as asked for" if wanted is not None else "by default, since the scenario states none"
-    return changed, f"discovery {why}: {_told(changed)}"
+    table["discovery"] = dict(wanted)
+    changed = scenario_from(table, "--discovery")
+    return changed, f"discovery as asked for: {_told(changed)}"
 
 
 def _told(scenario: Scenario) -> str:

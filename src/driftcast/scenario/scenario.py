@@ -98,7 +98,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
     radio: Radio = DiskRadio()
     wires: list[Wire] = []
-    discovery: OracleDiscovery | BeaconMode | NoDiscovery = OracleDiscovery()
+    discovery: OracleDiscovery | BeaconMode | NoDiscovery = BeaconMode()
+    """Beacons unless it says otherwise, for every command: they exist in every world, and cost what they cost there."""
     protocol: dict[str, object] = {}
     router: dict[str, object] | None = None
     roles: dict[str, Selection] = {}

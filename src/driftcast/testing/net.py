@@ -33,7 +33,8 @@ class Net:
     """Nodes that all run one protocol. Make one with `line`, `ring`, `grid`, `graph` or `contacts`.
 
     `settings` are the protocol's own, or `variant`, the name of some; None leaves one as it is. `scenario` holds
-    any other tables of a scenario: `radio`, `discovery`, `faults`.
+    any other tables of a scenario: `radio`, `faults`, `discovery`. Here that is an oracle unless it is said otherwise:
+    links are known the moment they stand, and a story need not wait for beacons.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Net:
         plan: ContactPlan | None = None,
         recode: bool = False,
     ) -> None:
-        tables: dict[str, object] = {**example_tables(protocol), **(scenario or {})}
+        tables: dict[str, object] = {"discovery": {"mode": "oracle"}, **example_tables(protocol), **(scenario or {})}
         radio = tables.pop("radio", {})
         assert isinstance(radio, Mapping)
         tables["radio"] = {"model": "disk", "range_m": RANGE_M, **radio}

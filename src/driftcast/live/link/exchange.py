@@ -30,6 +30,7 @@ from driftcast.live.link.frame import (
     LinkKind,
     Novelty,
     Windows,
+    older,
     pack,
     unpack,
 )
@@ -77,8 +78,8 @@ class ExchangeUser(ABC, Generic[P, M]):
     """The layer above."""
 
     @abstractmethod
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M) -> None:
-        """A frame has arrived, for the first time; `to_group` if it was sent to the group."""
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M, waited_s: float) -> None:
+        """A frame has arrived, for the first time; `to_group` if it was sent to the group. It waited on its way."""
 
     @abstractmethod
     def transmitted(self, parcel: P, attempt: int) -> None:
@@ -106,6 +107,7 @@ class _Pending(Generic[P]):
     parcel: P
     target: NodeId
     body: bytes
+    since_s: float
     sequence: int = 0
     datagram: bytes = b""
     attempts: int = 0
@@ -182,7 +184,7 @@ class Exchange(Generic[P, M]):
             # A lane is forgotten when it is empty, and a new one begins above every number given so far.
             lane = self._lanes[target] = _Lane(self._highest + 1, address)
         lane.address = address
-        lane.waiting.append(_Pending(parcel, target, body))
+        lane.waiting.append(_Pending(parcel, target, body, self._loop.time()))
         self._launch(lane)
         return True
 
@@ -223,7 +225,8 @@ class Exchange(Generic[P, M]):
         pending.attempts += 1
         pending.timer = self._loop.call_later(wait_s, self._on_silence, pending)
         # A transport that cannot take the frame now may take the next attempt.
-        if self._transport.send(self._lanes[pending.target].address, pending.datagram):
+        datagram = older(pending.datagram, self._loop.time() - pending.since_s)
+        if self._transport.send(self._lanes[pending.target].address, datagram):
             self._user.transmitted(pending.parcel, pending.attempts)
         else:
             self._user.dropped("queue_full", pending.target)
@@ -268,7 +271,7 @@ class Exchange(Generic[P, M]):
         elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
             self._on_acknowledgement(frame)
         elif frame.kind is LinkKind.PROBE:
-            self._put(address, frame._replace(kind=LinkKind.ECHO, sender=self._node), frame.sender)
+            self._put(address, frame._replace(kind=LinkKind.ECHO, sender=self._node, waited_ms=0), frame.sender)
         elif frame.kind is LinkKind.ECHO:
             self._on_echo(frame)
         else:
@@ -305,7 +308,7 @@ class Exchange(Generic[P, M]):
                 if frame.sender in self._lanes:
                     self._lanes[frame.sender].address = address
                 self._acknowledge(frame, address)
-                self._user.heard(frame.sender, address, to_group, meaning)
+                self._user.heard(frame.sender, address, to_group, meaning, frame.waited_ms / 1000)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:

@@ -1,9 +1,10 @@
 """The link-layer frame around a wire frame, and the memory that recognizes repetitions.
 
 A datagram is a header and a body. The header is a magic byte, the format's version, the kind, the sender's node id, the
-sender's session (a number drawn at each start, for each interface) and a sequence number. The body is a frame of
-`driftcast.wire`; an acknowledgement has none and repeats the session and the number of what it acknowledges. A probe is
-PROBE_BYTES long, whatever they are, and its echo repeats all of it but the sender.
+sender's session (a number drawn at each start, for each interface), a sequence number, and how many milliseconds it has
+waited. Whoever holds a datagram back adds to these: the lane of its neighbor, a socket that cannot take it, one that is
+not read. The body is a frame of `driftcast.wire`; an acknowledgement has none and repeats the session and the number of
+what it acknowledges. A probe is PROBE_BYTES long, whatever they are, and its echo repeats all of it but the sender.
 """
 
 import enum
@@ -14,9 +15,12 @@ from typing import NamedTuple
 from driftcast.model import MAX_NODE_ID, NodeId
 
 MAGIC = 0xDB
-VERSION = 1
-_HEADER = struct.Struct(">BBBQIQ")
+VERSION = 2
+_HEADER = struct.Struct(">BBBQIQI")
+_WAITED_MS = struct.Struct(">I")
+MAX_WAITED_MS = (1 << 32) - 1
 LINK_HEADER_BYTES = _HEADER.size
+_WAITED_AT = LINK_HEADER_BYTES - _WAITED_MS.size
 MAX_DATAGRAM_BYTES = 65_507
 """What UDP over IPv4 can carry."""
 MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - LINK_HEADER_BYTES
@@ -61,18 +65,31 @@ class LinkFrame(NamedTuple):
     session: int
     sequence: int
     body: bytes
+    waited_ms: int = 0
 
 
 def pack(frame: LinkFrame) -> bytes:
     """The datagram."""
-    return _HEADER.pack(MAGIC, VERSION, frame.kind, frame.sender, frame.session, frame.sequence) + frame.body
+    kind, sender, session, sequence, body, waited_ms = frame
+    return _HEADER.pack(MAGIC, VERSION, kind, sender, session, sequence, waited_ms) + body
+
+
+def older(datagram: bytes, waited_s: float) -> bytes:
+    """A datagram that has waited so much longer. One that is none of ours, or did not wait, stays as it is."""
+    # What waits for less has not waited. A clock that was set back may even make it less than nothing.
+    waited_ms = int(waited_s * 1000)
+    if waited_ms <= 0 or len(datagram) < LINK_HEADER_BYTES or datagram[0] != MAGIC or datagram[1] != VERSION:
+        return datagram
+    before_ms: int = _WAITED_MS.unpack_from(datagram, _WAITED_AT)[0]
+    waited = _WAITED_MS.pack(min(before_ms + waited_ms, MAX_WAITED_MS))
+    return datagram[:_WAITED_AT] + waited + datagram[LINK_HEADER_BYTES:]
 
 
 def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
     """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are."""
     if len(datagram) < LINK_HEADER_BYTES:
         return LinkFlaw.TRUNCATED
-    magic, version, kind, sender, session, sequence = _HEADER.unpack_from(datagram)
+    magic, version, kind, sender, session, sequence, waited_ms = _HEADER.unpack_from(datagram)
     if magic != MAGIC:
         return LinkFlaw.NOT_OURS
     if version != VERSION:
@@ -82,7 +99,7 @@ def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
     if sender > MAX_NODE_ID:
         return LinkFlaw.SENDER
     body = datagram[LINK_HEADER_BYTES:]
-    frame = LinkFrame(LinkKind(kind), sender, session, sequence, body)
+    frame = LinkFrame(LinkKind(kind), sender, session, sequence, body, waited_ms)
     return frame if _fits(frame.kind, len(body)) else LinkFlaw.BODY
 
 

@@ -14,7 +14,7 @@ from driftcast.live.link.transport import Transport, UdpTransport
 from driftcast.live.record import Record
 from driftcast.model import Failure, NodeId
 from driftcast.protocol import Interface, Link, Stack, Token
-from driftcast.wire import Codec, DecodeError, Flaw, Layer, Message, layer_of
+from driftcast.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message, layer_of
 
 UDP: Interface = "udp"
 """The name of the interface of a node that has one."""
@@ -155,7 +155,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
 
     # What the link layer tells.
 
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood) -> None:
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood, waited_s: float) -> None:
         layer, message, size_bytes = meaning
         self._addresses[sender] = address
         self._addresses.move_to_end(sender)
@@ -167,7 +167,11 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         elif beacon and len(self._apart) < MAX_SENDERS:
             self._apart.add(sender)
         self._record.receive(layer, message, sender, self.name, size_bytes)
-        self._stack.on_message(self._loop.time(), layer, sender, message, self.name)
+        aged = message.aged(waited_s)
+        if aged is None:
+            self._record.drop(layer, LEASE_OVER, sender, message)
+        else:
+            self._stack.on_message(self._loop.time(), layer, sender, aged, self.name)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
 

@@ -2,7 +2,8 @@
 
 Sockets are read with `add_reader` and drained at each wake-up, which is some ten times faster than asyncio's
 DatagramProtocol. Both directions are bounded: at most DRAIN datagrams are read before timers get their turn, and at
-most `queue` wait for a socket that cannot take more.
+most `queue` wait for a socket that cannot take more. What waited, there or in the buffer of a socket that was not read,
+is so much `older`: on Linux each datagram comes with the time at which it arrived.
 """
 
 import asyncio
@@ -10,6 +11,8 @@ import errno
 import ipaddress
 import socket
 import struct
+import sys
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -17,12 +20,18 @@ from typing import TypeAlias
 
 from driftcast.errors import WorkError
 from driftcast.live.link.address import Address, format_address
+from driftcast.live.link.frame import older
 
 DRAIN = 256
 BUFFER_BYTES = 65_536
 """More than a UDP datagram can be, so that none is ever cut."""
 SOCKET_BUFFER_BYTES = 1 << 20
 """Asked of the operating system, which may give less: room for a burst of contacts while a handler runs."""
+
+SO_TIMESTAMPNS = 35
+"""Of Linux; Python has no name for it. Asks for the time of arrival, and marks it beside a datagram."""
+_TIMESTAMP = struct.Struct("@qq")
+_BESIDE_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size)
 
 Receive: TypeAlias = Callable[[bytes, Address, bool], None]
 """A datagram, whom it came from, and whether it was sent to the group rather than to this node."""
@@ -65,7 +74,7 @@ class UdpTransport(Transport):
         self._wanted = (host, port)
         self._group = group
         self._queue = queue
-        self._waiting: deque[tuple[Address, bytes]] = deque()
+        self._waiting: deque[tuple[Address, bytes, float]] = deque()
         self._sockets: list[socket.socket] = []
         self._buffer = bytearray(BUFFER_BYTES)
         self._receive: Receive | None = None
@@ -130,6 +139,7 @@ class UdpTransport(Transport):
                     opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(self._wanted[0]))
                 else:
                     opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            _ask_for_arrivals(opened)
             opened.bind(self._wanted)
         except BaseException:
             opened.close()
@@ -142,6 +152,7 @@ class UdpTransport(Transport):
         try:
             opened.setblocking(False)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _ask_for_arrivals(opened)
             opened.bind(group)
             if ipaddress.ip_address(group[0]).is_multicast:
                 membership = struct.pack("4s4s", socket.inet_aton(group[0]), socket.inet_aton(self._wanted[0]))
@@ -156,27 +167,29 @@ class UdpTransport(Transport):
         buffer = self._buffer
         for _ in range(DRAIN):
             try:
-                length, address = opened.recvfrom_into(buffer)
+                length, beside, _, address = opened.recvmsg_into([buffer], _BESIDE_BYTES)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
                 self._tell("receive_failed")
                 return
-            self._receive(bytes(memoryview(buffer)[:length]), (address[0], address[1]), to_group)
+            datagram = older(bytes(memoryview(buffer)[:length]), _waited_s(beside))
+            self._receive(datagram, (address[0], address[1]), to_group)
             if opened.fileno() < 0:  # What was heard made the node stop.
                 return
 
     def _keep(self, address: Address, datagram: bytes) -> bool:
         if len(self._waiting) >= self._queue:
             return False
-        self._waiting.append((address, datagram))
+        self._waiting.append((address, datagram, asyncio.get_running_loop().time()))
         return True
 
     def _send_waiting(self) -> None:
+        now = asyncio.get_running_loop().time()
         while self._waiting:
-            address, datagram = self._waiting[0]
+            address, datagram, since_s = self._waiting[0]
             try:
-                self._sockets[0].sendto(datagram, address)
+                self._sockets[0].sendto(older(datagram, now - since_s), address)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -187,6 +200,21 @@ class UdpTransport(Transport):
     def _tell(self, reason: str) -> None:
         if self._trouble is not None:
             self._trouble(reason)
+
+
+def _ask_for_arrivals(opened: socket.socket) -> None:
+    if sys.platform == "linux":
+        opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+
+
+def _waited_s(beside: list[tuple[int, int, bytes]]) -> float:
+    """How long ago a datagram arrived, by what came beside it; nothing if the system does not tell."""
+    for level, kind, data in beside:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
+            seconds, nanoseconds = _TIMESTAMP.unpack(data)
+            arrived_s: float = seconds + nanoseconds / 1e9
+            return time.time() - arrived_s
+    return 0.0
 
 
 def _why(error: OSError, wanted: Address, group: Address | None) -> str:
