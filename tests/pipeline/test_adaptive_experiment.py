@@ -206,7 +206,7 @@ def test_each_timer_stands_at_ten_and_at_five_groups(sensitivity: Experiment) ->
 
 
 def test_each_reason_is_put_to_the_test_by_a_change_that_must_help() -> None:
-    causes = load_experiment("adaptive-causes")
+    causes = load_experiment("adaptive_causes")
     assert len(causes.points) * len(causes.seeds) == 90
     delivery = {
         "20 m/s / node": 0.8,

@@ -145,7 +145,7 @@ def sent_after(protocol: Protocol, port: RecordingPort, token: int, failure: str
 
 def flooding(*links: Link, **settings: object) -> tuple[Protocol, RecordingPort]:
     """A node that has just sent its first message; its tokens count from 1."""
-    protocol, port = alone("processor_flooding", **settings)
+    protocol, port = alone("processor_flooding", 0, None, 1, **settings)
     for link in links:
         protocol.on_link_up(0.0, link)
     protocol.on_publish(1.0, Event(EventId(0, 1), {}))
