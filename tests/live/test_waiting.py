@@ -35,7 +35,7 @@ class Carrier(Protocol):
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self.heard: dict[object, float] = {}
-        self.outcomes: list[tuple[Token, str]] = []
+        self.outcomes: list[tuple[Token, Failure | None]] = []
         Carrier.all[node] = self
 
     def on_publish(self, now: float, event: Event) -> None:
