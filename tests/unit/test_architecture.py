@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "services": "model matching wire protocol parts",
     "dissemination": "model matching wire protocol parts routing services",
     # What a run is made of.
-    "mobility": "model settings",
+    "maps": "model settings",
+    "mobility": "model maps settings",
     "radio": "model wire protocol mobility settings",
     "trace": "model",
     # Stacks from the tables that people write, for every world.
