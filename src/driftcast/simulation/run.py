@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from driftcast.errors import UserError
-from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, ProcessorId
 from driftcast.radio.contacts import contacts
@@ -238,7 +237,8 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
 
 def check_files(scenario: Scenario) -> None:
     """Read the movement or contacts that a scenario takes from files; a UserError names what is wrong with them."""
-    if scenario.contacts is not None or isinstance(scenario.mobility_model(), TracePlayer):
+    model = scenario.mobility_model()
+    if model is None or model.reads_files():
         movement(scenario, seed=1)
 
 
