@@ -25,7 +25,9 @@ MAX_LEGS = 20_000_000
 class RoadModel(MobilityModel, frozen=True, kw_only=True):
     """Vehicles on the roads of a map. It has no name, so it is not itself a model to choose."""
 
-    map: Annotated[str, Meta(min_length=1, description="a map that comes with driftcast, or a .toml file")]
+    map: Annotated[
+        str, Meta(min_length=1, description="highway, city, or a .toml file, relative to the scenario's folder")
+    ]
     speed_min_mps: Annotated[float, Meta(ge=0, le=1e6, description="the lowest speed")]
     speed_max_mps: Annotated[
         float, Meta(gt=0, le=1e6, description="the highest speed, where no limit of a road is lower")
@@ -102,9 +104,9 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
 
     def slots(self, duration_s: float) -> Floats:
         """When slots begin and end; the run may end in the midst of the last one."""
-        slot_s: Floats = np.arange(ceil(duration_s / self.slot_s) + 1, dtype=np.float64) * self.slot_s
-        slot_s[-1] = duration_s
-        return slot_s
+        start_s = np.arange(ceil(duration_s / self.slot_s) + 1, dtype=np.float64) * self.slot_s
+        # By the last digit of a quotient there may be one too many.
+        return np.append(start_s[start_s < duration_s], duration_s)
 
     def change_mps(self) -> float:
         """The most that a speed changes from one slot to the next."""

@@ -1,12 +1,16 @@
 """Reading maps: what a file says, and one line for whatever is wrong with it."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from driftcast.errors import UserError
 from driftcast.maps import lanes_of, read_map, shipped_maps
 from driftcast.maps.lanes import half_width_m
+from driftcast.mobility.manhattan import Manhattan
+from driftcast.mobility.model import Area
 from driftcast.model import Position
 
 CROSS = """\
@@ -155,3 +159,12 @@ def test_a_map_of_the_largest_size_is_read_in_a_moment(tmp_path: Path) -> None:
         rows.append(f"[[roads]]\nid = 'h{y}'\nnodes = {[f'n{x}_{y}' for x in range(50)]}")
         rows.append(f"[[roads]]\nid = 'v{y}'\nnodes = {[f'n{y}_{x}' for x in range(50)]}")
     assert len(read_map(written(tmp_path, "\n".join(rows))).roads) == 100
+
+
+def test_the_map_of_the_docs_is_one_that_can_be_driven_on(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "mobility.md").read_text("utf-8")
+    block = re.search(r"```toml\n(name = \"corner\".*?)```", page, re.DOTALL)
+    assert block is not None
+    model = Manhattan(map=written(tmp_path, block[1]), speed_min_mps=5, speed_max_mps=20)
+    there = model.trajectories(10, Area(500, 500), 60.0, np.random.default_rng(1))
+    assert (there.nodes, there.duration_s) == (10, 60.0)

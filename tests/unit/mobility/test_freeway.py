@@ -183,7 +183,9 @@ def test_vehicles_nearby_move_alike() -> None:
     assert differs[near].mean() < differs[far].mean()
 
 
-@pytest.mark.parametrize(("duration_s", "slot_s"), [(0.3, 0.1), (0.25, 1.0), (7.0, 0.7), (1e-6, 1.0), (10, 1e6)])
+@pytest.mark.parametrize(
+    ("duration_s", "slot_s"), [(0.3, 0.1), (0.25, 1.0), (7.0, 0.7), (1e-6, 1.0), (10, 1e6), (0.9, 0.3), (4.35, 0.01)]
+)
 def test_runs_and_slots_of_any_length_fit(duration_s: float, slot_s: float) -> None:
     model = Freeway(map="highway", speed_min_mps=10, speed_max_mps=60, slot_s=slot_s)
     assert_legs_join(drive(model, 10, duration_s), duration_s)
