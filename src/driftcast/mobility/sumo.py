@@ -4,7 +4,6 @@ import gzip
 import zlib
 from array import array
 from collections.abc import Iterator
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, ClassVar
 from xml.parsers import expat
@@ -141,14 +140,16 @@ class _Samples:
     def _on_start(self, tag: str, attributes: dict[str, str]) -> None:
         self._told_bytes = self._read_bytes
         self._depth += 1
-        if self._depth == 1 and tag != _ROOT:
-            raise self._error(f"begins with <{tag[:40]}>; expected <{_ROOT}>, the floating car data of SUMO")
-        if self._depth == 2 and tag != "timestep":
-            raise self._error(f"<{tag[:40]}> in <{_ROOT}>; expected <timestep>")
-        if self._depth == 2:
+        if self._depth == 3:
+            if tag in self.kinds:
+                self._on_sample(tag, attributes)
+        elif self._depth == 2:
+            if tag != "timestep":
+                raise self._error(f"<{tag[:40]}> in <{_ROOT}>; expected <timestep>")
             self._on_step(attributes)
-        elif self._depth == 3 and tag in self.kinds:
-            self._on_sample(tag, attributes)
+        elif self._depth == 1:
+            if tag != _ROOT:
+                raise self._error(f"begins with <{tag[:40]}>; expected <{_ROOT}>, the floating car data of SUMO")
         elif self._depth > 8:
             raise self._error(f"<{tag[:40]}> within eight others; expected <timestep> and <vehicle>")
 
@@ -188,6 +189,7 @@ class _Samples:
             value = float(text)
         except ValueError:
             raise self._error(f"{name}={text[:40]!r} of <{tag}> is not a number; expected one") from None
-        if not isfinite(value) or not low <= value <= high:
+        # What is no number is within no bounds.
+        if not low <= value <= high:
             raise self._error(f"{name}={text[:40]!r} of <{tag}> is out of bounds; expected {low:g} to {high:g}")
         return value

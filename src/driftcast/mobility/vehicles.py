@@ -14,7 +14,7 @@ def spread(length_m: Floats, safety_m: float, nodes: int, rng: np.random.Generat
     """Where vehicles start: for each lane its (place, node) from back to front, a safety distance apart.
 
     Each node takes a lane with a probability in proportion to the room left there. On a lane, what is left beyond the
-    safety distances is cut at uniform places, so that every arrangement that keeps them is equally likely.
+    safety distances is cut at uniform places, so that every arrangement that keeps them all around is equally likely.
     """
     room_m = length_m.astype(np.float64)
     members: list[list[int]] = [[] for _ in length_m]
@@ -26,8 +26,10 @@ def spread(length_m: Floats, safety_m: float, nodes: int, rng: np.random.Generat
     placed = []
     for lane, there in enumerate(members):
         order = rng.permutation(len(there)).tolist()
-        cuts = np.sort(rng.random(len(there))) * room_m[lane] + np.arange(len(there)) * safety_m
-        placed.append([(place_m, there[member]) for place_m, member in zip(cuts.tolist(), order, strict=True)])
+        apart_m = np.sort(rng.random(len(there))) * room_m[lane] + np.arange(len(there)) * safety_m
+        # Turned like a ring, so that no part of the lane is emptier than another.
+        place_m = np.sort((apart_m + rng.random() * length_m[lane]) % length_m[lane])
+        placed.append([(place, there[member]) for place, member in zip(place_m.tolist(), order, strict=True)])
     return placed
 
 

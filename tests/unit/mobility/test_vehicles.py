@@ -87,3 +87,11 @@ def test_whoever_stands_stays() -> None:
     legs = driven(0, [Position(0, 0), Position(10, 0)], np.array([0.0, 1.0, 2.0, 3.0]), np.array([4.0, 4.0, 5.0, 5.0]))
     there = together(1, [legs])
     assert [there.position(0, time_s) for time_s in (0.5, 1.0, 1.5, 2.5)] == [(4, 0), (4, 0), (4.5, 0), (5, 0)]
+
+
+def test_no_part_of_a_lane_is_emptier_than_another() -> None:
+    length_m, rng = np.array([200.0]), np.random.default_rng(2)
+    places = np.array([place for _ in range(2000) for place, _ in spread(length_m, 50.0, 3, rng)[0]])
+    share = np.histogram(places, bins=4, range=(0, 200))[0] / len(places)
+    # Four standard errors of a quarter among 6000, which the distances only make smaller.
+    assert share == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / 6000) ** 0.5)
