@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "services": "model matching wire protocol parts",
     "dissemination": "model matching wire protocol parts routing services",
     # What a run is made of.
-    "mobility": "model settings",
+    "maps": "model settings",
+    "mobility": "model maps settings",
     "contacts": "mobility",
     "radio": "model wire contacts settings",
     "trace": "model",

@@ -11,6 +11,7 @@ from driftcast.errors import UserError
 from driftcast.mobility.given import Given
 from driftcast.mobility.model import Area, MobilityModel
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.model.roads import RoadMap
 from driftcast.settings import typed
 
 
@@ -35,6 +36,14 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
         """A copy in which the other model's file names are absolute."""
         resolved = self._moving().resolved(base)
         return msgspec.structs.replace(self, rest={"model": resolved.name, **msgspec.to_builtins(resolved)})
+
+    def reads_files(self) -> bool:
+        """Whether the other model does."""
+        return self._moving().reads_files()
+
+    def road_map(self) -> RoadMap | None:
+        """The other model's."""
+        return self._moving().road_map()
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """Stations first, then the others. Stations draw nothing, so they do not change how the others move."""

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Meta
 
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.model.roads import RoadMap
 
 Extent = Annotated[float, Meta(gt=0, le=1e9, description="meters")]
 
@@ -31,6 +32,14 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def check(self, nodes: int) -> None:
         """Refuse, with a UserError, to move so many nodes."""
+
+    def reads_files(self) -> bool:
+        """Whether the movement depends on a file, which a check of the scenario should then read."""
+        return False
+
+    def road_map(self) -> RoadMap | None:
+        """The roads that nodes move on; None where a model knows of no roads."""
+        return None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The movement of all nodes from 0 to duration_s, drawn from `rng` alone."""

@@ -8,6 +8,7 @@ import numpy as np
 from driftcast.errors import UserError
 from driftcast.mobility.model import Area
 from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.samples import joined
 from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
 from driftcast.mobility.trajectory import Trajectories
 
@@ -101,17 +102,5 @@ class _Samples:
     def trajectories(self, nodes: int, duration_s: float) -> Trajectories:
         """A leg from each sample to the node's next, and one that stands from its last to the end of the run."""
         node = np.array(self.node, dtype=np.int64)
-        time_s, x_m, y_m = np.array(self.time_s), np.array(self.x_m), np.array(self.y_m)
-        order = np.lexsort((time_s, node))
-        order = order[node[order] < nodes]
-        node, time_s, x_m, y_m = node[order], time_s[order], x_m[order], y_m[order]
-        # A sample in the midst of a rest says nothing new; without it the rest is one leg.
-        same = (np.diff(node) == 0) & (np.diff(x_m) == 0) & (np.diff(y_m) == 0)
-        needed = ~(np.append(False, same) & np.append(same, False))
-        node, time_s, x_m, y_m = node[needed], time_s[needed], x_m[needed], y_m[needed]
-        goes_on = np.append(np.diff(node) == 0, False)
-        lasting_s = np.where(goes_on, np.append(np.diff(time_s), 1.0), 1.0)
-        vx_mps = np.where(goes_on, np.append(np.diff(x_m), 0.0), 0.0) / lasting_s
-        vy_mps = np.where(goes_on, np.append(np.diff(y_m), 0.0), 0.0) / lasting_s
-        end_s = np.minimum(np.where(goes_on, np.append(time_s[1:], 0.0), duration_s), duration_s)
-        return Trajectories.from_legs(nodes, node, time_s, end_s, x_m, y_m, vx_mps, vy_mps)
+        columns = (np.array(self.time_s), np.array(self.x_m), np.array(self.y_m))
+        return joined(nodes, duration_s, node, *columns, steps=None)

@@ -20,6 +20,10 @@ class TracePlayer(MobilityModel, frozen=True, kw_only=True):
         """A copy with the file's name made absolute."""
         return msgspec.structs.replace(self, file=str((base / self.file).absolute()))
 
+    def reads_files(self) -> bool:
+        """It plays one."""
+        return True
+
     def extent(self) -> tuple[int, float]:
         """How many nodes the file has and how long it lasts, in seconds."""
         raise TypeError(f"{type(self).__name__} does not say what its file holds")

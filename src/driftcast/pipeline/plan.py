@@ -23,6 +23,7 @@ CODE = (
     "wire",
     "protocol",
     "parts",
+    "maps",
     "mobility",
     "contacts",
     "radio",
@@ -107,7 +108,9 @@ def code_digest() -> str:
         places += [Path(place) for place in importlib.import_module(package).__path__]
     hashed = hashlib.blake2b(digest_size=16)
     for place in places:
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        # A road map that comes with driftcast decides as code does.
+        files = sorted([*place.rglob("*.py"), *place.rglob("*.toml")]) if place.is_dir() else [place]
+        for path in files:
             hashed.update(path.name.encode() + b"\0" + path.read_bytes())
     return hashed.hexdigest()
 

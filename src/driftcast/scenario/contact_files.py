@@ -10,11 +10,14 @@ from driftcast.mobility.model import Area
 from driftcast.mobility.ns2 import Ns2
 from driftcast.mobility.one import One
 from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.sumo import GZIP_MAGIC, Sumo
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import load
 from driftcast.streams import array_stream
 
 _SNIFFED_BYTES = 1 << 16
+# What floating car data is packed with, as it looks when read as text.
+_PACKED = GZIP_MAGIC.decode("utf-8", errors="replace")
 
 
 def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
@@ -30,9 +33,16 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
             raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
         return ContactPlan.load(path)
     start = _start_of(path)
+    if start.startswith(_PACKED) or start.lstrip("\ufeff \t\r\n").startswith("<"):
+        return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
     if re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
         return ContactPlan.from_one_events(path, duration_s=duration_s)
     player: TracePlayer = Ns2(file=str(path)) if "$node_" in start or "$god_" in start else One(file=str(path))
+    return _from_player(player, range_m, duration_s, seed)
+
+
+def _from_player(player: TracePlayer, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+    path = player.file
     nodes, lasts_s = player.extent()
     if range_m is None:
         raise UserError(f"{path}: holds movement; say within what distance nodes meet, as in --range 250")

@@ -8,7 +8,6 @@ import msgspec
 from driftcast.contacts.exact import contacts
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
-from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.scenario.scenario import Scenario
 from driftcast.streams import array_stream
@@ -61,7 +60,8 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
 
 def check_files(scenario: Scenario) -> None:
     """Read the movement or contacts that a scenario takes from files; a UserError names what is wrong with them."""
-    if scenario.contacts is not None or isinstance(scenario.mobility_model(), TracePlayer):
+    model = scenario.mobility_model()
+    if model is None or model.reads_files():
         movement(scenario, seed=1)
 
 

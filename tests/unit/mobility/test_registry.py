@@ -4,9 +4,11 @@ import importlib
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from driftcast.errors import UserError
+from driftcast.mobility.model import MobilityModel
 from driftcast.mobility.random_waypoint import RandomWaypoint
 from driftcast.mobility.registry import lookup, models, scan
 
@@ -22,13 +24,34 @@ class Spiral(MobilityModel, frozen=True, kw_only=True):
 
 
 def test_every_model_is_found() -> None:
-    assert {"given", "grid", "line", "ns2", "one", "random_static", "random_waypoint"} <= set(models())
+    standing, recorded = {"given", "grid", "line", "random_static"}, {"ns2", "one", "sumo"}
+    assert standing | recorded | {"community", "freeway", "manhattan", "mixed", "random_waypoint"} <= set(models())
     assert list(models()) == sorted(models())
     assert all(model.summary for model in models().values())
 
 
 def test_a_model_is_looked_up_by_name() -> None:
     assert lookup("random_waypoint") is RandomWaypoint
+
+
+def test_a_base_of_models_is_no_model_to_choose() -> None:
+    assert not {"", "RoadModel", "TracePlayer"} & set(models())
+
+
+def test_only_models_that_read_files_say_so() -> None:
+    speeds = {"speed_min_mps": 1, "speed_max_mps": 2}
+    plain = lookup("random_waypoint")(**speeds)
+    roads = lookup("freeway")(map="highway", **speeds)
+    assert (plain.reads_files(), plain.road_map()) == (False, None)
+    assert roads.reads_files()
+    for rest, reads, name in (({"model": "random_waypoint", **speeds}, False, None), (table(roads), True, "highway")):
+        mixed = lookup("mixed")(positions=((1.0, 1.0),), rest=rest)
+        map = mixed.road_map()
+        assert (mixed.reads_files(), None if map is None else map.name) == (reads, name)
+
+
+def table(model: MobilityModel) -> dict[str, object]:
+    return {"model": model.name, **msgspec.to_builtins(model)}
 
 
 def test_an_unknown_name_gets_the_nearest_and_all_others() -> None:
