@@ -2,13 +2,14 @@
 
 import functools
 import gc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from driftcast.errors import UserError
+from driftcast.errors import UserError, WorkError
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, ProcessorId
@@ -18,8 +19,10 @@ from driftcast.services.processors import Installed, ProcessorError, load_functi
 from driftcast.simulation.checkers import ViolationError
 from driftcast.simulation.draws import chosen, select
 from driftcast.simulation.faults import fault_plan
+from driftcast.simulation.inputs import input_digest
 from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.meter import Meter, Metrics
+from driftcast.simulation.mishap import RunError, in_run
 from driftcast.simulation.network import Network
 from driftcast.simulation.node import Failures
 from driftcast.simulation.recorder import Recorder
@@ -120,25 +123,19 @@ class Simulation:
         player = _Player(self.network, self.kernel)
         for subscribe in self._played.subscribes:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
-        try:
+        with self._watched():
             self.network.start()
-        except ViolationError as error:
-            raise self._placed(error) from None
         player.schedule_publishes(self._played.publishes)
 
     def advance(self, until_s: float) -> None:
         """Let everything happen up to a time, that time included."""
-        try:
+        with self._watched():
             self.kernel.run(microseconds(until_s))
-        except ViolationError as error:
-            raise self._placed(error) from None
 
     def finish(self) -> Run:
         """Stop every node and say what came out."""
-        try:
+        with self._watched():
             self.network.stop()
-        except ViolationError as error:
-            raise self._placed(error) from None
         stack = self._stack
         metrics = self.recorder.meter.metrics()
         if self.recorder.tally is not None:
@@ -166,8 +163,18 @@ class Simulation:
                 found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
         return found
 
-    def _placed(self, error: ViolationError) -> ViolationError:
-        return ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})")
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Whatever ends the run is told with the run, the time, the node and the place in the code."""
+        try:
+            yield
+        except ViolationError as error:
+            raise ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})") from None
+        except (UserError, WorkError):
+            raise
+        except Exception as error:
+            said = in_run(error, self.kernel.now_s)
+            raise RunError(f"{self.name}: {said} (replay with --seed {self.seed})") from error
 
 
 def run(
@@ -194,10 +201,11 @@ def run(
 def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tuple[ContactPlan, Trajectories | None]:
     """Who comes within a distance of whom when, by default the radio's range, and how everybody moves.
 
-    The last few are kept, so that protocols compared on one seed share the work.
+    The last few are kept, so that protocols compared on one seed share the work; what their files hold counts.
     """
     relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
-    key = msgspec.json.encode((relevant, scenario.duration_s, seed), order="deterministic")
+    # MessagePack, since JSON has no infinite numbers.
+    key = msgspec.msgpack.encode((relevant, scenario.duration_s, seed, input_digest(scenario)), order="deterministic")
     carried = _Unhashed(scenario)
     return _plan(key, carried, seed, scenario.radio.range_m if range_m is None else range_m), _moving(
         key, carried, seed
@@ -231,8 +239,7 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
     scenario = carried.scenario
     moving = _moving(key, carried, seed)
     if moving is None:
-        assert scenario.contacts is not None
-        return _replayed(scenario, Path(scenario.base) / scenario.contacts)
+        return _replayed(scenario)
     return contacts(moving, range_m, scenario.duration_s)
 
 
@@ -242,7 +249,10 @@ def check_files(scenario: Scenario) -> None:
         movement(scenario, seed=1)
 
 
-def _replayed(scenario: Scenario, path: Path) -> ContactPlan:
+def _replayed(scenario: Scenario) -> ContactPlan:
+    contacts_file = scenario.resolved().contacts
+    assert contacts_file is not None
+    path = Path(contacts_file)
     if path.suffix == ".parquet":
         plan = ContactPlan.load(path)
     else:
@@ -262,10 +272,10 @@ def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]]:
 
 def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:
     tables: list[dict[ProcessorId, Installed]] = [{} for _ in range(scenario.nodes)]
-    for place, entry in enumerate(scenario.processors):
+    for place, entry in enumerate(scenario.resolved().processors):
         try:
             file, name = split_function(entry.function)
-            function = load_function(Path(scenario.base) / file, name)
+            function = load_function(Path(file), name)
         except ProcessorError as error:
             raise UserError(f"{scenario.name}: processors[{place}].function: {error}") from None
         for node in chosen(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):
