@@ -1,7 +1,7 @@
 """A digest of the code that decides the outcome of a run: what the simulator and the machines of its nodes import.
 
-It follows the imports, layer by layer, from the simulator and from the folders of the protocol and the router in use, so
-a new layer counts as soon as something that counts imports it. Tests, the pipeline and the live world do not.
+It follows the imports, layer by layer, from the simulator and from the folders of the protocol and the router in use: a
+new layer counts as soon as something that counts imports it. Tests, the pipeline and the live world do not.
 """
 
 import ast
