@@ -2,6 +2,7 @@
 
 import difflib
 import enum
+import functools
 import math
 import re
 import tomllib
@@ -58,7 +59,7 @@ def typed(value: object, kind: type[T], where: str, prefix: str = "") -> T:
 
 def map_files(settings: S, change: Callable[[str], str]) -> S:
     """A copy of settings in which the name of each file that they declare is replaced by what `change` makes of it."""
-    hints = typing.get_type_hints(type(settings), include_extras=True)
+    hints = _hints(type(settings))
     mapped = {name: _mapped(getattr(settings, name), hints[name], change) for name in settings.__struct_fields__}
     changed = {name: value for name, value in mapped.items() if value is not getattr(settings, name)}
     return msgspec.structs.replace(settings, **changed) if changed else settings
@@ -79,6 +80,12 @@ def unknown_key(key: str, allowed: list[str]) -> str:
     close = difflib.get_close_matches(key, allowed, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown key {key!r}; {hint}allowed: {', '.join(sorted(allowed)) or 'nothing'}"
+
+
+@functools.cache
+def _hints(kind: type[msgspec.Struct]) -> dict[str, object]:
+    """The annotations of a type, which never change."""
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _mapped(value: object, hint: object, change: Callable[[str], str]) -> object:

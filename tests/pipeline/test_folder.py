@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import WorkError
+from driftcast.errors import UserError, WorkError
 from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.ledger import Ledger
 from driftcast.pipeline.lock import held
@@ -83,6 +83,21 @@ def test_different_experiments_in_one_folder_add_up(spark: SparkSession, tmp_pat
     again = reproduce_experiments([named("one", runs=1)], tmp_path, spark, quiet=True)
     assert again.runs == 1
     assert [row["experiment"] for row in read_runs(tmp_path)] == ["two"] * 3 + ["one"]
+
+
+def test_what_another_version_left_does_not_spoil_the_report_of_what_was_run_now(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduce_experiments([named("one")], tmp_path, spark, quiet=True)
+    (tmp_path / "experiments" / "one" / "claims.py").write_text("from driftcast.pipeline import gone\n")
+    (tmp_path / "experiments" / "old").mkdir()
+    (tmp_path / "experiments" / "old" / "definition.json").write_text('{"definition": 7}')
+    assert reproduce_experiments([named("two")], tmp_path, spark, quiet=True).runs == 2
+    said = capsys.readouterr().err
+    assert "old is left out of the report" in said
+    assert "one is left out of the report" in said
+    with pytest.raises(UserError, match=r"definition\.json"):
+        report(tmp_path)
 
 
 def test_a_ledger_of_other_columns_is_set_aside_whole(

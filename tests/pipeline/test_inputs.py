@@ -166,7 +166,7 @@ def test_a_file_that_changes_under_a_sweep_gives_no_result(spark: SparkSession, 
     replayed = experiment(folder, contacts="conn.txt")
     records = sweep([replayed], tmp_path / "out", spark, Changing(folder / "conn.txt"), quiet=True)
     assert {record["error"] for record in records} == {
-        "a file that the scenario names was changed during the sweep; start it again"
+        "a file that the scenario names is not what it was when the sweep began; start it again"
     }
 
 

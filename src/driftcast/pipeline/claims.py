@@ -10,7 +10,9 @@ from driftcast.errors import UserError
 from driftcast.pipeline.definition import ClaimEntry
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide_all, too_few
+from driftcast.pipeline.verdict import Case, decide, decide_all, too_few
+
+__all__ = ["Claim", "Hook", "claimed", "decide", "decide_all", "judge", "load_hook"]
 
 
 @dataclass(frozen=True, kw_only=True)

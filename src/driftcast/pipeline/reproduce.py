@@ -1,7 +1,9 @@
 """From an experiment's name to its report: sweep, metrics, claims, figures, page, and again from a directory."""
 
 import shutil
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -122,20 +124,36 @@ def report(out: Path, master: str | None = None) -> Report:
         return _written(out, spark)
 
 
-def stored_experiments(out: Path) -> list[Experiment]:
-    """The experiments of a report directory."""
+def stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
+    """The experiments of a report directory. If some are named, others that cannot be read are left out, and said."""
     found = []
     for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
-        try:
-            table = json_value(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: cannot be read: {error}") from None
-        stored = typed(table, _Stored, str(path))
-        hook = path.parent / HOOK
-        found.append(Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None))
+        with _needed(path.parent.name, names):
+            found.append(_stored(path))
     if not found:
         raise UserError(f"{out}: has no experiments/*/definition.json; give a directory that sweep or reproduce wrote")
     return found
+
+
+def _stored(path: Path) -> Experiment:
+    try:
+        table = json_value(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    stored = typed(table, _Stored, str(path))
+    hook = path.parent / HOOK
+    return Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+
+
+@contextmanager
+def _needed(name: str, names: Collection[str] | None) -> Iterator[None]:
+    """What another version of driftcast left must not spoil the report of what was run now."""
+    try:
+        yield
+    except UserError as error:
+        if names is None or name in names:
+            raise
+        print(f"driftcast: {error}; {name} is left out of the report", file=sys.stderr)
 
 
 def _store(experiments: Sequence[Experiment], out: Path) -> None:
@@ -152,16 +170,13 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 
 def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
-    experiments, records = stored_experiments(out), read_runs(out)
+    experiments, records = stored_experiments(out, names), read_runs(out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = summaries_of(out, spark, metrics)
     sections = []
     for experiment in experiments:
-        mine = [record for record in records if record["experiment"] == experiment.name]
-        results = Results(experiment, mine, out, spark)
-        drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
-        known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
-        sections.append(Section(experiment, mine, known, drawn, judge(results)))
+        with _needed(experiment.name, names):
+            sections.append(_section(experiment, records, summaries, out, spark))
     claims = [claim for section in sections for claim in section.claims]
     for section in sections:
         name = section.experiment.name
@@ -179,6 +194,20 @@ def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = N
     failed = sum(record["error"] is not None for record in mine)
     judged = [claim for claim in claims if names is None or claim.experiment in names]
     return Report(out, len(mine), failed, judged, failure_lines(mine))
+
+
+def _section(
+    experiment: Experiment,
+    records: Sequence[Record],
+    summaries: Mapping[tuple[str, str, str], Interval],
+    out: Path,
+    spark: "SparkSession",
+) -> Section:
+    mine = [record for record in records if record["experiment"] == experiment.name]
+    results = Results(experiment, mine, out, spark)
+    drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
+    known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
+    return Section(experiment, mine, known, drawn, judge(results))
 
 
 def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:

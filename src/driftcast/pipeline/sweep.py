@@ -237,7 +237,7 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
 def _check_inputs(planned: PlannedRun, scenario: Scenario) -> None:
     """A run whose files are not those that its key stands for would be kept under a wrong key."""
     if input_digest(scenario) != planned.inputs:
-        raise WorkError("a file that the scenario names was changed during the sweep; start it again")
+        raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
 
 
 def _record(planned: PlannedRun, **known: object) -> Record:
