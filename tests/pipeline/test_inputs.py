@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.registry import models
 from driftcast.pipeline.definition import Axis, Definition
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.plan import planned_runs
@@ -101,6 +103,12 @@ def test_the_files_that_count_are_those_that_a_run_opens(folder: Path, name: str
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == files
+
+
+def test_every_movement_that_is_played_from_a_file_is_among_these() -> None:
+    tables = [changes.get("mobility") for changes, _ in SCENARIOS.values()]
+    played = {name for name, kind in models().items() if issubclass(kind, TracePlayer)}
+    assert played <= {table["model"] for table in tables if isinstance(table, dict)}
 
 
 @pytest.mark.parametrize("name", [name for name, (_, files) in SCENARIOS.items() if files])
