@@ -5,11 +5,11 @@ attributes of the result as a dict, a list of such dicts, or None for nothing. A
 second argument and returns `(result, state)`; the state is bytes, so that it can move with the processor.
 """
 
-import importlib.util
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TypeAlias
 
 import msgspec
@@ -41,12 +41,13 @@ def load_function(path: Path, name: str) -> UserFunction:
     """A user's function from its file; ProcessorError says what is wrong with it."""
     if not path.is_file():
         raise ProcessorError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(f"driftcast_processor_{path.stem}", path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise ProcessorError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(f"driftcast_processor_{path.stem}")
+    module.__file__ = str(path)
     try:
-        spec.loader.exec_module(module)
+        # Never from compiled code that Python has kept: it takes a file changed within a second for the same.
+        exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise ProcessorError(f"{path} raised {_told(error)}") from error
     function = getattr(module, name, None)

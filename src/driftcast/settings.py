@@ -2,18 +2,30 @@
 
 import difflib
 import enum
+import functools
+import math
 import re
 import tomllib
+import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from driftcast.errors import UserError
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+_NAMES = "names"
+InputFile: TypeAlias = Annotated[str, Meta(min_length=1, extra={_NAMES: "file"})]
+"""A setting that names a file to read. Relative names are taken from the folder of the settings, by `map_files` alone:
+a setting that is not declared so is not found there, and one that is counts, by its content, in the key of a run."""
+FunctionInFile: TypeAlias = Annotated[str, Meta(extra={_NAMES: "function"})]
+"""The same for `file.py:name`."""
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -36,10 +48,26 @@ def read_toml(path: Path) -> dict[str, object]:
 
 def typed(value: object, kind: type[T], where: str, prefix: str = "") -> T:
     """A value as a settings type. `where` is the file or option it came from, `prefix` its place in there."""
+    senseless = _senseless(value, prefix)
+    if senseless is not None:
+        raise UserError(f"{where}: {senseless[0]}: {senseless[1]} is no value; give a number, or inf for no limit")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise UserError(f"{where}: {_explained(str(error), value, kind, prefix)}") from None
+
+
+def map_files(settings: S, change: Callable[[str], str]) -> S:
+    """A copy of settings in which the name of each file that they declare is replaced by what `change` makes of it."""
+    hints = _hints(type(settings))
+    mapped = {name: _mapped(getattr(settings, name), hints[name], change) for name in settings.__struct_fields__}
+    changed = {name: value for name, value in mapped.items() if value is not getattr(settings, name)}
+    return msgspec.structs.replace(settings, **changed) if changed else settings
+
+
+def located(base: Path) -> Callable[[str], str]:
+    """For `map_files`: names are taken from a folder and made absolute."""
+    return lambda name: str((base / name).absolute())
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:
@@ -52,6 +80,53 @@ def unknown_key(key: str, allowed: list[str]) -> str:
     close = difflib.get_close_matches(key, allowed, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown key {key!r}; {hint}allowed: {', '.join(sorted(allowed)) or 'nothing'}"
+
+
+@functools.cache
+def _hints(kind: type[msgspec.Struct]) -> dict[str, object]:
+    """The annotations of a type, which never change."""
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _mapped(value: object, hint: object, change: Callable[[str], str]) -> object:
+    if hasattr(hint, "__metadata__"):
+        extras = [meta.extra or {} for meta in hint.__metadata__ if isinstance(meta, Meta)]
+        names = [extra[_NAMES] for extra in extras if _NAMES in extra]
+        if names and isinstance(value, str):
+            file, colon, function = value.rpartition(":") if names[0] == "function" else (value, "", "")
+            return change(file) + colon + function
+        return _mapped(value, typing.get_args(hint)[0], change)
+    if isinstance(value, msgspec.Struct):
+        return map_files(value, change)
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        for option in inner:
+            found = _mapped(value, option, change)
+            if found is not value:
+                return found
+    elif isinstance(value, list | tuple) and inner:
+        # A list and a tuple of any length have one type for all; another tuple has one for each place.
+        each = inner if len(inner) == len(value) and inner[-1] is not Ellipsis else inner[:1] * len(value)
+        made = [_mapped(item, kind, change) for item, kind in zip(value, each, strict=True)]
+        if any(new is not old for new, old in zip(made, value, strict=True)):
+            return type(value)(made)
+    elif isinstance(value, dict) and inner:
+        table = {key: _mapped(item, inner[-1], change) for key, item in value.items()}
+        if any(table[key] is not item for key, item in value.items()):
+            return table
+    return value
+
+
+def _senseless(value: object, path: str) -> tuple[str, float] | None:
+    """Where a number stands that no setting can mean: nan, or less than everything."""
+    if isinstance(value, float):
+        return (path or "value", value) if math.isnan(value) or value == -math.inf else None
+    items: list[tuple[str, object]] = []
+    if isinstance(value, Mapping):
+        items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+    return next((found for at, item in items if (found := _senseless(item, at)) is not None), None)
 
 
 def _explained(text: str, value: object, kind: type[object], prefix: str) -> str:

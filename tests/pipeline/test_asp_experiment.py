@@ -18,6 +18,7 @@ from driftcast.pipeline.report.distributions import box_numbers
 from driftcast.pipeline.report.figures import draw
 from driftcast.pipeline.reproduce import Report, reproduce_experiments
 from driftcast.pipeline.results import Results
+from driftcast.pipeline.statistics import ratio_interval
 from driftcast.scenario.measures import Asked
 from driftcast.scenario.scenario import load
 from driftcast.simulation.run import run
@@ -131,12 +132,25 @@ def test_a_figure_of_single_runs_without_runs_is_left_out(asp: Experiment, tmp_p
 
 
 def test_the_ratio_of_two_means_has_an_interval_of_its_own() -> None:
-    module = load_hook(FOLDER / "asp" / "claims.py").__globals__
-    found = module["ratio"]([6.0, 12.0, 18.0], [2.0, 4.0, 6.0])
+    found = ratio_interval([6.0, 12.0, 18.0], [2.0, 4.0, 6.0])
     assert (found.mean, found.low, found.high) == (3.0, 3.0, 3.0), "a constant ratio has no spread"
-    spread = module["ratio"]([6.0, 13.0, 18.0], [2.0, 4.0, 6.0])
+    spread = ratio_interval([6.0, 13.0, 18.0], [2.0, 4.0, 6.0])
+    assert spread.low is not None
+    assert spread.mean is not None
+    assert spread.high is not None
     assert spread.low < spread.mean < spread.high
-    assert module["ratio"]([1.0, 2.0], [0.0, 0.0]).mean is None
+    assert ratio_interval([1.0, 2.0], [0.0, 0.0]).mean is None
+
+
+def test_one_run_that_differs_refutes_what_is_said_of_every_run_and_is_shown(asp: Experiment, tmp_path: Path) -> None:
+    (point,) = [point for point in asp.points if point.chosen({"radio": "802.11b", "range": 177.0, "setting": "100 s"})]
+    records: list[Record] = [
+        {"experiment": "asp", "point": point.name, "seed": seed, "error": None}
+        | {"more": json.dumps({"announcements": 2 if seed == 5 else 1, "path_breaks": 0})}
+        for seed in range(40)
+    ]
+    claim = load_hook(FOLDER / "asp" / "claims.py").__globals__["one_announcement"](Results(asp, records, tmp_path))
+    assert (claim.holds, claim.ours, claim.low, claim.high) == (False, 2.0, 2.0, 2.0)
 
 
 def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_for(tmp_path: Path) -> None:

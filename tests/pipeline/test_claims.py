@@ -2,15 +2,20 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driftcast.errors import UserError
-from driftcast.pipeline.claims import Claim, decide, judge
+from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.definition import Axis, ClaimEntry, Definition, Relation
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.records import Record
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.validation import check
+from driftcast.pipeline.verdict import Case, decide, decide_all, runs_to_see
 
 SCENARIO: dict[str, object] = {
     "duration_s": 1.0,
@@ -122,7 +127,7 @@ def test_a_trend_needs_every_step() -> None:
 
 def test_a_trend_tells_its_weakest_step() -> None:
     claim = judged(trend("rising"), {**CLEAR, ("0.5", "near"): 0.75})
-    assert claim.note == "smallest step: 0.5 to 0.7"
+    assert claim.note == "decisive step: 0.5 to 0.7"
     assert claim.ours == pytest.approx(0.05, abs=0.02)
 
 
@@ -205,3 +210,75 @@ def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
     hook.write_text("")
     with pytest.raises(UserError, match=r"claims\.py: has no function claims\(results\)"):
         judge(Results(study(hook=hook), [], tmp_path))
+
+
+def test_the_case_that_is_shown_has_the_verdict_of_the_claim() -> None:
+    # The wide one reaches further to the wrong side and is undecided; the narrow one fails.
+    wide, narrow = Case("wide", Interval(5, -0.0169, -0.0475, 0.0138)), Case("narrow", Interval(5, -0.02, -0.03, -0.01))
+    assert decide_all([wide, narrow], ">", 0.0) == (False, narrow)
+    assert decide_all([wide, Case("fine", Interval(5, 1.0, 0.9, 1.1))], ">", 0.0) == (None, wide)
+    unknown = Case("unknown", Interval(1, 0.5, None, None))
+    assert decide_all([wide, unknown], ">", 0.0) == (None, unknown)
+    assert decide_all([unknown, narrow], ">", 0.0) == (False, narrow)
+    assert decide_all([], ">", 0.0).holds is None
+
+
+@given(
+    st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 2)), min_size=1, max_size=6),
+    st.sampled_from((">", ">=", "<", "<=", "=")),
+    st.floats(-2, 2),
+    st.floats(0, 1),
+)
+def test_a_verdict_never_contradicts_its_evidence(
+    drawn: list[tuple[float, float]], relation: Relation, value: float, tolerance: float
+) -> None:
+    cases = [Case(str(place), Interval(9, mean, mean - half, mean + half)) for place, (mean, half) in enumerate(drawn)]
+    holds, decisive = decide_all(cases, relation, value, tolerance)
+    assert decide(decisive.found, relation, value, tolerance) is holds
+    each = [decide(case.found, relation, value, tolerance) for case in cases]
+    assert holds is (False if False in each else None if None in each else True)
+
+
+def test_a_trend_that_fails_shows_the_step_that_fails() -> None:
+    experiment = study(trend("rising"))
+    steps = {
+        "0.3 / near": (0.50,) * 5,
+        "0.5 / near": (0.9, 0.1, 0.9, 0.1, 0.6),
+        "0.7 / near": (0.89, 0.09, 0.89, 0.09, 0.59),
+    }
+    records: list[Record] = [
+        {"experiment": "study", "point": point, "seed": seed, "error": None, "delivery_ratio": value}
+        for point, values in steps.items()
+        for seed, value in enumerate(values)
+    ]
+    (claim,) = judge(Results(experiment, records, Path()))
+    assert claim.holds is False
+    assert claim.note == "decisive step: 0.5 to 0.7"
+    assert claim.high is not None
+    assert claim.high < 0
+
+
+def test_few_runs_decide_nothing_about_a_mean_that_hangs_on_rare_ones() -> None:
+    # Twelve runs of ASP at a validity of 100 s; one in a hundred loses half of its messages or more.
+    seen = [96.0, 98.0, 97.0, 99.0, 98.0, 99.0, 99.0, 98.0, 100.0, 98.0, 98.0, 98.0]
+    assert decide(interval(seen), "=", 95.0, 2.0) is False
+    assert decide(interval(seen), "=", 95.0, 2.0, rare=0.01) is None
+    assert decide(interval(seen * 25), "=", 95.0, 2.0, rare=0.01) is False
+    assert [runs_to_see(rare) for rare in (0.0, 0.01, 0.1, 0.5)] == [0, 299, 29, 5]
+
+
+def test_what_is_rare_is_stated_in_the_experiment() -> None:
+    entry = compare(">")
+    plain = study(entry)
+    definition = msgspec.structs.replace(plain.definition, rare={"delivery_ratio": 0.1})
+    records: list[Record] = [
+        {"experiment": "study", "point": point, "seed": seed, "error": None, "delivery_ratio": value + seed / 100}
+        for point, value in (("0.7 / near", 0.8), ("0.3 / near", 0.2))
+        for seed in range(12)
+    ]
+    assert [claim.holds for claim in judge(Results(plain, records, Path()))] == [True]
+    (claim,) = judge(Results(Experiment(definition, plain.points, plain.seeds), records, Path()))
+    assert claim.holds is None
+    assert claim.note == "12 runs decide nothing: the mean hangs on one run in 10, and 29 show one"
+    with pytest.raises(UserError, match="study: rare: 'delivery' is not a metric"):
+        check(msgspec.structs.replace(definition, rare={"delivery": 0.1}), "study")

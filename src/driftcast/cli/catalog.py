@@ -62,9 +62,14 @@ def _type_text(hint: object) -> str:
         bounds = [_bounds(item) for item in meta]
         return " ".join([_type_text(typing.get_args(hint)[0]), *filter(None, bounds)])
     arguments = [part for part in typing.get_args(hint) if part is not type(None)]
-    if arguments and not isinstance(hint, type) and typing.get_origin(hint) is not typing.Literal:
+    origin = typing.get_origin(hint)
+    if origin in (list, tuple) and arguments[1:] in ([], [Ellipsis]):
+        return f"list of {_type_text(arguments[0])}"
+    if origin is dict:
+        return f"table of {_type_text(arguments[-1])}"
+    if arguments and not isinstance(hint, type) and origin is not typing.Literal:
         return " or ".join(_type_text(part) for part in arguments)
-    if typing.get_origin(hint) is typing.Literal:
+    if origin is typing.Literal:
         return " or ".join(repr(part) for part in arguments)
     names: dict[object, str] = {float: "number", int: "whole number", str: "text", bool: "true or false"}
     return names.get(hint, getattr(hint, "__name__", str(hint)))

@@ -1,6 +1,7 @@
 """`compare`, `sweep`, `reproduce`, `report`, `tour`: what runs many simulations, on Spark."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,9 +104,10 @@ def _compare(arguments: argparse.Namespace) -> int:
         quiet=arguments.json,
         settings=dict(parse_assignment(text) for text in arguments.set),
     )
+    _explain(found.report.reasons)
     if arguments.json:
         print_json(found.as_row())
-    else:
+    elif found.report.failed < found.report.runs:
         for table in found.tables(console().width):
             console().print(table)
         say(f"picture {found.picture}")
@@ -114,11 +116,14 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.failures import failure_lines
     from driftcast.pipeline.reproduce import sweep_only
 
-    done, failed = sweep_only(
+    records = sweep_only(
         _named(arguments.experiment), arguments.out, arguments.quick, arguments.runs, arguments.master, arguments.json
     )
+    done, failed = len(records), sum(record["error"] is not None for record in records)
+    _explain(failure_lines(records))
     if arguments.json:
         print_json({"out": str(arguments.out), "runs": done, "failed": failed})
     else:
@@ -167,7 +172,14 @@ def _named(name: str) -> str:
     return PAPERS.get(paper, paper) + slash + figure
 
 
+def _explain(reasons: list[str]) -> None:
+    """Why runs failed, where errors go: also beside `--json`."""
+    for line in reasons:
+        print(f"driftcast: {line}", file=sys.stderr)
+
+
 def _print_report(found: "Report", as_json: bool) -> None:
+    _explain(found.reasons)
     if as_json:
         print_json(found.as_row())
         return

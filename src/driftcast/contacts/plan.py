@@ -25,6 +25,8 @@ MICROSECONDS = 1_000_000
 MAX_NODES = 10_000_000
 # The longest run: three years in seconds, beyond which a microsecond is lost in a 64-bit float.
 MAX_DURATION_S = 1e8
+VERSION_KEY, VERSION = "driftcast.contacts", "1"
+"""What a saved plan says of its columns."""
 _HOST = re.compile(r"[^\d\s]*(\d{1,8})")
 
 
@@ -148,7 +150,7 @@ class ContactPlan:
         import pyarrow.parquet as pq
 
         columns = {"a": self.a, "b": self.b, "start_s": self.start_s, "end_s": self.end_s}
-        metadata = {"nodes": str(self.nodes), "duration_s": repr(self.duration_s)}
+        metadata = {"nodes": str(self.nodes), "duration_s": repr(self.duration_s), VERSION_KEY: VERSION}
         table = pa.table({name: pa.array(column) for name, column in columns.items()})
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
@@ -164,6 +166,9 @@ class ContactPlan:
         """Read and check a plan that `save` wrote, or any Parquet file with its columns and metadata."""
         table = _parquet(path)
         kept = table.schema.metadata or {}
+        # Plans that others made say nothing of a version: their columns are all there is to know.
+        if kept.get(VERSION_KEY.encode(), VERSION.encode()) != VERSION.encode():
+            raise UserError(f"{path}: a contact plan of another version of driftcast; make it again")
         try:
             nodes, duration_s = int(kept[b"nodes"]), float(kept[b"duration_s"])
         except (KeyError, ValueError):

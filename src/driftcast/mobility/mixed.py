@@ -1,6 +1,6 @@
 """Some nodes stand at given places, all others move as another model says."""
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Self
 
 import msgspec
@@ -32,14 +32,10 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
         except UserError as error:
             raise ValueError(str(error)) from None
 
-    def resolved(self, base: Path) -> Self:
-        """A copy in which the other model's file names are absolute."""
-        resolved = self._moving().resolved(base)
-        return msgspec.structs.replace(self, rest={"model": resolved.name, **msgspec.to_builtins(resolved)})
-
-    def reads_files(self) -> bool:
-        """Whether the other model does."""
-        return self._moving().reads_files()
+    def with_files(self, change: Callable[[str], str]) -> Self:
+        """The other model's files."""
+        changed = self._moving().with_files(change)
+        return msgspec.structs.replace(self, rest={"model": changed.name, **msgspec.to_builtins(changed)})
 
     def road_map(self) -> RoadMap | None:
         """The other model's."""

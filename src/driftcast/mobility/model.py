@@ -1,5 +1,6 @@
 """What a movement model is: settings, and the trajectories that follow from them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -9,6 +10,7 @@ from msgspec import Meta
 
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model.roads import RoadMap
+from driftcast.settings import located, map_files
 
 Extent = Annotated[float, Meta(gt=0, le=1e9, description="meters")]
 
@@ -26,16 +28,16 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
 
+    def with_files(self, change: Callable[[str], str]) -> Self:
+        """A copy with every name of a file changed. A model whose settings hold those of another passes it on."""
+        return map_files(self, change)
+
     def resolved(self, base: Path) -> Self:
         """A copy whose relative file names are taken from `base`, the folder of the scenario."""
-        return self
+        return self.with_files(located(base))
 
     def check(self, nodes: int) -> None:
         """Refuse, with a UserError, to move so many nodes."""
-
-    def reads_files(self) -> bool:
-        """Whether the movement depends on a file, which a check of the scenario should then read."""
-        return False
 
     def road_map(self) -> RoadMap | None:
         """The roads that nodes move on; None where a model knows of no roads."""

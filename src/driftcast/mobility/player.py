@@ -1,28 +1,20 @@
 """What the players of trace files have in common: a file, found from the scenario's folder."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.mobility.model import MobilityModel
 from driftcast.mobility.trace_file import TraceFile
+from driftcast.settings import InputFile
 
 
 class TracePlayer(MobilityModel, frozen=True, kw_only=True):
     """A model that plays a recorded movement. It has no name, so it is not itself a model to choose."""
 
-    file: Annotated[str, Meta(min_length=1, description="the trace file, relative to the scenario's folder")]
-
-    def resolved(self, base: Path) -> Self:
-        """A copy with the file's name made absolute."""
-        return msgspec.structs.replace(self, file=str((base / self.file).absolute()))
-
-    def reads_files(self) -> bool:
-        """It plays one."""
-        return True
+    file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
 
     def extent(self) -> tuple[int, float]:
         """How many nodes the file has and how long it lasts, in seconds."""

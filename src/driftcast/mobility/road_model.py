@@ -3,8 +3,8 @@
 The Freeway and Manhattan models of the IMPORTANT framework (Bai, Sadagopan, Helmy 2003) share their rules of speed.
 """
 
+from collections.abc import Callable
 from math import ceil
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import msgspec
@@ -55,15 +55,9 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
                 f"speed_min_mps ({self.speed_min_mps:g}) must not exceed speed_max_mps ({self.speed_max_mps:g})"
             )
 
-    def resolved(self, base: Path) -> Self:
-        """A copy with the name of the map's file made absolute; a map that comes with driftcast keeps its name."""
-        if not self.map.endswith(".toml"):
-            return self
-        return msgspec.structs.replace(self, map=str((base / self.map).absolute()))
-
-    def reads_files(self) -> bool:
-        """A map is a file."""
-        return True
+    def with_files(self, change: Callable[[str], str]) -> Self:
+        """The map's; one that comes with driftcast keeps its name."""
+        return msgspec.structs.replace(self, map=change(self.map)) if self.map.endswith(".toml") else self
 
     def road_map(self) -> RoadMap:
         """The map, read from its file, with this model's safety distance if it has one."""

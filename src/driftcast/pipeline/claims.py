@@ -1,19 +1,18 @@
-"""Claims: an experiment's statements, held against its runs. The (paired) 95 % interval decides, never the mean alone.
-
-A claim holds if its whole interval does, fails if no part of it does, and is undecided between.
-"""
+"""Claims: an experiment's statements, held against its runs. `verdict` decides them, by their (paired) intervals."""
 
 import importlib.util
 import itertools
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from driftcast.errors import UserError
-from driftcast.pipeline.definition import ClaimEntry, Relation
+from driftcast.pipeline.definition import ClaimEntry
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.verdict import Case, decide, decide_all, too_few
+
+__all__ = ["Claim", "Hook", "claimed", "decide", "decide_all", "judge", "load_hook"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,66 +92,34 @@ def load_hook(path: Path) -> Hook:
     return found
 
 
-def decide(found: Interval, relation: Relation, value: float, tolerance: float = 0.0) -> bool | None:
-    """Whether a mean stands in a relation to a value, given where its interval lies."""
-    if found.low is None or found.high is None:
-        return None
-    if relation == "=":
-        low, high = value - tolerance, value + tolerance
-        if low <= found.low and found.high <= high:
-            return True
-        return False if found.high < low or high < found.low else None
-    compare = _COMPARISONS[relation]
-    bound = value - tolerance if relation in (">", ">=") else value + tolerance
-    ends = (compare(found.low, bound), compare(found.high, bound))
-    return True if all(ends) else (None if any(ends) else False)
-
-
-_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
-
-
 def _judged(entry: ClaimEntry, results: Results) -> Claim:
+    relation, note = entry.relation, ""
     if entry.kind == "trend":
-        found, holds, note = _trend(entry, results)
+        relation = ">" if entry.direction == "rising" else "<"
+        cases = _steps(entry, results)
+        note = "" if cases else f"{entry.along} has too few labels here for a trend"
     elif entry.kind == "compare":
-        assert entry.relation is not None
-        found, note = results.difference(entry.left, entry.right, entry.metric), ""
-        holds = decide(found, entry.relation, entry.value, entry.tolerance)
+        cases = [Case("", results.difference(entry.left, entry.right, entry.metric))]
     else:
-        assert entry.relation is not None
-        found, note = interval(results.selected(entry.of, entry.metric).values()), ""
-        holds = decide(found, entry.relation, entry.value, entry.tolerance)
-    if found.n < 2:
-        note = f"{found.n} run(s) decide nothing"
-    told = "; ".join(part for part in (entry.note, note) if part)
-    return claimed(results, entry.figure, entry.statement, found, holds, told, entry.paper, entry.calibration)
+        cases = [Case("", interval(results.selected(entry.of, entry.metric).values()))]
+    assert relation is not None
+    value = 0.0 if entry.kind == "trend" else entry.value
+    rare = results.experiment.definition.rare.get(entry.metric, 0.0)
+    holds, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
+    few = too_few(decisive.found, rare) if cases else ""
+    told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
+    return claimed(results, entry.figure, entry.statement, decisive.found, holds, told, entry.paper, entry.calibration)
 
 
-def _trend(entry: ClaimEntry, results: Results) -> tuple[Interval, bool | None, str]:
-    """Every step must go the claimed way; the step that does so least stands for all."""
+def _steps(entry: ClaimEntry, results: Results) -> list[Case]:
+    """From each label of an axis to the next; every one must go the claimed way."""
     axis = entry.along
     chosen = {point.labels[axis] for point in results.points(entry.of)}
     labels = [label for label in results.experiment.labels(axis) if label in chosen]
-    sign = 1.0 if entry.direction == "rising" else -1.0
-    steps: list[tuple[Interval, bool | None, str]] = []
-    for before, after in itertools.pairwise(labels):
-        step = results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric)
-        holds = decide(step, ">" if sign > 0 else "<", 0.0, entry.tolerance)
-        steps.append((step, holds, f"smallest step: {before} to {after}"))
-    if not steps:
-        return Interval(0, None, None, None), None, f"{axis} has too few labels here for a trend"
-    verdicts = [holds for _, holds, _ in steps]
-    weakest = min(steps, key=lambda step: _advance(step[0], sign))
-    verdict = False if False in verdicts else (None if None in verdicts else True)
-    return weakest[0], verdict, weakest[2]
-
-
-def _advance(step: Interval, sign: float) -> float:
-    """How surely a step goes the claimed way: the worse end of its interval."""
-    end = step.low if sign > 0 else step.high
-    return float("-inf") if end is None else sign * end
+    return [
+        Case(
+            f"decisive step: {before} to {after}",
+            results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric),
+        )
+        for before, after in itertools.pairwise(labels)
+    ]

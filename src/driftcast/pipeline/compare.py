@@ -110,7 +110,9 @@ class Comparison:
         from rich.table import Table
 
         title = f"{self.scenario}: means with 95 % intervals; below each its paired difference to "
-        table = Table(title=escape(f"{title}{self.protocols[0]}"), caption=escape(self.discovery), title_justify="left")
+        failed = f"; {self.report.failed} of {self.report.runs} runs failed" if self.report.failed else ""
+        caption = escape(f"{self.discovery}{failed}")
+        table = Table(title=escape(f"{title}{self.protocols[0]}"), caption=caption, title_justify="left")
         table.add_column("metric", no_wrap=True)
         for protocol in cells:
             table.add_column(escape(protocol), justify="right", no_wrap=True)
@@ -212,7 +214,10 @@ def _statistics(
     labels: list[str], experiment: str, out: Path, spark: "SparkSession"
 ) -> tuple[dict[tuple[str, str], Interval], dict[tuple[str, str], Interval]]:
     """Means and paired differences, by Spark. A point of this experiment is called by its protocol."""
-    runs = spark.read.parquet(str((out / RUNS_FILE).resolve()))
+    from pyspark.sql import functions as f
+
+    # Other experiments may have rows in the same file, at points of the same names.
+    runs = spark.read.parquet(str((out / RUNS_FILE).resolve())).where(f.col("experiment") == experiment)
     pairs = [(experiment, label, labels[0]) for label in labels[1:]]
     frames = [summary(runs, METRICS)]
     if pairs:

@@ -133,6 +133,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         default_factory=lambda: ["delivery_ratio", "delay_p50_s", "transmissions"]
     )
     """Those of the tables, the most telling first. Every metric is in runs.parquet."""
+    rare: dict[str, Annotated[float, Meta(gt=0, lt=1)]] = {}
+    """Metrics whose mean hangs on runs of a rare kind, and the share of such runs: fewer runs than show one, with 95 %
+    confidence, decide no claim about the metric."""
     axes: Annotated[list[Axis], Meta(min_length=1)]
     points: list[dict[str, Label]] | None = None
     """Instead of the product: the combinations of labels to run."""

@@ -1,15 +1,17 @@
 """What a sweep has done so far: one small Parquet file per finished run, so that an interrupted sweep goes on.
 
-A file appears under its name only when it is whole. Finished sweeps fold the small files into one.
+A file appears under its name only when it is whole. Finished sweeps fold the small files into one. A file that this
+version of driftcast cannot take rows from is set aside, never removed.
 """
 
 import os
 from pathlib import Path
 
-from driftcast.pipeline.records import Record, record_schema, record_table
+from driftcast.pipeline.records import Record, is_record_schema, record_table
 
 FOLDED = "folded.parquet"
 STARTED = ".started"
+SET_ASIDE = "set-aside"
 
 
 class Ledger:
@@ -17,6 +19,8 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.set_aside: list[Path] = []
+        """Files that were found unusable, where they are kept now."""
 
     def open(self) -> None:
         """Make the folder and forget what an earlier sweep left half done."""
@@ -26,19 +30,20 @@ class Ledger:
                 path.unlink(missing_ok=True)
 
     def records(self) -> dict[str, Record]:
-        """Everything finished, by key. A file that cannot be read counts as not there."""
+        """Everything finished, by key. A file that is cut or has other columns is set aside."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         found: dict[str, Record] = {}
-        schema = record_schema()
         # The folded file is the oldest, so what was done again since replaces its rows.
         for path in sorted(self.folder.glob("*.parquet"), key=lambda path: path.name != FOLDED):
             try:
                 table = pq.read_table(path)
             except (OSError, pa.ArrowException):
-                continue
-            if table.schema.equals(schema):
+                table = None
+            if table is None or not is_record_schema(table.schema):
+                self.put_aside(path)
+            else:
                 found.update((record["key"], record) for record in table.to_pylist())
         return found
 
@@ -70,13 +75,24 @@ class Ledger:
 
     def fold(self) -> dict[str, Record]:
         """Put all that finished without an error into one file; a failed run is tried anew by the next sweep."""
+        # Only what has been read may go: another file may have come meanwhile.
+        before = [path for path in self.folder.iterdir() if path.name != FOLDED]
         kept = {key: record for key, record in self.records().items() if record["error"] is None}
         if kept:
             self._write(record_table(list(kept.values())), FOLDED)
-        for path in self.folder.iterdir():
-            if path.name != FOLDED:
-                path.unlink(missing_ok=True)
+        for path in before:
+            path.unlink(missing_ok=True)
         return kept
+
+    def put_aside(self, path: Path) -> None:
+        """Beside the folder, under a name that is not taken yet."""
+        folder = self.folder.parent / SET_ASIDE
+        folder.mkdir(exist_ok=True)
+        number = 1
+        while (kept := folder / f"{path.stem}-{number}{path.suffix}").exists():
+            number += 1
+        path.rename(kept)
+        self.set_aside.append(kept)
 
     def _write(self, table: object, name: str) -> None:
         import pyarrow.parquet as pq

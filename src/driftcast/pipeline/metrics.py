@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from driftcast.pipeline.records import METRICS, MORE
-from driftcast.pipeline.statistics import student_t
+from driftcast.pipeline.statistics import interval
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,9 +17,8 @@ POINT = ["experiment", "point"]
 
 
 def summary(runs: "DataFrame", metrics: Sequence[str] = METRICS) -> "DataFrame":
-    """A row per experiment, point and metric: n, missing, mean, deviation, low, high."""
-    long = _long(runs, [*POINT, "seed"], metrics)
-    return _with_interval(long.groupBy(*POINT, "metric"), "value")
+    """A row per experiment, point and metric: n, missing, mean, low, high."""
+    return _with_interval(_long(runs, [*POINT, "seed"], metrics), [*POINT, "metric"], "value")
 
 
 def paired(runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRICS) -> "DataFrame":
@@ -33,7 +32,7 @@ def paired(runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRI
         .join(other, ["experiment", "reference", "seed", "metric"])
         .withColumn("difference", f.col("value") - f.col("base"))
     )
-    return _with_interval(joined.groupBy(*POINT, "reference", "metric"), "difference")
+    return _with_interval(joined, [*POINT, "reference", "metric"], "difference")
 
 
 def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFrame":
@@ -48,34 +47,17 @@ def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFra
     return wide.unpivot(tuple(ids), tuple(metrics), "metric", "value")
 
 
-def _with_interval(groups: "object", column: str) -> "DataFrame":
-    from pyspark.sql import GroupedData
+def _with_interval(rows: "DataFrame", keys: list[str], column: str) -> "DataFrame":
+    """For each group its mean and interval. Lists leave out what does not exist; their order plays no part in a sum."""
     from pyspark.sql import functions as f
 
-    assert isinstance(groups, GroupedData)
-    known = groups.agg(
-        f.count(column).alias("n"),
-        (f.count(f.lit(1)) - f.count(column)).alias("missing"),
-        f.avg(column).alias("mean"),
-        # Equal values leave rounding errors behind; their spread is exactly nothing.
-        f.when(f.min(column) < f.max(column), f.stddev_samp(column)).otherwise(f.lit(0.0)).alias("spread"),
-    )
-    deviation = f.when(f.col("n") > 1, f.col("spread"))
-    half = _student_t(f.col("n")) * f.col("deviation") / f.sqrt("n")
-    return (
-        known.withColumn("deviation", deviation)
-        .drop("spread")
-        .withColumn("low", f.col("mean") - half)
-        .withColumn("high", f.col("mean") + half)
-    )
+    of = f.udf(_interval, "n bigint, mean double, low double, high double", useArrow=False)
+    grouped = rows.groupBy(*keys).agg(f.collect_list(column).alias("values"), f.count(f.lit(1)).alias("runs"))
+    found = grouped.withColumn("found", of("values"))
+    missing = (f.col("runs") - f.col("found.n")).alias("missing")
+    return found.select(*keys, "found.n", missing, "found.mean", "found.low", "found.high")
 
 
-def _student_t(count: "Column") -> "Column":
-    """The factor for a mean of `count` values; null where there is none."""
-    from pyspark.sql import functions as f
-
-    return f.udf(_factor, "double", useArrow=False)(count)
-
-
-def _factor(count: int) -> float | None:
-    return student_t(count - 1) if count > 1 else None
+def _interval(values: list[float]) -> tuple[float | None, ...]:
+    # Spark takes a plain tuple for a row.
+    return tuple(interval(values))

@@ -1,5 +1,6 @@
 """The rows of runs.parquet: one per run, with its settings, its metrics and, if it failed, its error."""
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,6 +39,18 @@ MORE = "more"
 """The column of the metrics that an experiment asked for besides the usual ones: a JSON object, or null."""
 
 
+def json_text(value: object, indent: int | None = None) -> str:
+    """Settings as JSON in one certain order. An infinite number is `Infinity`, as Python, Spark and JavaScript's JSON5
+    read it: the bare standard has no such number, and nothing else means the same."""
+    return json.dumps(msgspec.to_builtins(value), sort_keys=indent is None, ensure_ascii=False, indent=indent)
+
+
+def json_value(text: str | bytes) -> object:
+    """What `json_text` wrote."""
+    value: object = json.loads(text)
+    return value
+
+
 def record_columns() -> list[tuple[str, str]]:
     """The columns in their order, with Arrow's names of their types."""
     metrics = [(name, "double" if name in REAL_METRICS else "int64") for name in METRICS]
@@ -51,11 +64,23 @@ def metric_columns(found: Mapping[str, object]) -> Record:
     return {**usual, MORE: msgspec.json.encode(more).decode() if more else None}
 
 
+SCHEMA_VERSION = "1"
+"""Of runs.parquet and of the files of a ledger; another meaning of a column is another version."""
+_VERSION_KEY = b"driftcast.runs"
+
+
 def record_schema() -> "pa.Schema":
     """The Arrow schema of runs.parquet."""
     import pyarrow as pa
 
-    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in record_columns()])
+    columns = [(name, pa.type_for_alias(kind)) for name, kind in record_columns()]
+    return pa.schema(columns, metadata={_VERSION_KEY: SCHEMA_VERSION.encode()})
+
+
+def is_record_schema(schema: "pa.Schema") -> bool:
+    """Whether a table has these columns in this version; one that says nothing of its version is of the first."""
+    written = (schema.metadata or {}).get(_VERSION_KEY, b"1").decode()
+    return written == SCHEMA_VERSION and bool(schema.equals(record_schema()))
 
 
 def record_ddl() -> str:

@@ -1,8 +1,10 @@
 """From an experiment's name to its report: sweep, metrics, claims, figures, page, and again from a directory."""
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from platform import python_version
@@ -12,18 +14,21 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.pipeline.claims import Claim, judge
+from driftcast.pipeline.code import code_digest
 from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
+from driftcast.pipeline.failures import failure_lines
+from driftcast.pipeline.lock import held
 from driftcast.pipeline.metrics import summary
-from driftcast.pipeline.plan import code_digest
-from driftcast.pipeline.records import Record
+from driftcast.pipeline.plan import machines
+from driftcast.pipeline.records import Record, json_text, json_value
 from driftcast.pipeline.report.figures import draw
 from driftcast.pipeline.report.page import Section, page
 from driftcast.pipeline.report.tables import csv_text
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
-from driftcast.pipeline.sweep import RUNS_FILE, read_runs, sweep
+from driftcast.pipeline.sweep import RUNS_FILE, read_runs, swept
 from driftcast.settings import typed
 
 if TYPE_CHECKING:
@@ -40,6 +45,8 @@ class Report:
     runs: int
     failed: int
     claims: list[Claim]
+    reasons: list[str] = field(default_factory=list)
+    """Why runs failed."""
 
     @property
     def page(self) -> Path:
@@ -83,10 +90,12 @@ def reproduce(
 def reproduce_experiments(
     experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False
 ) -> Report:
-    """The same for experiments that are there already."""
-    records = sweep(experiments, out, spark, quiet=quiet)
-    _store(experiments, out)
-    return _written(experiments, records, out, spark)
+    """The same for experiments that are there already. The report shows whatever else the directory holds, too."""
+    names = {experiment.name for experiment in experiments}
+    with held(out):
+        swept(experiments, out, spark, quiet=quiet)
+        _store(experiments, out)
+        return _written(out, spark, names)
 
 
 def sweep_only(
@@ -96,58 +105,78 @@ def sweep_only(
     runs: int | None = None,
     master: str | None = None,
     quiet: bool = False,
-) -> tuple[int, int]:
-    """Do an experiment's runs and nothing else, for `report` to judge later; how many runs, and how many failed."""
+) -> list[Record]:
+    """Do an experiment's runs and nothing else, for `report` to judge later; their rows."""
     experiment = load_experiment(name, quick, runs)
-    records = sweep([experiment], out, session("driftcast", master), quiet=quiet)
-    _store([experiment], out)
-    return len(records), sum(record["error"] is not None for record in records)
+    spark = session("driftcast", master)
+    with held(out):
+        records = swept([experiment], out, spark, quiet=quiet)
+        _store([experiment], out)
+    return records
 
 
 def report(out: Path, master: str | None = None) -> Report:
     """Make claims, figures, tables and page anew from what a sweep left in a directory."""
-    records = read_runs(out)
-    experiments = stored_experiments(out)
-    return _written(experiments, records, out, session("driftcast", master))
+    read_runs(out)
+    stored_experiments(out)
+    spark = session("driftcast", master)
+    with held(out):
+        return _written(out, spark)
 
 
-def stored_experiments(out: Path) -> list[Experiment]:
-    """The experiments of a report directory."""
+def stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
+    """The experiments of a report directory. If some are named, others that cannot be read are left out, and said."""
     found = []
     for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
-        try:
-            table = msgspec.json.decode(path.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise UserError(f"{path}: cannot be read: {error}") from None
-        stored = typed(table, _Stored, str(path))
-        hook = path.parent / HOOK
-        found.append(Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None))
+        with _needed(path.parent.name, names):
+            found.append(_stored(path))
     if not found:
         raise UserError(f"{out}: has no experiments/*/definition.json; give a directory that sweep or reproduce wrote")
     return found
 
 
+def _stored(path: Path) -> Experiment:
+    try:
+        table = json_value(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    stored = typed(table, _Stored, str(path))
+    hook = path.parent / HOOK
+    return Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+
+
+@contextmanager
+def _needed(name: str, names: Collection[str] | None) -> Iterator[None]:
+    """What another version of driftcast left must not spoil the report of what was run now."""
+    try:
+        yield
+    except UserError as error:
+        if names is None or name in names:
+            raise
+        print(f"driftcast: {error}; {name} is left out of the report", file=sys.stderr)
+
+
 def _store(experiments: Sequence[Experiment], out: Path) -> None:
-    shutil.rmtree(out / DEFINITIONS, ignore_errors=True)
+    """Beside those of other experiments, whose runs stay too."""
     for experiment in experiments:
         folder = out / DEFINITIONS / experiment.name
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         stored = _Stored(definition=experiment.definition, points=experiment.points, seeds=experiment.seeds)
         if experiment.hook is not None:
             shutil.copy(experiment.hook, folder / HOOK)
-        write_whole(folder / "definition.json", msgspec.json.format(msgspec.json.encode(stored), indent=1))
+        write_whole(folder / "definition.json", json_text(stored, indent=1).encode())
 
 
-def _written(experiments: Sequence[Experiment], records: list[Record], out: Path, spark: "SparkSession") -> Report:
+def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
+    """The report of everything in a directory; what is returned is about the experiments named, or all."""
+    experiments, records = stored_experiments(out, names), read_runs(out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = summaries_of(out, spark, metrics)
     sections = []
     for experiment in experiments:
-        mine = [record for record in records if record["experiment"] == experiment.name]
-        results = Results(experiment, mine, out, spark)
-        drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
-        known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
-        sections.append(Section(experiment, mine, known, drawn, judge(results)))
+        with _needed(experiment.name, names):
+            sections.append(_section(experiment, records, summaries, out, spark))
     claims = [claim for section in sections for claim in section.claims]
     for section in sections:
         name = section.experiment.name
@@ -158,9 +187,27 @@ def _written(experiments: Sequence[Experiment], records: list[Record], out: Path
     rows = [claim.as_row() for claim in claims]
     write_whole(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
     title = sections[0].experiment.definition.title if len(sections) == 1 else "driftcast: experiments"
-    write_whole(out / "index.html", page(title or sections[0].experiment.name, sections, versions()).encode())
-    failed = sum(record["error"] is not None for record in records)
-    return Report(out, len(records), failed, claims)
+    write_whole(
+        out / "index.html", page(title or sections[0].experiment.name, sections, versions(experiments)).encode()
+    )
+    mine = [record for record in records if names is None or record["experiment"] in names]
+    failed = sum(record["error"] is not None for record in mine)
+    judged = [claim for claim in claims if names is None or claim.experiment in names]
+    return Report(out, len(mine), failed, judged, failure_lines(mine))
+
+
+def _section(
+    experiment: Experiment,
+    records: Sequence[Record],
+    summaries: Mapping[tuple[str, str, str], Interval],
+    out: Path,
+    spark: "SparkSession",
+) -> Section:
+    mine = [record for record in records if record["experiment"] == experiment.name]
+    results = Results(experiment, mine, out, spark)
+    drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
+    known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
+    return Section(experiment, mine, known, drawn, judge(results))
 
 
 def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
@@ -181,7 +228,7 @@ def _mean_rows(section: Section) -> list[dict[str, object]]:
     return rows
 
 
-def versions() -> dict[str, str]:
+def versions(experiments: Sequence[Experiment]) -> dict[str, str]:
     """What the numbers depend on besides the settings."""
     found = {"Python": python_version()}
     for package in ("driftcast", "numpy", "msgspec", "pyspark", "pyarrow"):
@@ -189,7 +236,10 @@ def versions() -> dict[str, str]:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             found[package] = "(source)"
-    found["code"] = code_digest()
+    used = {
+        machine for experiment in experiments for point in experiment.points for machine in machines(point.scenario)
+    }
+    found["code"] = code_digest(*sorted(used))
     return found
 
 

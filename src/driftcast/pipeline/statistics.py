@@ -1,4 +1,4 @@
-"""Means with 95 % Student-t intervals, in plain Python; the Spark jobs and the claims use the same functions."""
+"""Means with 95 % Student-t intervals, in plain Python: the one place where they are computed, for Spark jobs too."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,9 +35,27 @@ def interval(values: Iterable[float | None]) -> Interval:
     # Equal values leave rounding errors behind; their spread is exactly nothing.
     if min(known) == max(known):
         return Interval(n, known[0], known[0], known[0])
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (n - 1))
-    half = student_t(n - 1) * deviation / math.sqrt(n)
-    return Interval(n, mean, mean - half, mean + half)
+    return _around(n, mean, math.fsum((value - mean) ** 2 for value in known))
+
+
+def ratio_interval(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """The ratio of two means over the same runs; its interval by linearization (Cochran's ratio estimator)."""
+    n = len(above)
+    if n == 0 or math.fsum(below) == 0:
+        return Interval(n, None, None, None)
+    mean = math.fsum(below) / n
+    found = math.fsum(above) / n / mean
+    if n == 1:
+        return Interval(1, found, None, None)
+    return _around(
+        n, found, math.fsum((one - found * other) ** 2 for one, other in zip(above, below, strict=True)), mean
+    )
+
+
+def _around(n: int, middle: float, squares: float, unit: float = 1.0) -> Interval:
+    """The interval around an estimate, from the sum of the squared residuals of its n observations."""
+    half = student_t(n - 1) * math.sqrt(squares / (n - 1) / n) / abs(unit)
+    return Interval(n, middle, middle - half, middle + half)
 
 
 def paired_differences(left: Mapping[int, float | None], right: Mapping[int, float | None]) -> list[float]:

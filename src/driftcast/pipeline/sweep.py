@@ -6,6 +6,7 @@ Spark, and a run that kills every worker given to it becomes an error too.
 """
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,11 +17,14 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.ledger import Ledger
+from driftcast.pipeline.lock import held
 from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
-from driftcast.pipeline.records import Record, metric_columns, record_ddl, record_schema, record_table
+from driftcast.pipeline.records import Record, is_record_schema, json_value, metric_columns, record_ddl, record_table
 from driftcast.pipeline.results import TRACES_FOLDER
+from driftcast.scenario.inputs import input_digest
 from driftcast.scenario.scenario import Scenario, scenario_from
+from driftcast.simulation.mishap import told
 from driftcast.simulation.run import Run
 from driftcast.simulation.run import run as simulate_run
 from driftcast.trace import Level
@@ -33,7 +37,6 @@ RUNS_FOLDER = "runs"
 RUNS_FILE = "runs.parquet"
 # One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
 DEADLY_ATTEMPTS = 3
-MAX_ERROR_CHARACTERS = 500
 
 
 class Simulate(Protocol):
@@ -51,10 +54,26 @@ def sweep(
     partitions: int | None = None,
     quiet: bool = False,
 ) -> list[Record]:
-    """Do every run that is not done yet and write `runs.parquet`; returns its rows, ordered by plan."""
+    """`swept` in a folder that nobody else writes to meanwhile."""
+    with held(out):
+        return swept(experiments, out, spark, simulate, partitions, quiet)
+
+
+def swept(
+    experiments: Sequence[Experiment],
+    out: Path,
+    spark: "SparkSession",
+    simulate: Simulate = simulate_run,
+    partitions: int | None = None,
+    quiet: bool = False,
+) -> list[Record]:
+    """Do every run that is not done yet and write `runs.parquet`; returns the experiments' rows, ordered by plan.
+
+    Rows that other experiments have in `runs.parquet` stay there. The caller holds the folder.
+    """
     planned = [run for experiment in experiments for run in planned_runs(experiment)]
     ledger = Ledger(out / RUNS_FOLDER)
-    _prepare(ledger)
+    ledger.open()
     done = ledger.fold()
     missing = [run for run in planned if run.key not in done]
     title = ", ".join(experiment.name for experiment in experiments)
@@ -63,8 +82,12 @@ def sweep(
         for record in _collected(runs_frame(spark, missing, partitions), out, simulate) if missing else []:
             (done if record["error"] is None else failed)[str(record["key"])] = record
     records = [done.get(run.key) or failed[run.key] for run in planned]
-    write_runs(records, out)
+    names = {experiment.name for experiment in experiments}
+    others = [row for row in _earlier(out, ledger) if row["experiment"] not in names]
+    write_runs([*others, *records], out)
     ledger.fold()
+    for kept in ledger.set_aside:
+        print(f"driftcast: {kept}: has other columns than this version, or is cut; set aside", file=sys.stderr)
     return records
 
 
@@ -106,25 +129,22 @@ def read_runs(out: Path) -> list[Record]:
     except FileNotFoundError:
         raise UserError(f"{path}: there is no such file; give a directory that sweep or reproduce wrote") from None
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read: {one_line(error)}") from None
-    if not table.schema.equals(record_schema()):
+        raise UserError(f"{path}: cannot be read: {told(error)}") from None
+    if not is_record_schema(table.schema):
         raise UserError(f"{path}: does not have the columns of a sweep; run the sweep again")
     rows: list[Record] = table.to_pylist()
     return rows
 
 
-def one_line(error: BaseException) -> str:
-    """An error as a row of a table can hold it."""
-    text = " ".join(str(error).split())
-    told = text if isinstance(error, UserError | WorkError) else f"{type(error).__name__}: {text}".rstrip(": ")
-    return told[:MAX_ERROR_CHARACTERS]
-
-
-def _prepare(ledger: Ledger) -> None:
+def _earlier(out: Path, ledger: Ledger) -> list[Record]:
+    """The rows that are in `runs.parquet` already; a file that cannot be used is set aside."""
+    if not (out / RUNS_FILE).exists():
+        return []
     try:
-        ledger.open()
-    except OSError as error:
-        raise UserError(f"{ledger.folder.parent}: cannot be written to: {error.strerror or error}") from None
+        return read_runs(out)
+    except UserError:
+        ledger.put_aside(out / RUNS_FILE)
+        return []
 
 
 def _collected(runs: "DataFrame", out: Path, simulate: Simulate) -> list[Record]:
@@ -188,7 +208,10 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
     level = Level(planned.trace)
     began = time.process_time()
     try:
-        scenario = scenario_from(msgspec.json.decode(planned.scenario, type=dict[str, object]), planned.point)
+        table = json_value(planned.scenario)
+        assert isinstance(table, dict)
+        scenario = scenario_from(table, planned.point)
+        _check_inputs(planned, scenario)
         unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
         if level is Level.METRICS:
             outcome = simulate(scenario, planned.seed, level, None)
@@ -198,8 +221,9 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
             outcome.trace.save(unfinished)
             shutil.rmtree(out / TRACES_FOLDER / planned.key, ignore_errors=True)
             unfinished.rename(out / TRACES_FOLDER / planned.key)
+        _check_inputs(planned, scenario)
     except Exception as error:
-        return _record(planned, error=one_line(error), cpu_s=time.process_time() - began)
+        return _record(planned, error=told(error), cpu_s=time.process_time() - began)
     return _record(
         planned,
         protocol=outcome.protocol,
@@ -208,6 +232,12 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
         cpu_s=time.process_time() - began,
         **metric_columns(outcome.metrics),
     )
+
+
+def _check_inputs(planned: PlannedRun, scenario: Scenario) -> None:
+    """A run whose files are not those that its key stands for would be kept under a wrong key."""
+    if input_digest(scenario) != planned.inputs:
+        raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
 
 
 def _record(planned: PlannedRun, **known: object) -> Record:

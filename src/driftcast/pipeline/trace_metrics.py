@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+OF_DELIVERIES = METRICS[: METRICS.index("transmissions")]
+"""What a trace tells that keeps deliveries alone."""
+
 ORDER = ("time_s", "file", "place")
 """Rows of one node stand in a file in the order in which they happened; equal times are told apart by it."""
 
@@ -167,20 +170,20 @@ def _frames(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
 
 
 def _buffers(trace: "DataFrame") -> "DataFrame":
-    """The most copies at one node at one time; a crash empties it."""
+    """The most copies at one node at one time. A crash empties it; of a live node that is killed a start tells."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     kind = f.col("kind")
     change = f.when(kind == Kind.STORE.value, 1).when(kind == Kind.EVICT.value, -1).otherwise(0)
-    crashed = f.when(kind == Kind.CRASH.value, 1).otherwise(0)
+    anew = kind.isin(Kind.CRASH.value, Kind.START.value)
     # Notes without an event tell of something else than a copy.
-    relevant = (kind.isin(Kind.STORE.value, Kind.EVICT.value) & f.col("event").isNotNull()) | (kind == Kind.CRASH.value)
+    relevant = (kind.isin(Kind.STORE.value, Kind.EVICT.value) & f.col("event").isNotNull()) | anew
     lives = Window.partitionBy("run", "node").orderBy(*ORDER)
     within = Window.partitionBy("run", "node", "life").orderBy(*ORDER)
     stored = (
         trace.where(relevant)
-        .withColumn("life", f.sum(crashed).over(lives))
+        .withColumn("life", f.sum(f.when(anew, 1).otherwise(0)).over(lives))
         .withColumn("stored", f.sum(change).over(within))
     )
     return stored.groupBy("run").agg(f.greatest(f.max("stored"), f.lit(0)).alias("buffer_peak"))

@@ -29,6 +29,8 @@ def check(definition: Definition, where: str) -> None:
         _check_selector(definition, fewer.where, f"{where}: fewer[{place}].where")
     for place, metric in enumerate(definition.metrics):
         _check_metric(definition, metric, f"{where}: metrics[{place}]")
+    for metric in definition.rare:
+        _check_metric(definition, metric, f"{where}: rare")
     _check_figures(definition, where)
     _check_headline(definition, where)
     _check_claims(definition, where)

@@ -9,6 +9,7 @@ from driftcast.contacts.exact import contacts
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.scenario.inputs import input_digest, input_files
 from driftcast.scenario.scenario import Scenario
 from driftcast.streams import array_stream
 
@@ -16,10 +17,11 @@ from driftcast.streams import array_stream
 def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tuple[ContactPlan, Trajectories | None]:
     """Who comes within a distance of whom when, by default the radio's range, and how everybody moves.
 
-    The last few are kept, so that protocols compared on one seed share the work.
+    The last few are kept, so that protocols compared on one seed share the work; what their files hold counts.
     """
     relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
-    key = msgspec.json.encode((relevant, scenario.duration_s, seed), order="deterministic")
+    # MessagePack, since JSON has no infinite numbers.
+    key = msgspec.msgpack.encode((relevant, scenario.duration_s, seed, input_digest(scenario)), order="deterministic")
     carried = _Unhashed(scenario)
     return _plan(key, carried, seed, scenario.radio.range_m if range_m is None else range_m), _moving(
         key, carried, seed
@@ -53,19 +55,21 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
     scenario = carried.scenario
     moving = _moving(key, carried, seed)
     if moving is None:
-        assert scenario.contacts is not None
-        return _replayed(scenario, Path(scenario.base) / scenario.contacts)
+        return _replayed(scenario)
     return contacts(moving, range_m, scenario.duration_s)
 
 
 def check_files(scenario: Scenario) -> None:
-    """Read the movement or contacts that a scenario takes from files; a UserError names what is wrong with them."""
+    """Read the movement, map or contacts that a scenario takes from files; a UserError names what is wrong."""
     model = scenario.mobility_model()
-    if model is None or model.reads_files():
+    if input_files(scenario) or (model is not None and model.road_map() is not None):
         movement(scenario, seed=1)
 
 
-def _replayed(scenario: Scenario, path: Path) -> ContactPlan:
+def _replayed(scenario: Scenario) -> ContactPlan:
+    contacts_file = scenario.resolved().contacts
+    assert contacts_file is not None
+    path = Path(contacts_file)
     if path.suffix == ".parquet":
         plan = ContactPlan.load(path)
     else:

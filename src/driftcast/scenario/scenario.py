@@ -21,7 +21,7 @@ from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, check_fault
 from driftcast.scenario.measures import Asked, check_asked
 from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
-from driftcast.settings import field_names, read_toml, typed, unknown_key
+from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
 from driftcast.stacks import stack_plan
 from driftcast.trace import Level
 
@@ -48,7 +48,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
     between: Annotated[list[tuple[int, int]], Meta(min_length=1)]
-    delay_s: Annotated[float, Meta(ge=0)] = 0.0001
+    delay_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0001
     rate_bps: Annotated[float, Meta(gt=0)] | None = None
     queue: Annotated[int, Meta(ge=1)] = 50
 
@@ -73,7 +73,7 @@ class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """One `[[processors]]` of a scenario: a function that some nodes can run."""
 
     id: Annotated[str, Meta(min_length=1, max_length=64)]
-    function: str
+    function: FunctionInFile
     """`file.py:name`, the file relative to the scenario's folder."""
     nodes: Selection
     filter: str = "true"
@@ -94,7 +94,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nodes: Annotated[int, Meta(ge=1, le=1_000_000)]
     area_m: tuple[Annotated[float, Meta(gt=0, le=1e7)], Annotated[float, Meta(gt=0, le=1e7)]] = (1000.0, 1000.0)
     mobility: dict[str, object] | None = None
-    contacts: str | None = None
+    contacts: InputFile | None = None
     """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
     radio: Radio = DiskRadio()
     wires: list[Wire] = []
@@ -117,6 +117,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def area(self) -> Area:
         """The rectangle in which nodes move."""
         return Area(*self.area_m)
+
+    def resolved(self) -> "Scenario":
+        """A copy in which the files that it names itself are taken from its folder."""
+        return map_files(self, located(Path(self.base)))
 
     def mobility_model(self) -> MobilityModel | None:
         """The movement model with its settings, or None if a contact plan is replayed."""

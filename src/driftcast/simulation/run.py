@@ -1,14 +1,15 @@
 """One run: a scenario and a seed in, metrics, a trace and a fingerprint out. A plain function; it needs no Spark."""
 
 import gc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
+from driftcast.errors import UserError, WorkError
 from driftcast.functions import Installed, ProcessorError, load_function, split_function
 from driftcast.model import NodeId, ProcessorId
 from driftcast.scenario.draws import chosen, select
@@ -18,6 +19,7 @@ from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.mishap import RunError, in_run
 from driftcast.simulation.network import Network
 from driftcast.simulation.node import Failures
 from driftcast.simulation.witness.checkers import ViolationError
@@ -115,25 +117,19 @@ class Simulation:
         player = _Player(self.network, self.kernel)
         for subscribe in self._played.subscribes:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
-        try:
+        with self._watched():
             self.network.start()
-        except ViolationError as error:
-            raise self._placed(error) from None
         player.schedule_publishes(self._played.publishes)
 
     def advance(self, until_s: float) -> None:
         """Let everything happen up to a time, that time included."""
-        try:
+        with self._watched():
             self.kernel.run(microseconds(until_s))
-        except ViolationError as error:
-            raise self._placed(error) from None
 
     def finish(self) -> Run:
         """Stop every node and say what came out."""
-        try:
+        with self._watched():
             self.network.stop()
-        except ViolationError as error:
-            raise self._placed(error) from None
         stack = self._world.stack
         metrics = self.recorder.meter.metrics()
         if self.recorder.tally is not None:
@@ -161,8 +157,18 @@ class Simulation:
                 found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
         return found
 
-    def _placed(self, error: ViolationError) -> ViolationError:
-        return ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})")
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Whatever ends the run is told with the run, the time, the node and the place in the code."""
+        try:
+            yield
+        except ViolationError as error:
+            raise ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})") from None
+        except (UserError, WorkError):
+            raise
+        except Exception as error:
+            said = in_run(error, self.kernel.now_s)
+            raise RunError(f"{self.name}: {said} (replay with --seed {self.seed})") from error
 
 
 def run(
@@ -205,10 +211,10 @@ def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]]:
 
 def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:
     tables: list[dict[ProcessorId, Installed]] = [{} for _ in range(scenario.nodes)]
-    for place, entry in enumerate(scenario.processors):
+    for place, entry in enumerate(scenario.resolved().processors):
         try:
             file, name = split_function(entry.function)
-            function = load_function(Path(scenario.base) / file, name)
+            function = load_function(Path(file), name)
         except ProcessorError as error:
             raise UserError(f"{scenario.name}: processors[{place}].function: {error}") from None
         for node in chosen(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):

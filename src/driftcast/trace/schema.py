@@ -100,6 +100,12 @@ SUBSCRIPTION_COLUMNS = (
 )
 
 
+VERSION = "1"
+"""Of the three tables; another meaning of a column is another version. Written into every file, with the level."""
+VERSION_KEY = b"driftcast.trace"
+LEVEL_KEY = b"driftcast.level"
+
+
 def arrow_schema(columns: tuple[tuple[str, str], ...]) -> "pa.Schema":
     """The Arrow schema of a table."""
     import pyarrow as pa

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from driftcast.model import Event, Subscription, SubscriptionId
 from driftcast.trace.schema import (
     EVENT_COLUMNS,
+    LEVEL_KEY,
     SUBSCRIPTION_COLUMNS,
     TRACE_COLUMNS,
+    VERSION,
+    VERSION_KEY,
     Level,
     Row,
     arrow_schema,
@@ -114,17 +117,22 @@ class Trace:
         if self._parts == 0:
             self._keep(arrow_schema(TRACE_COLUMNS).empty_table())
         if self._events or self._event_parts == 0:
-            _write_part(directory / "events", self._event_parts, self.events())
+            self._write(directory / "events", self._event_parts, self.events())
             self._event_parts += 1
             self._events.clear()
-        _write_part(directory / "subscriptions", 0, self.subscriptions())
+        self._write(directory / "subscriptions", 0, self.subscriptions())
 
     def _keep(self, table: "pa.Table") -> None:
         if self._directory is None:
             self._batches.append(table)
         else:
-            _write_part(self._directory / "trace", self._parts, table)
+            self._write(self._directory / "trace", self._parts, table)
             self._parts += 1
+
+    def _write(self, directory: Path, number: int, table: "pa.Table") -> None:
+        """One part, which says what it is."""
+        said = {VERSION_KEY: VERSION.encode(), LEVEL_KEY: self.level.value.encode()}
+        _write_part(directory, number, table.replace_schema_metadata(said))
 
 
 def _table(columns: tuple[tuple[str, str], ...], rows: list[tuple[object, ...]]) -> "pa.Table":

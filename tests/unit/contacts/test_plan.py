@@ -98,6 +98,16 @@ def test_a_saved_plan_is_loaded_as_it_was(plan: ContactPlan, tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.parquet"]
 
 
+def test_a_plan_says_its_version_and_another_is_refused(plan: ContactPlan, tmp_path: Path) -> None:
+    path = tmp_path / "plan.parquet"
+    plan.save(path)
+    table = pq.read_table(path)
+    assert table.schema.metadata[b"driftcast.contacts"] == b"1"
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"driftcast.contacts": b"2"}), path)
+    with pytest.raises(UserError, match="a contact plan of another version"):
+        ContactPlan.load(path)
+
+
 def test_an_empty_plan_is_saved_and_loaded(tmp_path: Path) -> None:
     planned([]).save(tmp_path / "plan.parquet")
     assert len(ContactPlan.load(tmp_path / "plan.parquet")) == 0

@@ -38,16 +38,29 @@ def test_a_base_of_models_is_no_model_to_choose() -> None:
     assert not {"", "RoadModel", "TracePlayer"} & set(models())
 
 
-def test_only_models_that_read_files_say_so() -> None:
+def files(model: MobilityModel) -> list[str]:
+    found: list[str] = []
+
+    def note(name: str) -> str:
+        found.append(name)
+        return name
+
+    model.with_files(note)
+    return found
+
+
+def test_models_tell_the_files_they_read_and_the_roads_they_move_on() -> None:
     speeds = {"speed_min_mps": 1, "speed_max_mps": 2}
     plain = lookup("random_waypoint")(**speeds)
     roads = lookup("freeway")(map="highway", **speeds)
-    assert (plain.reads_files(), plain.road_map()) == (False, None)
-    assert roads.reads_files()
-    for rest, reads, name in (({"model": "random_waypoint", **speeds}, False, None), (table(roads), True, "highway")):
+    own = lookup("freeway")(map="own.toml", **speeds)
+    assert (files(plain), plain.road_map()) == ([], None)
+    assert (files(roads), files(own)) == ([], ["own.toml"])
+    for rest, read, name in ((table(plain), [], None), (table(roads), [], "highway")):
         mixed = lookup("mixed")(positions=((1.0, 1.0),), rest=rest)
         map = mixed.road_map()
-        assert (mixed.reads_files(), None if map is None else map.name) == (reads, name)
+        assert (files(mixed), None if map is None else map.name) == (read, name)
+    assert files(lookup("mixed")(positions=((1.0, 1.0),), rest=table(own))) == ["own.toml"]
 
 
 def table(model: MobilityModel) -> dict[str, object]:

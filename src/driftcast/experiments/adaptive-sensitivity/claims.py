@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from driftcast.pipeline.claims import Claim, claimed, decide
+from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Relation, Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
+from driftcast.pipeline.verdict import decide
 
 NEAR = 0.1
 """How near a ratio must come to the paper's."""

@@ -6,12 +6,12 @@ Ratios of forwards and differences of delivery are taken seed by seed, on the sa
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from driftcast.pipeline.claims import Claim, claimed, decide
+from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Label, Relation, Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.verdict import Case, decide_all
 
 ALIKE = 0.05
 """Deliveries that differ by less are alike: the marks of the paper's plots cannot be read more finely."""
@@ -32,13 +32,6 @@ DOUBTFUL = "no earlier trial has found it"
 
 DELIVERY, FORWARDS, REPORTS = "delivery_ratio", "forwards", "reports_over_links"
 WEIGHTS = ("0 : 1", "0.25 : 0.75", "adaptive", "0.75 : 0.25", "1 : 0")
-
-
-class Case(NamedTuple):
-    """One of the comparisons that a claim makes."""
-
-    name: str
-    found: Interval
 
 
 def claims(results: Results) -> Iterator[Claim]:
@@ -290,26 +283,11 @@ class Study:
         paper: float | None = None,
         standing: str = "",
     ) -> Claim:
-        """A claim that all its cases must meet; the one that does so least stands for all."""
-        verdicts = [decide(case.found, relation, value, tolerance) for case in cases]
-        known = [case for case in cases if case.found.low is not None]
-        weakest = min(known, key=lambda case: margin(case.found, relation, value, tolerance), default=None)
-        found = weakest.found if weakest else Interval(0, None, None, None)
+        """A claim that all its cases must meet; the decisive one stands for all."""
+        holds, decisive = decide_all(cases, relation, value, tolerance)
         limit = f"tolerance {tolerance:g}" if tolerance else f"{relation} {value:g}"
-        nearest = f"nearest to failing: {weakest.name}" if weakest and len(cases) > 1 else ""
-        missing = "" if known else "too few runs at these points"
+        name = f"decided by {decisive.name}" if len(cases) > 1 else ""
+        missing = "" if decisive.found.low is not None else "too few runs at these points"
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
-        holds = False if False in verdicts else (None if None in verdicts or not cases else True)
-        note = "; ".join(part for part in (small, standing, limit, nearest, missing) if part)
-        return claimed(self.results, figure, statement, found, holds, note, paper)
-
-
-def margin(found: Interval, relation: Relation, value: float, tolerance: float) -> float:
-    """How far the worse end of an interval is on the right side."""
-    assert found.low is not None
-    assert found.high is not None
-    if relation in (">", ">="):
-        return found.low - value + tolerance
-    if relation in ("<", "<="):
-        return value + tolerance - found.high
-    return tolerance - max(abs(found.low - value), abs(found.high - value))
+        note = "; ".join(part for part in (small, standing, limit, name, missing) if part)
+        return claimed(self.results, figure, statement, decisive.found, holds, note, paper)

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from driftcast.pipeline.claims import Claim, claimed, decide
+from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval, student_t
+from driftcast.pipeline.statistics import Interval, interval, ratio_interval
+from driftcast.pipeline.verdict import decide
 
 SENT = 100
 SINKS = ("sink_0", "sink_1")
@@ -89,15 +90,14 @@ def second_mode(results: Results, validity_s: int) -> Claim:
         lost = SENT - round(received)
         inside += lost in mode
         excess.append((lost in mode) / len(mode) - (lost in valley) / len(valley))
-    found = interval(excess)
-    # Where no run lies in either there is nothing to compare, and the interval is a point only for want of runs.
-    seen = any(excess)
+    # Where no run lies in either there is nothing to compare, and the interval would be a point only for want of runs.
+    found = interval(excess) if any(excess) else Interval(len(excess), 0.0, None, None)
     return claimed(
         results,
         "histograms",
         f"ASP at {validity_s} s: losses at sink 1 have a second mode at {validity_s} messages or a few more",
         found,
-        decide(found, ">", 0.0) if seen else None,
+        decide(found, ">", 0.0),
         f"share of runs per number of messages lost, {mode[0]} to {mode[-1]} less {valley[0]} to {valley[-1]}; "
         f"{inside} of {len(excess)} runs lie in the mode",
         f"mode at {validity_s}",
@@ -112,7 +112,7 @@ def one_loss(results: Results, radio: str) -> Claim:
         if not missed and not missed_too:
             lost.append(2 * SENT - first - second)
             broken.append(breaks)
-    found = ratio(lost, broken)
+    found = ratio_interval(lost, broken)
     return claimed(
         results,
         "single-runs",
@@ -158,7 +158,7 @@ def one_suffices(results: Results) -> Claim:
 def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
     """The mean load of flooding over that of ASP, run by run on the same movement."""
     flooding, asp = _loads(results, "flooding", f"{validity_s} s")
-    found = ratio(flooding, asp)
+    found = ratio_interval(flooding, asp)
     return claimed(
         results,
         "load",
@@ -188,7 +188,7 @@ def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
 def by_validity(results: Results) -> Claim:
     """Ten times the validity halves the load: 10 kB at 10 s, 5 kB at 100 s."""
     short, long = _loads(results, "10 s", "100 s")
-    found = ratio(short, long)
+    found = ratio_interval(short, long)
     return claimed(
         results,
         "load",
@@ -198,20 +198,6 @@ def by_validity(results: Results) -> Claim:
         f"{_kilobytes(short)} at 10 s over {_kilobytes(long)} at 100 s; tolerance {LOAD_TOLERANCE:.0%}",
         2.0,
     )
-
-
-def ratio(above: Sequence[float], below: Sequence[float]) -> Interval:
-    """The ratio of two means over the same runs; its interval by linearization (Cochran's ratio estimator)."""
-    n = len(above)
-    if n == 0 or math.fsum(below) == 0:
-        return Interval(n, None, None, None)
-    mean = math.fsum(below) / n
-    found = math.fsum(above) / n / mean
-    if n == 1:
-        return Interval(1, found, None, None)
-    squares = math.fsum((one - found * other) ** 2 for one, other in zip(above, below, strict=True))
-    half = student_t(n - 1) * math.sqrt(squares / (n - 1) / n) / mean
-    return Interval(n, found, found - half, found + half)
 
 
 def _loads(results: Results, *settings: str) -> tuple[list[float], list[float]]:

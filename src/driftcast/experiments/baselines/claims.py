@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from driftcast.pipeline.claims import Claim, claimed, decide
+from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.pairs import common_pairs
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.verdict import decide
 
 GOSSIPS = ("gossip p=0.3", "gossip p=0.5", "gossip p=0.7")
 # Times are whole microseconds; half of one is noise of the last bits.
@@ -31,12 +32,13 @@ def never_later(results: Results, setting: str) -> Claim:
     pairs = sum(common.pairs for common in known)
     note = f"largest delay of flooding minus gossip's, over all {pairs} pairs that both served"
     # Every pair was looked at, so this is no estimate, and the interval is a point.
+    found_s = Interval(pairs, worst_s, worst_s, worst_s)
     return claimed(
         results,
         "over-time",
         f"In the {setting} network flooding is later than gossip at no pair that both serve",
-        Interval(pairs, worst_s, worst_s, worst_s),
-        None if worst_s is None else worst_s <= TOLERANCE_S,
+        found_s,
+        decide(found_s, "<=", 0.0, TOLERANCE_S),
         note if known else "the traces are not there",
     )
 

@@ -1,0 +1,111 @@
+"""The digest of the code: all that decides an outcome, and nothing else."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driftcast.pipeline.code import units
+from tests.unit.test_architecture import MAY_IMPORT
+
+SOURCE = Path(__file__).parents[2] / "src"
+FLOODING = "driftcast.dissemination.flooding"
+SCRIPT = """
+import json, shutil, sys
+from pathlib import Path
+from driftcast.pipeline.code import code_digest
+
+def digest():
+    code_digest.cache_clear()
+    return code_digest(machine)
+
+machine, *paths = sys.argv[1:]
+before, changed = digest(), []
+for path in map(Path, paths):
+    text = path.read_text() if path.exists() else None
+    new = not path.parent.exists()
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((text or "") + "\\n# changed\\n")
+    if digest() != before:
+        changed.append(str(path))
+    if new:
+        shutil.rmtree(path.parent)
+    else:
+        path.write_text(text)
+    assert digest() == before
+print(json.dumps([before, changed]))
+"""
+
+
+def digest(root: Path, machine: str, *paths: str, also: Path | None = None) -> tuple[str, list[str]]:
+    """As a process with the sources of that folder computes it, and the files that change it if they do."""
+    files = [root / "driftcast" / path for path in paths]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, machine, *map(str, files)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *([str(also)] if also else [])])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    before, changed = json.loads(done.stdout)
+    return before, [str(Path(path).relative_to(root / "driftcast")) for path in changed]
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sources")
+    shutil.copytree(SOURCE / "driftcast", root / "driftcast", ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def test_the_layers_that_count_are_those_that_the_simulator_may_import() -> None:
+    allowed = {"simulation", "errors"}
+    for layer in reversed(MAY_IMPORT):
+        if layer in allowed:
+            allowed |= set(MAY_IMPORT[layer].split())
+    found = {unit.removeprefix("driftcast.") for unit in units()}
+    assert found <= allowed
+    assert {"stacks", "simulation", "radio", "mobility", "protocol", "wire", "matching", "model"} <= found
+    assert units(FLOODING) == sorted({*units(), FLOODING, "driftcast.parts"})
+
+
+DECIDES = [
+    "stacks.py",
+    "simulation/run.py",
+    "parts/relay.py",
+    "matching/filter.py",
+    "dissemination/flooding/protocol.py",
+    "dissemination/flooding/__init__.py",
+]
+DECIDES_NOTHING = [
+    "dissemination/flooding/test_flooding.py",
+    "dissemination/flooding/tests/test_more.py",
+    "dissemination/flooding/README.md",
+    "dissemination/epidemic/protocol.py",
+    "pipeline/sweep.py",
+    "live/node.py",
+    "cli/live.py",
+]
+
+
+def test_all_code_that_decides_changes_the_digest_and_no_other_does(sources: Path) -> None:
+    assert digest(sources, FLOODING, *DECIDES, *DECIDES_NOTHING)[1] == DECIDES
+
+
+def test_a_protocol_of_ones_own_counts_with_what_it_imports(sources: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "driftcast" / "dissemination" / "shout"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("from .protocol import Shout as PROTOCOL\n")
+    (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n")
+    gossip = "dissemination/gossip/protocol.py"
+    before, changed = digest(sources, "driftcast.dissemination.shout", gossip, DECIDES[-1], also=tmp_path)
+    assert changed == [gossip]
+    assert digest(sources, FLOODING, also=tmp_path) == digest(sources, FLOODING)
+    (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n# changed\n")
+    assert digest(sources, "driftcast.dissemination.shout", also=tmp_path)[0] != before
