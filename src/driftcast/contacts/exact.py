@@ -177,26 +177,27 @@ def _merged(found: list[Intervals]) -> Intervals:
     end_s = np.concatenate([columns[2] for columns in found])
     order = order_by(pair, (start_s / SLIVER_S).astype(np.int64))
     pair, start_s, end_s = pair[order], start_s[order], end_s[order]
-    until_s = _furthest(pair, end_s)
+    other = pair[1:] != pair[:-1]
+    until_s = _furthest(other, end_s)
     new = np.ones(len(pair) + 1, dtype=np.bool_)
-    new[1:-1] = (pair[1:] != pair[:-1]) | (start_s[1:] - until_s[:-1] > RESOLUTION_S)
+    new[1:-1] = other | (start_s[1:] - until_s[:-1] > RESOLUTION_S)
     first = np.flatnonzero(new[:-1])
     last = np.flatnonzero(new[1:])
     return pair[first], start_s[first], until_s[last]
 
 
-def _furthest(pair: Integers, end_s: Floats) -> Floats:
-    """The latest end of each interval and those of its pair before it; intervals come by pair and start.
+def _furthest(other: NDArray[np.bool_], end_s: Floats) -> Floats:
+    """The latest end of each interval and those of its pair before it; `other` is where the next belongs to another.
 
     Two nodes are on one pair of legs at a time, but a gap that the resolution bridges may hold an interval: the moment
     between two legs in which a node without a pause stands. Those are joined apart from moving ones, and found later.
     """
-    if not bool(((pair[1:] == pair[:-1]) & (end_s[1:] < end_s[:-1])).any()):
+    if not bool(((end_s[1:] < end_s[:-1]) > other).any()):
         return end_s
     # A running maximum that starts anew with each pair: over ranks, which lose no digits when the pair is put before.
     order = np.argsort(end_s)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    offset = np.cumsum(np.append(False, pair[1:] != pair[:-1])) * len(order)
+    offset = np.cumsum(np.append(False, other)) * len(order)
     furthest: Floats = end_s[order[np.maximum.accumulate(offset + rank) - offset]]
     return furthest

@@ -90,6 +90,21 @@ class ContactPlan:
             return "contacts of a pair overlap"
         return None
 
+    def tidy(self) -> "ContactPlan":
+        """The same links by the simulator's clock: times in whole microseconds, each contact as long as it can be.
+
+        What lasts no time then is no contact, and contacts of a pair that touch are one: the two never part between.
+        """
+        start_s, end_s = (np.rint(time_s * MICROSECONDS) / MICROSECONDS for time_s in (self.start_s, self.end_s))
+        end_s = np.where(self.end_s < self.duration_s, np.minimum(end_s, self.duration_s), self.duration_s)
+        real = np.flatnonzero(end_s > start_s)
+        order = real[np.lexsort((start_s[real], self.b[real], self.a[real]))]
+        a, b, start_s, end_s = self.a[order], self.b[order], start_s[order], end_s[order]
+        new = np.ones(len(order) + 1, dtype=np.bool_)
+        new[1:-1] = (np.diff(a) != 0) | (np.diff(b) != 0) | (start_s[1:] > end_s[:-1])
+        first, last = np.flatnonzero(new[:-1]), np.flatnonzero(new[1:])
+        return ContactPlan.of(self.nodes, self.duration_s, a[first], b[first], start_s[first], end_s[last])
+
     def changes(self, before_s: float = inf) -> Changes:
         """Every link-up and link-down before a time.
 
@@ -178,7 +193,7 @@ class ContactPlan:
         plan = cls(nodes, duration_s, *integers, *floats)
         if (fault := plan.fault()) is not None:
             raise UserError(f"{path}: not a contact plan: {fault}")
-        return cls.of(nodes, duration_s, plan.a, plan.b, plan.start_s, plan.end_s)
+        return plan.tidy()
 
     @classmethod
     def from_one_events(cls, path: Path, nodes: int | None = None, duration_s: float | None = None) -> "ContactPlan":
@@ -296,7 +311,6 @@ class _OneEvents:
             if links:
                 self._keep(pair, min(links.values()), max(until_s, self.time_s))
         a, b = np.array(self.a, dtype=np.int64), np.array(self.b, dtype=np.int64)
-        start_s, end_s = np.round(np.array(self.start_s), 6), np.round(np.minimum(self.end_s, until_s), 6)
-        real = end_s > start_s
+        start_s, end_s = np.array(self.start_s), np.minimum(self.end_s, until_s)
         count = self.highest + 1 if nodes is None else nodes
-        return ContactPlan.of(count, until_s, a[real], b[real], start_s[real], np.minimum(end_s[real], until_s))
+        return ContactPlan(count, until_s, a, b, start_s, end_s).tidy()

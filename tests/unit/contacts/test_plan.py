@@ -177,6 +177,51 @@ def test_a_file_that_is_no_plan_is_refused(
         ContactPlan.load(tmp_path / "plan.parquet")
 
 
+def loaded(folder: Path, rows: list[Row], duration_s: float = 100.0) -> ContactPlan:
+    """A plan that somebody else wrote: whatever the rows are, as they are."""
+    columns = dict(zip(("a", "b", "start_s", "end_s"), zip(*rows, strict=True), strict=True))
+    table = pa.table({name: list(column) for name, column in columns.items()})
+    pq.write_table(table.replace_schema_metadata({"nodes": "4", "duration_s": repr(duration_s)}), folder / "p.parquet")
+    return ContactPlan.load(folder / "p.parquet")
+
+
+def test_a_contact_shorter_than_the_clock_can_tell_is_none_and_leaves_no_link_up(tmp_path: Path) -> None:
+    plan = loaded(tmp_path, [(0, 1, 3.0000001, 3.0000004), (0, 1, 7.0, 8.0)])
+    assert listed(plan) == [(0, 1, 7.0, 8.0)]
+    assert changed(plan) == [(7.0, True, 0, 1), (8.0, False, 0, 1)]
+
+
+def test_contacts_of_a_pair_that_touch_are_one(tmp_path: Path) -> None:
+    rows = [(0, 1, 5.0000004, 9.0), (0, 2, 5.0, 6.0), (0, 1, 9.0, 12.0), (0, 1, 0.0, 5.0), (0, 1, 12.5, 13.0)]
+    assert listed(loaded(tmp_path, rows)) == [(0, 1, 0.0, 12.0), (0, 2, 5.0, 6.0), (0, 1, 12.5, 13.0)]
+
+
+def test_a_contact_to_the_very_end_does_not_outlast_the_plan(tmp_path: Path) -> None:
+    plan = loaded(tmp_path, [(0, 1, 1.0, 10.0000007)], duration_s=10.0000007)
+    assert plan.fault() is None
+    assert len(plan) == 1
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(0, 1, 0.0, 5.0), (0, 1, 4.0, 9.0)],
+        [(0, 1, 0.0, 9.0), (0, 1, 4.0, 5.0)],
+        [(0, 1, 0.0, 9.0), (0, 1, 0.0, 9.0)],
+        [(0, 1, 4.0, 5.0), (2, 3, 1.0, 2.0), (0, 1, 0.0, 9.0)],
+    ],
+    ids=["overlapping", "contained", "twice", "unordered"],
+)
+def test_contacts_of_a_pair_that_overlap_are_refused_by_name(tmp_path: Path, rows: list[Row]) -> None:
+    with pytest.raises(UserError, match=r"p\.parquet: not a contact plan: contacts of a pair overlap"):
+        loaded(tmp_path, rows)
+
+
+def test_a_contact_that_lasts_no_time_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="every contact needs 0 <= start_s < end_s <= 100"):
+        loaded(tmp_path, [(0, 1, 4.0, 4.0)])
+
+
 def test_importing_the_plan_does_not_import_pyarrow() -> None:
     code = "import sys, driftcast.contacts.exact; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -217,6 +262,27 @@ def test_nodes_and_duration_may_be_given(tmp_path: Path) -> None:
 def test_a_pair_is_in_contact_while_any_interface_is_up(tmp_path: Path) -> None:
     text = "0 CONN 0 1 up wifi\n3 CONN 0 1 up bt\n5 CONN 0 1 down wifi\n9 CONN 0 1 down bt\n"
     assert listed(from_events(tmp_path, text)) == [(0, 1, 0.0, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Down and up again at once, or within what the clock can tell.
+        ("0 CONN 0 1 up\n5 CONN 0 1 down\n5 CONN 0 1 up\n9 CONN 0 1 down\n", [(0, 1, 0.0, 9.0)]),
+        ("0 CONN 0 1 up\n5 CONN 0 1 down\n5.0000003 CONN 0 1 up\n9 CONN 0 1 down\n", [(0, 1, 0.0, 9.0)]),
+        # No time at all.
+        ("5 CONN 0 1 up\n5 CONN 0 1 down\n9 CONN 0 2 up\n10 CONN 0 2 down\n", [(0, 2, 9.0, 10.0)]),
+        # One interface takes over from another at the same moment.
+        (
+            "0 CONN 0 1 up a\n5 CONN 0 1 down a\n5 CONN 0 1 up b\n9 CONN 0 1 down b\n",
+            [(0, 1, 0.0, 9.0)],
+        ),
+    ],
+)
+def test_events_at_equal_times_part_nobody(tmp_path: Path, text: str, expected: list[Row]) -> None:
+    plan = from_events(tmp_path, text)
+    assert listed(plan) == expected
+    assert plan.fault() is None
 
 
 @pytest.mark.parametrize(
