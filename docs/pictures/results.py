@@ -96,21 +96,25 @@ def matrix(found: dict[str, dict[str, dict[str, object]]], readings: list[str]) 
 
 
 def summary(found: dict[str, dict[str, dict[str, object]]]) -> list[str]:
-    """What holds whatever the reading, what depends on it, and what no reading gives."""
-    groups: dict[str, list[str]] = {"In every reading tried": [], "In some": [], "In no reading tried": []}
+    """What holds whatever the reading, what depends on it, what no reading gives, and what the seeds do not tell."""
+    titles = ("In every reading tried", "In some", "In no reading tried", "Undecided in all")
+    groups: dict[str, list[str]] = {title: [] for title in titles}
     for statement, row in found.items():
         where = {holds: [one for one, claim in row.items() if claim["holds"] is holds] for holds in VERDICTS}
         if len(where[True]) == len(row):
-            groups["In every reading tried"].append(f"{statement}.")
+            groups[titles[0]].append(f"{statement}.")
         elif where[True]:
             parts = [f"{word} in {', '.join(where[holds])}" for holds, word in VERDICTS.items() if where[holds]]
-            groups["In some"].append(f"{statement}: {'; '.join(parts)}.".replace("**", ""))
+            groups[titles[1]].append(f"{statement}: {'; '.join(parts)}.".replace("**", ""))
+        elif where[False]:
+            fails = f"fails in {len(where[False])} of {len(row)}"
+            groups[titles[2]].append(f"{statement} ({fails}).")
         else:
-            fails = f"fails in {len(where[False])} of {len(row)}, else undecided"
-            groups["In no reading tried"].append(f"{statement} ({fails}).")
+            groups[titles[3]].append(f"{statement}.")
     lines: list[str] = []
     for title, told in groups.items():
-        lines += ["", f"**{title}:**", "", *(f"- {one}" for one in told or ["nothing."])]
+        if told:
+            lines += ["", f"**{title}:**", "", *(f"- {one}" for one in told)]
     return lines
 
 

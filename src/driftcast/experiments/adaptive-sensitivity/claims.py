@@ -166,7 +166,7 @@ COMPARISONS = (
     ),
     Comparison(
         "no-limit-forwards",
-        "without a limit there are about as many forwards as at β = 100 (ratio)",
+        "without a limit adaptive forwards about as often as at β = 100 (ratio)",
         "forwards",
         "adaptive, no limit",
         "adaptive",

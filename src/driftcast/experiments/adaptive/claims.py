@@ -97,6 +97,10 @@ def buffers(study: "Study") -> Iterator[Claim]:
     cheap = [Case("", study.ratio(ours, theirs))]
     text = "Without a limit adaptive forwards less than spcast (ratio)"
     yield study.claim("buffer-forwards", text, cheap, "<", 1.0, standing=ROBUST)
+    # The paper's buffers of 100 hardly filled: its Figure 10 is without a limit, Figure 11 with it.
+    same = [Case("", study.ratio(ours, at()))]
+    text = "Without a limit adaptive forwards about as often as at β = 100 (ratio)"
+    yield study.claim("buffer-forwards", text, same, "=", 284_630 / 279_904, NEAR, 284_630 / 279_904, STUDIED)
 
 
 def thresholds(study: "Study") -> Iterator[Claim]:
@@ -169,10 +173,6 @@ def weights(study: "Study") -> Iterator[Claim]:
         name = "0.5 : 0.5" if label == "adaptive" else label
         yield study.number("weights", f"Weights {name}", places[label], delivery)
         yield study.count("weights", f"Weights {name}", places[label], count)
-    # The paper's buffers of 100 hardly filled: Figure 10 is without a limit, Figure 11 with it.
-    same = [Case("", study.ratio(middle, at()))]
-    text = "Without a limit there are about as many forwards as at β = 100 (ratio)"
-    yield study.claim("weights", text, same, "=", 284_630 / 279_904, NEAR, 284_630 / 279_904, STUDIED)
 
 
 def reports(study: "Study") -> Iterator[Claim]:
