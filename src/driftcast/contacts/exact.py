@@ -10,6 +10,7 @@ still for a whole run cost one comparison and not one per slice.
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftcast.contacts.cells import MAX_CELLS, Cells, Grid
 from driftcast.contacts.pieces import Feed, Legs, Pieces
