@@ -202,7 +202,7 @@ class Announcements:
                 if full is None:
                     broker.drop("lease_over", entry.item.event.id)
                     return
-                broker.neighbors.send(link.neighbor, full)
+                broker.neighbors.send(now, link.neighbor, full)
 
     def _tell_better_path(self, now: float, entry: Announced, announcer: NodeId) -> None:
         broker = self._broker
@@ -212,7 +212,7 @@ class Announcements:
         for link in broker.neighbors:
             if link.neighbor != announcer:
                 short = ShortAnnouncement(entry.id, entry.path_s + link.cost_s, entry.sequence)
-                broker.neighbors.send(link.neighbor, short)
+                broker.neighbors.send(now, link.neighbor, short)
 
     def _metric(self, sender: NodeId, metric_s: float, via: Interface) -> float:
         """[001 §4.2] The sender has added the link to the metric; of a broadcast it cannot, so the receiver does."""

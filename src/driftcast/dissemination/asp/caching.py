@@ -44,7 +44,7 @@ class AnnouncementCache:
         """An announcement that came from a cache goes on to the other neighbors by its id alone."""
         for link in self._broker.neighbors:
             if link.neighbor != announcer:
-                self._tell(link, self._offers(now, link, [entry]), Reply.NOTHING)
+                self._tell(now, link, self._offers(now, link, [entry]), Reply.NOTHING)
 
     def on_digest(self, now: float, sender: NodeId, message: Digest, via: Interface) -> None:
         """What is unknown here is asked for; what is known may be a better path, or one in place of a lost one."""
@@ -57,7 +57,7 @@ class AnnouncementCache:
             elif known.sequence == entry.sequence:
                 self._announcements.offer(now, entry, sender, known.metric_us / US_PER_S, via)
         if lacking:
-            broker.neighbors.send(sender, Ask(tuple(lacking)))
+            broker.neighbors.send(now, sender, Ask(tuple(lacking)))
         if self._on and message.reply is not Reply.NOTHING:
             self._answer(now, sender, message)
 
@@ -75,11 +75,11 @@ class AnnouncementCache:
             if full is None:
                 broker.drop("lease_over", entry.item.event.id, sender)
             else:
-                broker.neighbors.send(sender, full)
+                broker.neighbors.send(now, sender, full)
 
     def _greet(self, now: float, link: Link) -> None:
         offers = self._offers(now, link, self._broker.table.entries())
-        self._tell(link, offers, Reply.REST if len(offers) <= MAX_KNOWN else Reply.ALL)
+        self._tell(now, link, offers, Reply.REST if len(offers) <= MAX_KNOWN else Reply.ALL)
 
     def _answer(self, now: float, sender: NodeId, message: Digest) -> None:
         listed = {known.id for known in message.known} if message.reply is Reply.REST else set()
@@ -88,7 +88,7 @@ class AnnouncementCache:
                 offers = self._offers(now, link, self._broker.table.entries())
                 rest = [known for known in offers if known.id not in listed]
                 if rest:
-                    self._tell(link, rest, Reply.NOTHING)
+                    self._tell(now, link, rest, Reply.NOTHING)
 
     def _offers(self, now: float, link: Link, entries: list[Announced]) -> list[Known]:
         """What a neighbor may want to know of: not what a newer announcement has replaced, nor what comes from it."""
@@ -99,7 +99,7 @@ class AnnouncementCache:
             if entry.announcer is not None and entry.announcer != link.neighbor
         ]
 
-    def _tell(self, link: Link, offers: list[Known], reply: Reply) -> None:
+    def _tell(self, now: float, link: Link, offers: list[Known], reply: Reply) -> None:
         for first in range(0, max(1, len(offers)), MAX_KNOWN):
             digest = Digest(tuple(offers[first : first + MAX_KNOWN]), reply if first == 0 else Reply.NOTHING)
-            self._broker.neighbors.send(link.neighbor, digest)
+            self._broker.neighbors.send(now, link.neighbor, digest)

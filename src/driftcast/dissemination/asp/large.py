@@ -98,7 +98,7 @@ class LargeMessages:
         self._send(now, entry, message.counter, large, sender, here)
         absent = tuple(index for index in wanted if large.assembly.piece(index) is None)
         if absent:
-            self._ask(entry, message.counter, absent, sender)
+            self._ask(now, entry, message.counter, absent, sender)
 
     def on_timer(self, now: float, key: tuple[int, int]) -> None:
         """For a while nothing came of a message that is wanted here."""
@@ -113,7 +113,7 @@ class LargeMessages:
             broker.drop("fragments_missing")
             self._forget(key)
             return
-        self._ask(entry, key[1], tuple(large.assembly.missing()), broker.node)
+        self._ask(now, entry, key[1], tuple(large.assembly.missing()), broker.node)
         large.asking = True
         broker.port.set_timer(("fragments", key), broker.settings.fragment_wait_s)
 
@@ -170,14 +170,14 @@ class LargeMessages:
             piece = large.assembly.piece(index)
             assert piece is not None
             fragment = Fragment(entry.id, counter, index, count, hops, remaining_s, piece)
-            self._broker.neighbors.send(neighbor, fragment)
+            self._broker.neighbors.send(now, neighbor, fragment)
 
-    def _ask(self, entry: Announced, counter: int, missing: tuple[int, ...], asker: NodeId) -> None:
+    def _ask(self, now: float, entry: Announced, counter: int, missing: tuple[int, ...], asker: NodeId) -> None:
         announcer = entry.announcer
         if announcer is None or announcer in (self._broker.node, asker):
             self._broker.drop("fragments_unknown")
         else:
-            self._broker.neighbors.send(announcer, MissingFragments(entry.id, counter, missing[: self._asked]))
+            self._broker.neighbors.send(now, announcer, MissingFragments(entry.id, counter, missing[: self._asked]))
 
     def _is_wanted(self, entry: Announced) -> bool:
         """Whether somebody here needs the whole: a local sink or a processor on an active path."""

@@ -56,7 +56,7 @@ class Paths:
             broker.drop("subscription_unknown_id", peer=sender)
             if self._repairs and message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
                 # It has known this broker from before a restart, say, and must not wait for a path from here.
-                broker.neighbors.send(sender, PathLost(message.id))
+                broker.neighbors.send(now, sender, PathLost(message.id))
         elif not valid_metric(message.metric_s):
             broker.drop("metric_invalid", peer=sender)
         elif message.kind in (PathKind.SUBSCRIBE, PathKind.REPLACE):
@@ -119,8 +119,8 @@ class Paths:
             elif neighbor in entry.alternatives and self._broker.neighbors.cost_s(neighbor) is not None:
                 self.repairs.consider(now, entry, neighbor)
             for message in entry.owed.pop(neighbor, {}).values():
-                self._broker.neighbors.send(neighbor, message)
-            self.repairs.on_subscriber_back(entry, neighbor)
+                self._broker.neighbors.send(now, neighbor, message)
+            self.repairs.on_subscriber_back(now, entry, neighbor)
 
     # From processors.
 
@@ -244,7 +244,7 @@ class Paths:
         if announcer != broker.node:
             entry.owed.get(announcer, {}).pop(subscriber, None)
             wanted = self.publications.wanted_after(entry, sequence)
-            if broker.neighbors.send(announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted)):
+            if broker.neighbors.send(now, announcer, PathMessage(entry.id, subscriber, metric_s, kind, wanted)):
                 entry.sent[subscriber] = SentPath(announcer, metric_s)
             else:
                 entry.sent.pop(subscriber, None)
@@ -286,7 +286,7 @@ class Paths:
         broker = self._broker
         if sent.target != broker.node:
             message = PathMessage(entry.id, subscriber, sent.metric_s, kind)
-            if not broker.neighbors.reachable(sent.target) or not broker.neighbors.send(sent.target, message):
+            if not broker.neighbors.reachable(sent.target) or not broker.neighbors.send(now, sent.target, message):
                 self._owe(entry, sent.target, message)
         elif entry.production is None:
             if kind is PathKind.PATH_BROKEN:

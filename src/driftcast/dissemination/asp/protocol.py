@@ -20,13 +20,13 @@ from driftcast.dissemination.asp.messages import (
     Publication,
     ShortAnnouncement,
 )
-from driftcast.dissemination.asp.network import Undelivered
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.publications import Publications
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.sources import Sources
 from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from driftcast.parts.outbox import GivenUp
 from driftcast.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from driftcast.wire import Message
 
@@ -117,7 +117,7 @@ class Asp(Protocol, RunsProcessors):
             self._paths.on_neighbor_lost(now, link.neighbor)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        self._on_failure(now, self._broker.neighbors.on_sent(token, failure))
+        self._on_given_up(now, self._broker.neighbors.on_sent(now, token, failure))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if self._broker.neighbors.heard(sender, via):
@@ -152,7 +152,7 @@ class Asp(Protocol, RunsProcessors):
             if self._broker.neighbors.on_back(node, interface):
                 self._on_neighbor_back(now, node)
         elif word == "resend":
-            self._on_failure(now, self._broker.neighbors.on_timer(about[0]))
+            self._on_given_up(now, self._broker.neighbors.on_resend(now, about[0]))
         elif word == "patience":
             self._sources.on_timer(now, about[0])
         else:
@@ -164,12 +164,12 @@ class Asp(Protocol, RunsProcessors):
                 self._cache.on_neighbor_back(now, link)
         self._paths.on_neighbor_back(now, neighbor)
 
-    def _on_failure(self, now: float, failure: Undelivered | None) -> None:
-        if failure is not None:
-            if failure.lost:
-                self._paths.on_neighbor_lost(now, failure.node)
-            if isinstance(failure.message, PathMessage):
-                self._paths.on_undelivered(now, failure.node, failure.message)
+    def _on_given_up(self, now: float, given_up: list[GivenUp]) -> None:
+        for one in given_up:
+            if one.lost:
+                self._paths.on_neighbor_lost(now, one.peer)
+            if isinstance(one.message, PathMessage):
+                self._paths.on_undelivered(now, one.peer, one.message)
 
     def _expire(self, now: float) -> None:
         self._broker.watched()

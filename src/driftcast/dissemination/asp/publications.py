@@ -52,7 +52,7 @@ class Publications:
                 self._broker.drop("lease_over", item.event.id)
                 return
             for neighbor in self.receivers(entry, sender):
-                self._broker.neighbors.send(neighbor, publication)
+                self._broker.neighbors.send(now, neighbor, publication)
         self.consume(now, entry, item)
 
     def consume(self, now: float, entry: Announced, item: Item) -> None:
@@ -102,7 +102,7 @@ class Publications:
                 continue
             publication = publication_of(entry, item, now)
             if publication is not None:
-                self._broker.neighbors.send(path.neighbor, publication)
+                self._broker.neighbors.send(now, path.neighbor, publication)
         if not path.result:
             self.large.repeat(now, entry, path.neighbor, after)
 

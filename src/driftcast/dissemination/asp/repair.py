@@ -45,16 +45,16 @@ class Repairs:
         if self._is_feasible(entry, announcer):
             self.repair(now, entry)
         elif entry.active or entry.asking:
-            self._ask(entry, announcer, entry.asking or next(iter(entry.active)))
+            self._ask(now, entry, announcer, entry.asking or next(iter(entry.active)))
 
-    def on_subscriber_back(self, entry: Announced, neighbor: NodeId) -> None:
+    def on_subscriber_back(self, now: float, entry: Announced, neighbor: NodeId) -> None:
         """A neighbor whose path was given up is back: if it still believes in that path, it has to ask anew."""
         if neighbor in entry.dropped and self._broker.neighbors.cost_s(neighbor) is not None:
             entry.dropped.discard(neighbor)
             if self._on and entry.current and entry.announcer != neighbor:
-                self._broker.neighbors.send(neighbor, PathLost(entry.id))
+                self._broker.neighbors.send(now, neighbor, PathLost(entry.id))
                 if entry.announcer is not None:
-                    self._tell_back(entry, [neighbor])
+                    self._tell_back(now, entry, [neighbor])
 
     def repair(self, now: float, entry: Announced) -> None:
         """The announcer is lost: the nearest other one that cannot lead back to here takes its place."""
@@ -82,7 +82,7 @@ class Repairs:
             metric_s = (path.metric_s if sent is None else sent.metric_s) + entry.path_s - before_s
             self._paths.move(now, entry, subscriber, max(0.0, metric_s), PathKind.REPLACE)
         if before is None:
-            self._tell_back(entry, [path.neighbor for path in self._wanted(entry)])
+            self._tell_back(now, entry, [path.neighbor for path in self._wanted(entry)])
             self.renew_late(now, entry)
         for result in self._results(entry):
             result.alternatives.setdefault(broker.node, Alternative(result.metric_s, result.metric_s))
@@ -92,13 +92,13 @@ class Repairs:
         """The path is lost: whoever wants it looks elsewhere, and a sink that has nowhere to look asks for help."""
         broker = self._broker
         if path.neighbor != broker.node:
-            broker.neighbors.send(path.neighbor, PathLost(entry.id))
+            broker.neighbors.send(now, path.neighbor, PathLost(entry.id))
         elif not self._on:
             return
         elif path.result == 0:
             # The source may know nothing of it: those who lost the path before have moved away from it.
             for announcer in list(entry.alternatives):
-                self._ask(entry, announcer, broker.subscriber)
+                self._ask(now, entry, announcer, broker.subscriber)
         else:
             result = broker.table.get(path.result)
             if result is not None:
@@ -117,9 +117,9 @@ class Repairs:
             # Whoever else may have a path is asked, and if that leads back to here, whoever comes next.
             entry.asking = subscriber
             for announcer in list(entry.alternatives):
-                self._ask(entry, announcer, subscriber)
+                self._ask(now, entry, announcer, subscriber)
         elif entry.announcer != broker.node:
-            broker.neighbors.send(entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW))
+            broker.neighbors.send(now, entry.announcer, PathMessage(entry.id, subscriber, entry.path_s, PathKind.RENEW))
             return
         elif entry.production is None:
             self._paths.sources.on_renew(now, entry)
@@ -135,22 +135,22 @@ class Repairs:
         if subscriber:
             self.renew(now, entry, subscriber)
 
-    def _ask(self, entry: Announced, neighbor: NodeId, subscriber: int) -> None:
+    def _ask(self, now: float, entry: Announced, neighbor: NodeId, subscriber: int) -> None:
         """It may lead back to here, so it is only asked to have the source announce anew; each one once."""
         alternative = entry.alternatives[neighbor]
         if neighbor not in entry.asked and self._broker.neighbors.reachable(neighbor):
             entry.asked.add(neighbor)
             message = PathMessage(entry.id, subscriber, alternative.metric_s, PathKind.RENEW)
-            self._broker.neighbors.send(neighbor, message)
+            self._broker.neighbors.send(now, neighbor, message)
 
-    def _tell_back(self, entry: Announced, told: Sequence[NodeId]) -> None:
+    def _tell_back(self, now: float, entry: Announced, told: Sequence[NodeId]) -> None:
         """Those who were told that the path is lost, and have found no other, learn that it is there again."""
         neighbors = self._broker.neighbors
         for neighbor in told:
             cost_s = neighbors.cost_s(neighbor)
             if cost_s is not None:
                 link_s = cost_s if self._broker.settings.announce_by == "unicast" else 0.0
-                neighbors.send(neighbor, ShortAnnouncement(entry.id, entry.path_s + link_s, entry.sequence))
+                neighbors.send(now, neighbor, ShortAnnouncement(entry.id, entry.path_s + link_s, entry.sequence))
 
     def _wanted(self, entry: Announced) -> list[ActivePath]:
         """One path, active or not, for each neighbor and each local application that has asked for one."""
