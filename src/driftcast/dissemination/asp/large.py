@@ -8,7 +8,7 @@ import msgspec
 
 from driftcast.dissemination.asp.broker import Broker
 from driftcast.dissemination.asp.messages import MAX_MISSING, Fragment, MissingFragments
-from driftcast.dissemination.asp.publications import Publications
+from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly, split
@@ -32,9 +32,9 @@ class Large:
 class LargeMessages:
     """The fragments that pass through a broker, and the messages put together from them."""
 
-    def __init__(self, broker: Broker, publications: Publications) -> None:
+    def __init__(self, broker: Broker, processors: LocalProcessors) -> None:
         self._broker = broker
-        self._publications = publications
+        self._processors = processors
         self._kept = max(1, broker.settings.publication_cache)
         # Each takes three bytes besides some thirty for the rest.
         self._asked = min(MAX_MISSING, max(1, (broker.settings.packet_bytes - 32) // 3))
@@ -50,7 +50,7 @@ class LargeMessages:
             return
         large = Large(entry.id, Assembly.of(pieces), item.hops, item.lease_until)
         self._put(entry.stream, item.counter, large)
-        for neighbor in self._publications.receivers(entry, self._broker.node):
+        for neighbor in entry.path.receivers(self._broker.node):
             self._send(now, entry, item.counter, large, neighbor, large.assembly.held())
 
     def on_fragment(self, now: float, sender: NodeId, message: Fragment) -> None:
@@ -76,7 +76,7 @@ class LargeMessages:
             return
         large.announcement = entry.id
         large.hops = max(large.hops, message.hops)
-        for neighbor in self._publications.receivers(entry, sender):
+        for neighbor in entry.path.receivers(broker.node, sender):
             self._send(now, entry, message.counter, large, neighbor, [message.index])
         if large.assembly.complete:
             self._complete(now, entry, message.counter, large)
@@ -156,7 +156,7 @@ class LargeMessages:
             self._forget(key)
             return
         if entry.stream.window.add(counter):
-            self._publications.consume(now, entry, Item(counter, event, large.hops, large.lease_until))
+            self._processors.consume(entry, Item(counter, event, large.hops, large.lease_until))
 
     def _send(
         self, now: float, entry: Announced, counter: int, large: Large, neighbor: NodeId, indices: list[int]
@@ -173,7 +173,7 @@ class LargeMessages:
             self._broker.neighbors.send(now, neighbor, fragment)
 
     def _ask(self, now: float, entry: Announced, counter: int, missing: tuple[int, ...], asker: NodeId) -> None:
-        announcer = entry.announcer
+        announcer = entry.path.announcer
         if announcer is None or announcer in (self._broker.node, asker):
             self._broker.drop("fragments_unknown")
         else:
@@ -181,7 +181,7 @@ class LargeMessages:
 
     def _is_wanted(self, entry: Announced) -> bool:
         """Whether somebody here needs the whole: a local sink or a processor on an active path."""
-        return any(path.neighbor == self._broker.node for path in entry.active.values())
+        return any(path.neighbor == self._broker.node for path in entry.path.active.values())
 
     def _put(self, stream: Stream, counter: int, large: Large) -> None:
         held = sorted(key for key in self._large if key[0] == stream.id)

@@ -179,7 +179,7 @@ def test_what_fails_on_the_cheap_link_goes_over_the_other_with_its_cost() -> Non
 def test_by_broadcast_the_receiver_adds_the_link_so_nothing_is_changed() -> None:
     broker = Broker(2, announce_by="broadcast", announcement_cache=True)
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
-    neighbors = broker.asp._broker.neighbors
+    neighbors = broker.asp.broker.neighbors
     short = ShortAnnouncement(C, 0.5, 1)
     neighbors.send(0.0, 2, short)
     [first] = broker.sends()

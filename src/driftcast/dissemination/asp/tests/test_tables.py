@@ -86,6 +86,6 @@ def test_the_newest_message_of_a_stream_stays_the_newest_when_an_older_one_comes
     broker.hear(1, announcement(0.02))
     for counter in (3, 2):
         broker.hear(1, publication(counter, event(0, counter)))
-    entry = broker.asp._broker.table.get(C)
+    entry = broker.asp.broker.table.get(C)
     assert entry is not None
     assert entry.latest.counter == 3
