@@ -17,8 +17,9 @@ import msgspec
 
 from driftcast.model import EventId, Failure, NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, split
+from driftcast.parts.handling import GivenUp, Handling, Way, Ways
 from driftcast.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
-from driftcast.parts.outbox import GivenUp, Handling, Outbox, Way, Ways
+from driftcast.parts.outbox import Outbox
 from driftcast.protocol import Fact, Port, Token
 from driftcast.wire import Message, Parcel, Traffic, carried
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from driftcast.model import NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly
-from driftcast.parts.outbox import Handling
+from driftcast.parts.handling import Handling
 from driftcast.protocol import Fact, Port
 from driftcast.wire import Message, ParcelMessage
 

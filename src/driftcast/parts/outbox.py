@@ -6,12 +6,12 @@ carrier's business: a link with its acknowledgment (`port.send` with a token), o
 router (`parts/channel.py`).
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from driftcast.model import Failure, NodeId
+from driftcast.parts.handling import GivenUp, Handling, Way, Ways
 from driftcast.protocol import Fact, Interface, Port, Token
 from driftcast.wire import Message, carried
 
@@ -23,63 +23,6 @@ QUEUE_TRIES = 4
 
 MAX_MOVES = 4
 """To other ways of a peer: as many as nodes have interfaces. Ways that come back meanwhile do not add to it."""
-
-
-class Way(NamedTuple):
-    """Over what a peer is reached: an interface, and the cost of that link if it is known."""
-
-    interface: Interface | None
-    cost_s: float | None = None
-
-
-class Ways(ABC):
-    """Over what peers can be reached; the user's knowledge of links or routes."""
-
-    @abstractmethod
-    def way(self, peer: NodeId) -> Way | None:
-        """The best way to a peer, or None."""
-
-    @abstractmethod
-    def is_only(self, peer: NodeId, way: Way) -> bool:
-        """Whether a way is there and no other is, so that what failed on it is worth one more try on it."""
-
-    @abstractmethod
-    def failed(self, peer: NodeId, way: Way) -> None:
-        """A message could not be delivered over a way, whatever was tried."""
-
-
-class Handling:
-    """What the user of an outbox says of its messages. As it stands: nothing ages, nothing supersedes, all may wait."""
-
-    def key(self, message: Message) -> Hashable:
-        """Under what a later message may supersede this one; None if none does."""
-        return None
-
-    def supersedes(self, message: Message) -> Hashable:
-        """The key of the messages that must not arrive after this one; None if there are none."""
-        return self.key(message)
-
-    def aged(self, message: Message, waited_s: float) -> Message | None:
-        """The message after it has waited; None if its lease is over."""
-        return message
-
-    def waits(self, message: Message) -> bool:
-        """Whether it is tried again when a queue was full."""
-        return True
-
-    def moved(self, message: Message, before: Way, after: Way) -> Message:
-        """The message as it has to read over another way."""
-        return message
-
-
-class GivenUp(NamedTuple):
-    """A message that was not delivered, as far as can be known: it may have arrived all the same."""
-
-    peer: NodeId
-    message: Message
-    cause: Failure
-    lost: bool = False
-    """Whether the last way to the peer went with it."""
 
 
 class _Pending:

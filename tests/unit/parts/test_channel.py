@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from driftcast.model import Event, EventId, Failure, NodeId
 from driftcast.parts.channel import Channel, ChannelLimits, ChannelTypes
+from driftcast.parts.handling import GivenUp, Handling
 from driftcast.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
-from driftcast.parts.outbox import GivenUp, Handling
 from driftcast.protocol import RecordingPort
 from driftcast.protocol.effects import CancelTimer, Note, SetTimer
 from driftcast.wire import Codec, EventMessage, Layer, Message, Parcel, Traffic, carried
@@ -315,10 +315,17 @@ def test_one_that_gets_on_has_all_its_retries_again() -> None:
 
 
 def test_one_behind_a_large_one_waits_for_it_however_long_that_takes() -> None:
-    net = Net(3, loss=0.2, double=0.0, delay_s=0.3, limits=LIMITS._replace(retries=3, timeout_s=0.7))
-    net.send(1, word(1, size=20 * (10 * WINDOW)))
+    net = Net(3, loss=0.0, double=0.0, delay_s=0.1)
+    net.cut = True
+    net.send(1, word(1, size=20 * 200))
+    net.cut = False
     net.send(1, word(2))
-    net.run(10_000)
+    net.run(0.65)
+    assert net.nodes[2].channel.held == 1
+    # The first gets on in the middle of its retries, so it has them all again; the second would have had its last.
+    for until, cut, loss in ((6.9, True, 0.0), (9.5, False, 0.5), (15.9, True, 0.0), (100.0, False, 0.0)):
+        net.cut, net.loss = cut, loss
+        net.run(until)
     assert numbers(net.nodes[2]) == [1, 2]
     assert net.nodes[1].given_up == []
 

@@ -5,7 +5,8 @@ from collections.abc import Hashable
 import pytest
 
 from driftcast.model import Failure, NodeId
-from driftcast.parts.outbox import MAX_MOVES, QUEUE_TRIES, GivenUp, Handling, Outbox, Way, Ways
+from driftcast.parts.handling import GivenUp, Handling, Way, Ways
+from driftcast.parts.outbox import MAX_MOVES, QUEUE_TRIES, Outbox
 from driftcast.protocol import RecordingPort, Token
 from driftcast.protocol.effects import CancelTimer, Note, SetTimer
 from driftcast.wire import Message

@@ -21,7 +21,8 @@ from driftcast.dissemination.asp.messages import (
     ShortAnnouncement,
 )
 from driftcast.model import Failure, NodeId
-from driftcast.parts.outbox import GivenUp, Handling, Outbox, Way, Ways
+from driftcast.parts.handling import GivenUp, Handling, Way, Ways
+from driftcast.parts.outbox import Outbox
 from driftcast.protocol import Interface, Link, Port, Token
 from driftcast.wire import Message
 

@@ -29,7 +29,7 @@ from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.sources import Sources
 from driftcast.dissemination.asp.streams import LocalStreams
 from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
-from driftcast.parts.outbox import GivenUp
+from driftcast.parts.handling import GivenUp
 from driftcast.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from driftcast.wire import Message
 
