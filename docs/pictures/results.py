@@ -20,6 +20,7 @@ from driftcast.pipeline.reproduce import stored_experiments
 
 HERE = Path(__file__).parent
 COLUMNS = 3
+MARKS = {True: "✓", False: "✗", None: "?"}
 VERDICTS = {True: "holds", False: "**fails**", None: "undecided"}
 
 
@@ -75,19 +76,53 @@ def _has_readings(experiment: Experiment) -> bool:
     return any(axis.name == "reading" for axis in experiment.definition.axes)
 
 
-def matrix(name: str, out: Path, readings: list[str]) -> list[str]:
-    """The claims of an experiment that makes each of them once for each reading: `reading: claim`."""
-    cells: dict[str, dict[str, str]] = {}
+def by_reading(name: str, out: Path, readings: list[str]) -> dict[str, dict[str, dict[str, object]]]:
+    """The claims of an experiment that makes each of them once for each reading, `reading: claim`."""
+    found: dict[str, dict[str, dict[str, object]]] = {}
     for claim in json.loads((out / "claims.json").read_text()):
         reading, _, statement = claim["statement"].partition(": ")
         if claim["experiment"] == name and reading in readings:
-            mark = {True: "✓", False: "✗", None: "?"}[claim["holds"]]
-            cells.setdefault(statement, {})[reading] = f"{mark} {number(claim['ours'])}"
+            found.setdefault(statement, {})[reading] = claim
+    return found
+
+
+def matrix(found: dict[str, dict[str, dict[str, object]]], readings: list[str]) -> list[str]:
+    """A row for each claim, a column for each reading."""
     lines = [f"| | {' | '.join(readings)} |", "|---" * (len(readings) + 1) + "|"]
-    lines += [
-        f"| {statement} | {' | '.join(row.get(one, '') for one in readings)} |" for statement, row in cells.items()
-    ]
+    for statement, row in found.items():
+        cells = [f"{MARKS[row[one]['holds']]} {number(row[one]['ours'])}" if one in row else "" for one in readings]
+        lines.append(f"| {statement} | {' | '.join(cells)} |")
     return lines
+
+
+def summary(found: dict[str, dict[str, dict[str, object]]]) -> list[str]:
+    """What holds whatever the reading, what depends on it, what no reading gives, and what the seeds do not tell."""
+    titles = ("In every reading tried", "In some", "In no reading tried", "Undecided in all")
+    groups: dict[str, list[str]] = {title: [] for title in titles}
+    for statement, row in found.items():
+        where = {holds: [one for one, claim in row.items() if claim["holds"] is holds] for holds in VERDICTS}
+        if len(where[True]) == len(row):
+            groups[titles[0]].append(f"{statement}.")
+        elif where[True]:
+            parts = [f"{word} in {', '.join(where[holds])}" for holds, word in VERDICTS.items() if where[holds]]
+            groups[titles[1]].append(f"{statement}: {'; '.join(parts)}.".replace("**", ""))
+        elif where[False]:
+            fails = f"fails in {len(where[False])} of {len(row)}"
+            groups[titles[2]].append(f"{statement} ({fails}).")
+        else:
+            groups[titles[3]].append(f"{statement}.")
+    lines: list[str] = []
+    for title, told in groups.items():
+        if told:
+            lines += ["", f"**{title}:**", "", *(f"- {one}" for one in told)]
+    return lines
+
+
+def readings_of(experiment: Experiment, out: Path) -> list[str]:
+    """What an experiment found reading by reading, and what follows from that."""
+    readings = experiment.labels("reading")
+    found = by_reading(experiment.name, out, readings)
+    return [*matrix(found, readings), *summary(found)]
 
 
 def main() -> int:
@@ -106,7 +141,7 @@ def main() -> int:
             "",
             f"![Figures of {name}](pictures/{picture.name})",
             "",
-            *(matrix(name, out, experiment.labels("reading")) if _has_readings(experiment) else table(name, out)),
+            *(readings_of(experiment, out) if _has_readings(experiment) else table(name, out)),
         ]
         body = "\n".join(lines)
         kept = f"<!-- results {name} -->\n{body}\n<!-- end of results -->"

@@ -6,15 +6,17 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.experiment import Experiment, Point, load_experiment
-from driftcast.pipeline.records import Record
+from driftcast.pipeline.records import Record, metric_columns
 from driftcast.pipeline.reproduce import reproduce_experiments
 from driftcast.pipeline.results import Results
 from driftcast.simulation.scenario import load
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "community.toml"
 FIGURES = {"Fig. 3a", "Fig. 3b", "Fig. 4a", "Fig. 4b", "Fig. 5", "Fig. 6a", "Fig. 6b", "Fig. 7", "Fig. 8", "Fig. 9"}
+PAPER_FORWARDS = {"0 : 1": 270_992.0, "0.25 : 0.75": 281_120.0, "0.75 : 0.25": 260_482.0, "1 : 0": 244_077.0}
 PAPER_WEIGHTS = {"0 : 1": 0.8685, "0.25 : 0.75": 0.9224, "0.75 : 0.25": 0.8817, "1 : 0": 0.8747}
 
 
@@ -24,9 +26,8 @@ def results_of(experiment: Experiment, **metrics: dict[str, float]) -> Results:
     for point in experiment.points:
         for seed in experiment.seeds:
             record: Record = {"experiment": experiment.name, "point": point.name, "seed": seed, "error": None}
-            for metric, numbers in metrics.items():
-                record[metric] = numbers.get(point.name, 1.0) * (1 + 1e-6 * seed)
-            records.append(record)
+            found = {metric: of.get(point.name, 1.0) * (1 + 1e-6 * seed) for metric, of in metrics.items()}
+            records.append({**record, **metric_columns(found)})
     return Results(experiment, records, Path())
 
 
@@ -61,8 +62,11 @@ def test_every_figure_of_the_paper_is_drawn(adaptive: Experiment) -> None:
 def test_the_default_point_is_the_example_scenario(adaptive: Experiment) -> None:
     example = load(EXAMPLE)
     default = adaptive.points[0].scenario
-    assert msgspec.structs.replace(default, name="", base="") == msgspec.structs.replace(example, name="", base="")
     assert (default.measure.from_s, default.measure.to_s) == (100.0, 300.0)
+    # The experiment counts more, which changes nothing of a run.
+    default = msgspec.structs.replace(default, name="", base="", measure=example.measure)
+    assert default == msgspec.structs.replace(example, name="", base="")
+    assert AdaptiveSettings().retry_timer == "node"
 
 
 def test_no_two_points_run_the_same(adaptive: Experiment) -> None:
@@ -102,7 +106,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
 
 
 def test_every_claim_finds_its_points(adaptive: Experiment) -> None:
-    claims = judge(results_of(adaptive, delivery_ratio={}, forwards={}, control_transmissions={}))
+    claims = judge(results_of(adaptive, delivery_ratio={}, forwards={}, reports_over_links={}))
     figures = {figure.name for figure in adaptive.definition.figures}
     assert {claim.figure for claim in claims} == figures - {"speed-forwards"}
     assert [claim.statement for claim in claims if claim.ours is None] == []
@@ -116,6 +120,8 @@ def test_the_papers_own_numbers_hold(adaptive: Experiment) -> None:
     delivery[point_with(adaptive, protocol="no neighborhood").name] = 0.9725
     delivery[point_with(adaptive, protocol="adaptive reports").name] = 0.9075
     forwards = {
+        **{point_with(adaptive, protocol=at, buffer="infinite").name: of for at, of in PAPER_FORWARDS.items()},
+        point_with(adaptive, buffer="infinite").name: 284_630.0,
         point_with(adaptive).name: 279_904.0,
         point_with(adaptive, protocol="no neighborhood").name: 378_621.0,
         point_with(adaptive, protocol="adaptive reports").name: 243_034.0,
@@ -126,17 +132,28 @@ def test_the_papers_own_numbers_hold(adaptive: Experiment) -> None:
         point_with(adaptive).name: 36_244.0,
         point_with(adaptive, protocol="adaptive reports").name: 10_771.0,
     }
-    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards=forwards, control_transmissions=reports))
+    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards=forwards, reports_over_links=reports))
     told = [claim for claim in claims if claim.figure in ("neighborhood", "weights", "reports", "sigma-forwards")]
     assert {claim.statement: claim.holds for claim in told} == dict.fromkeys((claim.statement for claim in told), True)
     assert claim_about(claims, "They save about a quarter").ours == pytest.approx(0.739, abs=1e-3)
     assert claim_about(claims, "At σ = 0 without a limit adaptive forwards 29 %").ours == pytest.approx(0.711, abs=1e-3)
 
 
+def test_a_count_that_is_a_quarter_off_fails_and_reports_are_held_against_the_papers_over_links(
+    adaptive: Experiment,
+) -> None:
+    forwards = {point_with(adaptive, protocol="1 : 0", buffer="infinite").name: 1.25 * 244_077}
+    reports = {point_with(adaptive).name: 12_000.0, point_with(adaptive, protocol="adaptive reports").name: 10_000.0}
+    claims = judge(results_of(adaptive, delivery_ratio={}, forwards=forwards, reports_over_links=reports))
+    assert claim_about(claims, "Weights 1 : 0: 244,077 forwards").holds is False
+    assert claim_about(claims, "At a fixed interval: 36,244 reports over links").holds is False
+    assert claim_about(claims, "If they adapt: 10,771 reports over links").holds is True
+
+
 def test_a_claim_fails_if_one_of_its_steps_does(adaptive: Experiment) -> None:
     of = {"4": 0.8, "16": 0.7, "32": 0.9}
     delivery = {point_with(adaptive, travelers=travelers).name: number for travelers, number in of.items()}
-    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards={}, control_transmissions={}))
+    claims = judge(results_of(adaptive, delivery_ratio=delivery, forwards={}, reports_over_links={}))
     step = claim_about(claims, "Delivery rises with each step in the number of travelers")
     assert step.holds is False
     assert step.ours == pytest.approx(-0.1, abs=1e-3)
@@ -157,20 +174,55 @@ def test_the_sensitivity_study_changes_one_thing_at_a_time(sensitivity: Experime
         travelers.add(scenario.mobility["travelers"])
         changed = [key for key in scenario.protocol if scenario.protocol[key] != default.protocol.get(key)]
         changed += [] if scenario.mobility == default.mobility else ["mobility"]
-        expected = {"base": 0, "both": 2}.get(point.labels["reading"], 1)
+        expected = {"base": 0, "both": 2, "copy, 5 g": 2}.get(point.labels["reading"], 1)
         assert len(changed) == expected, point.name
+    assert len(sensitivity.points) == 113
     assert groups == {5, 10, 20, 50}
     assert travelers == {8, 16, 32}
 
 
 def test_spcast_is_taken_from_the_base_where_a_reading_does_not_concern_it(sensitivity: Experiment) -> None:
     delivery = {"adaptive / fixed": 0.9, "spcast / base": 0.8, "adaptive / base": 0.7}
-    claims = judge(results_of(sensitivity, delivery_ratio=delivery, forwards={}, control_transmissions={}))
+    claims = judge(results_of(sensitivity, delivery_ratio=delivery, forwards={}, reports_over_links={}))
     fixed = claim_about(claims, "fixed: at β = 100 adaptive delivers more")
     assert fixed.holds is True
     assert fixed.ours == pytest.approx(0.1, abs=1e-3)
     assert claim_about(claims, "base: at β = 100 adaptive delivers more").holds is False
     assert [claim.statement for claim in claims if claim.ours is None] == []
+
+
+def test_each_timer_stands_at_ten_and_at_five_groups(sensitivity: Experiment) -> None:
+    delivery = {"adaptive / 5 g": 0.9, "spcast / 5 g": 0.8, "adaptive / copy, 5 g": 0.7, "spcast / copy, 5 g": 0.8}
+    claims = judge(results_of(sensitivity, delivery_ratio=delivery, forwards={}, reports_over_links={}))
+    assert claim_about(claims, "5 g: at β = 100 adaptive delivers more").holds is True
+    assert claim_about(claims, "copy, 5 g: at β = 100 adaptive delivers more").holds is False
+    assert claim_about(claims, "copy: without a limit delivery reaches 100 % at σ = 0").holds is True
+    timers = {
+        (point.scenario.protocol.get("retry_timer", "node"), (point.scenario.mobility or {})["groups"])
+        for point in sensitivity.points
+        if point.labels["setting"] == "spcast"
+    }
+    assert {("node", 10), ("node", 5), ("copy", 10), ("copy", 5)} <= timers
+
+
+def test_each_reason_is_put_to_the_test_by_a_change_that_must_help() -> None:
+    causes = load_experiment("adaptive_causes")
+    assert len(causes.points) * len(causes.seeds) == 90
+    delivery = {
+        "20 m/s / node": 0.8,
+        "every 30 s / node": 0.85,
+        "20 m/s, every 30 s / node": 0.95,
+        "adaptive / node": 0.8,
+    }
+    stored = {"adaptive / node": 0.9, "spcast / node": 1.0}
+    claims = judge(results_of(causes, delivery_ratio=delivery, forwards={}, copies_stored=stored))
+    assert [claim.statement for claim in claims if claim.ours is None] == []
+    assert {claim.figure for claim in claims} == {figure.name for figure in causes.definition.figures}
+    gain = claim_about(claims, "Attempts every 30 s gain more at 20 m/s")
+    assert gain.ours == pytest.approx(0.1, abs=1e-4)
+    assert gain.holds is True
+    assert claim_about(claims, "At β = 100 adaptive stores nearly as many copies").holds is True
+    assert claim_about(claims, "With half the events adaptive delivers more").holds is False
 
 
 @pytest.mark.parametrize(("figure", "robust"), [("buffer", 2), ("buffer-forwards", 1), ("sigma", 1)])
@@ -188,7 +240,7 @@ def test_on_a_small_scale_the_robust_claims_hold(
 
 def test_a_smaller_network_is_not_held_against_the_papers_numbers() -> None:
     quick = load_experiment("adaptive", quick=True)
-    claims = judge(results_of(quick, delivery_ratio={}, forwards={}, control_transmissions={}))
+    claims = judge(results_of(quick, delivery_ratio={}, forwards={}, reports_over_links={}))
     number = claim_about(claims, "With neighborhood utilities: 93.54% are delivered")
     assert number.holds is None
     assert "80 nodes instead of 200" in number.note

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftcast.errors import UserError
-from driftcast.pipeline.claims import load_hook
+from driftcast.pipeline.claims import Claim, judge, load_hook
 from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.experiment import FOLDER, Experiment, load_experiment, read_definition
 from driftcast.pipeline.plan import planned_runs
@@ -145,6 +145,67 @@ def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_f
     broken.write_text(written.replace('metrics = ["sent_per_node_bytes"]', 'metrics = ["sent_per_node"]'), "utf-8")
     with pytest.raises(UserError, match="did you mean 'sent_per_node_bytes'"):
         read_definition(broken)
+
+
+def judged(experiment: Experiment, found: dict[str, list[dict[str, float]]]) -> dict[str, Claim]:
+    """The claims, where each setting over 802.11b has these runs, in turn, on twenty seeds."""
+    records: list[Record] = []
+    for setting, runs in found.items():
+        for seed in range(1, 21):
+            metrics = {**runs[(seed - 1) % len(runs)]}
+            metrics["sent_per_node_bytes"] = metrics.get("sent_per_node_bytes", 1.0) * (1 + 1e-6 * seed)
+            record: Record = {"experiment": "asp", "point": f"802.11b / 177 / {setting}", "seed": seed, "error": None}
+            records.append({**record, **metric_columns(metrics)})
+    return {claim.statement: claim for claim in judge(Results(experiment, records, Path()))}
+
+
+def test_the_papers_loads_hold_and_others_of_the_same_ratio_do_not(asp: Experiment) -> None:
+    for factor, holds in ((1.0, True), (1.3, False)):
+        loads = {"flooding": 30_000.0, "10 s": 10_000.0, "100 s": 5_000.0}
+        found = judged(asp, {name: [{"sent_per_node_bytes": factor * load}] for name, load in loads.items()})
+        assert found["flooding: every node sends about 30 kB"].holds is holds
+        assert found["ASP at 10 s: every node sends about 10 kB"].holds is holds
+        assert found["ASP at 100 s: every node sends about 5 kB"].holds is holds
+        assert found["The load of ASP at 10 s is about twice that at 100 s, and not ten times"].holds is True
+        assert found["Flooding sends about 6 times what ASP at 100 s sends"].holds is True
+    flat = judged(asp, {"10 s": [{"sent_per_node_bytes": 9_000.0}], "100 s": [{"sent_per_node_bytes": 7_500.0}]})
+    assert flat["The load of ASP at 10 s is about twice that at 100 s, and not ten times"].holds is False
+
+
+@pytest.mark.parametrize(("short", "holds"), [(1, True), (12, False)])
+def test_most_runs_of_flooding_deliver_all(short: int, holds: bool, asp: Experiment) -> None:
+    got = [99.0 if run < short else 100.0 for run in range(20)]
+    runs = [{"received_by_sink_0": each, "received_by_sink_1": each} for each in got]
+    found = judged(asp, {"flooding": runs})["Flooding: most runs deliver all 100 messages"]
+    assert found.ours == 1 - short / 20
+    assert found.holds is (True if holds else None)
+
+
+def test_without_path_failures_one_announcement_has_to_suffice(asp: Experiment) -> None:
+    """Of four runs one had one announcement, which came; another's never came, and says nothing here."""
+    statement = "ASP at 100 s: without path failures one announcement suffices: less than one message is lost at sink 1"
+    for got, holds in ((100.0, True), (98.0, False)):
+        runs = [
+            {"announcements": 1, "announcements_missed_by_sink_1": 0, "received_by_sink_1": got},
+            {"announcements": 1, "announcements_missed_by_sink_1": 1, "received_by_sink_1": 0.0},
+            {"announcements": 2, "announcements_missed_by_sink_1": 0, "received_by_sink_1": 50.0},
+            {"announcements": 3, "announcements_missed_by_sink_1": 0, "received_by_sink_1": 97.0},
+        ]
+        found = judged(asp, {"100 s": runs})
+        assert (found[statement].ours, found[statement].holds) == (100.0 - got, holds)
+        broken = found["ASP at 100 s: in most runs a path breaks, so that there is more than one announcement"]
+        assert broken.ours == 0.5
+        assert broken.holds is None
+
+
+def test_means_have_to_fall_at_each_step_of_the_validity(asp: Experiment) -> None:
+    for means, holds in (((99.0, 98.0, 97.0, 95.0), True), ((99.0, 98.0, 98.5, 95.0), False)):
+        settings = zip(("10 s", "20 s", "50 s", "100 s"), means, strict=True)
+        found = judged(
+            asp, {name: [{"received_by_sink_0": mean, "received_by_sink_1": mean}] for name, mean in settings}
+        )
+        for sink in (0, 1):
+            assert found[f"ASP: the mean at sink {sink} falls with the validity, at each of its steps"].holds is holds
 
 
 def test_asked_metrics_say_what_they_mean() -> None:

@@ -87,6 +87,18 @@ def test_a_run_has_the_metrics_that_its_scenario_asks_for_and_the_usual_ones_sta
     assert asked.fingerprint == plain.fingerprint
 
 
+def test_reports_count_once_for_each_node_that_heard_them_in_the_measured_window() -> None:
+    """Three nodes in a line, each reporting once every 10 s: the middle one to two neighbors, the others to one."""
+    more = [{"name": "heard", "counts": "reports"}]
+    protocol: dict[str, object] = {"name": "adaptive", "update_min_s": 10.0}
+    publish = [{"nodes": [0], "interval_s": 1.0, "to_s": 4.0, "attributes": {"topic": 1}}]
+    for from_s, to_s, reports in ((0.0, 60.0, 6 * 4), (20.0, 40.0, 2 * 4)):
+        measure = {"from_s": from_s, "to_s": to_s, "more": more}
+        found = run(line(protocol=protocol, publish=publish, duration_s=60.0, measure=measure), 1)
+        assert found.metrics["heard"] == reports
+        assert found.metrics["control_transmissions"] == 6 * 3
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

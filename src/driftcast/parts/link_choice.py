@@ -7,7 +7,7 @@ an event, is the protocol's own.
 from abc import abstractmethod
 from collections.abc import Callable
 from random import Random
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
@@ -30,6 +30,8 @@ class Spread(NamedTuple):
     phi: int
     buffer: int
     retry_s: float
+    retry_timer: Literal["node", "copy"]
+    """Whose interval that is: all copies of a node are tried together, or each counts from its own arrival."""
     attempts: int
     lease_s: float
     grace_s: float
@@ -62,7 +64,10 @@ class LinkChoice(Protocol, Generic[Report]):
         self._seen_ids = self._seen.ids
         self._horizon: Horizon[Report] = Horizon(node, wanted)
         self._interests = Interests()
-        self._carrier = Carrier(port, spread.buffer, spread.retry_s)
+        # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": at a random moment of an
+        # interval, so that nodes started together do not try together for ever.
+        phase_s = spread.retry_s * rng.random() if spread.retry_timer == "node" else None
+        self._carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s)
         self._counter = 0
 
     def on_stop(self, now: float) -> None:
@@ -108,10 +113,12 @@ class LinkChoice(Protocol, Generic[Report]):
         """A message that carries no event."""
 
     @abstractmethod
-    def _stores(self, matched: list[str]) -> bool:
+    def _stores(self, event: Event, matched: list[str]) -> bool:
         """Whether this node keeps an event that matches these interests."""
 
-    def _promising(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
+    def _promising(
+        self, event: Event, links: list[NodeId], matched: list[str], missing: int
+    ) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] Of links that lead to no known subscriber the best, at most so many; and those to draw
         the rest from."""
         return [], links
@@ -145,7 +152,7 @@ class LinkChoice(Protocol, Generic[Report]):
         matched = self._interests.match(event)
         self._deliver(event, matched, hops)
         sent = self._forward(event, matched, hops, until - now, sender, None)
-        if self._stores(matched):
+        if self._stores(event, matched):
             holders = set(sent) if spread.tracks else None
             if holders is not None and sender is not None:
                 holders.add(sender)
@@ -176,7 +183,7 @@ class LinkChoice(Protocol, Generic[Report]):
         # Predictions are looked at only if they decide something.
         missing = wanted - len(adjacent) - len(nearby)
         if 0 < missing < len(rest):
-            predicted, rest = self._promising(rest, matched, missing)
+            predicted, rest = self._promising(event, rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self.rng)
         if chosen:
             self.port.send_each(chosen, self._carried(event, hops + 1, remaining_s))

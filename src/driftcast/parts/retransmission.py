@@ -1,12 +1,18 @@
 """Store and forward: events kept to be tried again at intervals, until a lease or a number of attempts is over."""
 
 import heapq
+from math import floor, nan
 
 from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import Fact, Port
 
 UNLIMITED = 1 << 62
 """Attempts for a copy that only its lease ends."""
+
+NEVER = nan
+"""When a copy is due that had to make room: a time that equals none."""
+
+_COMPACT_FROM = 64
 
 CLOCK_STEP_S = 2e-6
 """Clocks count in steps: a timer may run out this much before the time that it was set for."""
@@ -18,7 +24,7 @@ class Copy:
     `holders`, if kept at all, are the neighbors known to have the event.
     """
 
-    __slots__ = ("attempts", "due", "event", "holders", "hops", "sender", "until")
+    __slots__ = ("attempts", "due", "event", "holders", "hops", "place", "sender", "until")
 
     def __init__(
         self,
@@ -36,18 +42,26 @@ class Copy:
         self.attempts = attempts
         self.holders = holders
         self.due = 0.0
+        self.place = 0
+        """Where it stands among the arrivals of its buffer."""
 
 
 class RetryBuffer:
-    """At most `capacity` copies; the oldest arrival makes room [004 §5.2]. Each is due every `interval_s`."""
+    """At most `capacity` copies; the oldest arrival makes room [004 §5.2].
 
-    __slots__ = ("_capacity", "_copies", "_dues", "_interval_s")
+    Without a phase each copy is due every `interval_s` after its own arrival. With one, all copies are due together,
+    oldest arrival first, when the clock shows the phase and a number of intervals.
+    """
 
-    def __init__(self, capacity: int, interval_s: float) -> None:
+    __slots__ = ("_arrivals", "_capacity", "_copies", "_dues", "_interval_s", "_phase_s")
+
+    def __init__(self, capacity: int, interval_s: float, phase_s: float | None = None) -> None:
         self._capacity = capacity
         self._interval_s = interval_s
+        self._phase_s = phase_s
+        self._arrivals = 0
         self._copies: dict[EventId, Copy] = {}
-        self._dues: list[tuple[float, EventId]] = []
+        self._dues: list[tuple[float, int, Copy]] = []
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -70,9 +84,15 @@ class RetryBuffer:
         evicted = None
         if len(copies) >= self._capacity:
             evicted = next(iter(copies))
-            del copies[evicted]
+            copies.pop(evicted).due = NEVER
         copies[copy.event.id] = copy
+        self._arrivals += 1
+        copy.place = self._arrivals
         self._schedule(now, copy)
+        if len(self._dues) > 2 * len(copies) + _COMPACT_FROM:
+            # Most are of copies that had to make room, which would be kept here until they are due.
+            self._dues = [(kept.due, kept.place, kept) for kept in copies.values()]
+            heapq.heapify(self._dues)
         return evicted
 
     def take_due(self, now: float) -> tuple[list[Copy], list[tuple[EventId, str]]]:
@@ -85,37 +105,45 @@ class RetryBuffer:
         dues = self._dues
         reached = now + CLOCK_STEP_S
         while dues and dues[0][0] <= reached:
-            due, id = heapq.heappop(dues)
-            copy = self._copies.get(id)
-            if copy is None or copy.due != due:
+            due, _, copy = heapq.heappop(dues)
+            if copy.due != due:
                 continue
             if copy.until <= reached:
-                del self._copies[id]
-                gone.append((id, "lease_over"))
+                del self._copies[copy.event.id]
+                gone.append((copy.event.id, "lease_over"))
                 continue
             trying.append(copy)
+        # Not before all are taken: an interval may be shorter than a clock step.
+        for copy in trying:
             copy.attempts -= 1
             if copy.attempts > 0:
                 self._schedule(now, copy)
             else:
-                del self._copies[id]
-                gone.append((id, "attempts_over"))
+                del self._copies[copy.event.id]
+                gone.append((copy.event.id, "attempts_over"))
         return trying, gone
 
     def next_due(self) -> float | None:
         """When there will be something to do, or None. What left early is passed over."""
         dues = self._dues
         while dues:
-            due, id = dues[0]
-            copy = self._copies.get(id)
-            if copy is not None and copy.due == due:
+            due, _, copy = dues[0]
+            if copy.due == due:
                 return due
             heapq.heappop(dues)
         return None
 
     def _schedule(self, now: float, copy: Copy) -> None:
-        copy.due = min(now + self._interval_s, copy.until)
-        heapq.heappush(self._dues, (copy.due, copy.event.id))
+        copy.due = min(self._next_attempt(now), copy.until)
+        heapq.heappush(self._dues, (copy.due, copy.place, copy))
+
+    def _next_attempt(self, now: float) -> float:
+        interval_s, phase_s = self._interval_s, self._phase_s
+        if phase_s is None:
+            return now + interval_s
+        # From a timer that is a clock step early on, the attempt that it was set for is not the next one.
+        passed = floor((now + CLOCK_STEP_S - phase_s) / interval_s)
+        return phase_s + (passed + 1) * interval_s
 
 
 class Carrier:
@@ -123,9 +151,9 @@ class Carrier:
 
     __slots__ = ("_armed", "_buffer", "_port")
 
-    def __init__(self, port: Port, capacity: int, interval_s: float) -> None:
+    def __init__(self, port: Port, capacity: int, interval_s: float, phase_s: float | None = None) -> None:
         self._port = port
-        self._buffer = RetryBuffer(capacity, interval_s)
+        self._buffer = RetryBuffer(capacity, interval_s, phase_s)
         self._armed: float | None = None
 
     @property
@@ -134,7 +162,7 @@ class Carrier:
         return self._buffer.free
 
     def store(self, now: float, copy: Copy) -> None:
-        """Keep an event; its first attempt comes an interval later."""
+        """Keep an event; its first attempt comes an interval later, or at the node's next."""
         evicted = self._buffer.add(now, copy)
         if evicted is not None:
             self._port.note(Fact("evict", evicted, reason="buffer_full"))

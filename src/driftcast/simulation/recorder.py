@@ -92,7 +92,7 @@ class Recorder:
         if self.batteries is not None:
             self.batteries.on_frame(frame, reach)
         if self.tally is not None:
-            self.tally.on_frame(frame)
+            self.tally.on_frame(frame, reach)
         target = -1 if frame.target is None else frame.target
         self.fingerprint.add(b"F", self._kernel.now_us, frame.sender, target, frame.encoded + reach.packed)
         if self.trace.full:

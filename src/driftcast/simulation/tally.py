@@ -8,7 +8,8 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import Fact
-from driftcast.radio.medium import Frame
+from driftcast.radio.medium import Frame, Reach
+from driftcast.simulation.kernel import US_PER_S
 from driftcast.simulation.meter import METRIC_MEANINGS, Metrics
 from driftcast.wire import Traffic, carried
 
@@ -25,10 +26,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     `missed`: the source messages that `fact` was noted about and that never reached a node; the mean over `nodes`.
     `load`: bytes that a node sent, on average, as its protocol handed them over: neither beacons nor the radio's
     repetitions.
+    `reports`: messages without an event that went over links in the measured window: each once for each node that heard
+    it.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
-    counts: Literal["facts", "sources", "missed", "load"]
+    counts: Literal["facts", "sources", "missed", "load", "reports"]
     fact: str = ""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
     within_s: Annotated[float, Meta(gt=0)] | None = None
@@ -44,6 +47,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return f"source messages that reached {where} in some form{late}"
         if self.counts == "missed":
             return f"source messages with a note of {self.fact} that never reached {where} in any form"
+        if self.counts == "reports":
+            return "messages without an event in the measured window, once for each node that heard them"
         return "bytes sent by a node on average, neither discovery nor repetitions by the radio"
 
 
@@ -79,6 +84,7 @@ class Tally:
         self._reached_s: dict[NodeId, dict[EventId, float]] = {node: {} for entry in asked for node in entry.nodes}
         """Node -> the source messages that reached it, and when they did first."""
         self._load_bytes = 0
+        self._reports = 0
 
     def on_event(self, now_s: float, event: Event) -> None:
         """Published, or made of others."""
@@ -102,10 +108,13 @@ class Tally:
             if fact.event is not None:
                 self._noted.setdefault(fact.kind, {})[fact.event] = None
 
-    def on_frame(self, frame: Frame) -> None:
-        """A transmission, however often it was repeated."""
-        if carried(frame.message)[0] is not Traffic.DISCOVERY:
+    def on_frame(self, frame: Frame, reach: Reach) -> None:
+        """A transmission, however often it was repeated, and everybody who heard it."""
+        traffic = carried(frame.message)[0]
+        if traffic is not Traffic.DISCOVERY:
             self._load_bytes += frame.copies * len(frame.encoded)
+        if traffic is Traffic.CONTROL and self._from_s <= frame.sent_us / US_PER_S <= self._to_s:
+            self._reports += len(reach.nodes)
 
     def metrics(self) -> Metrics:
         """Every metric asked for."""
@@ -117,6 +126,8 @@ class Tally:
     def _count(self, entry: Asked) -> float | int:
         if entry.counts == "load":
             return self._load_bytes / self._nodes
+        if entry.counts == "reports":
+            return self._reports
         if entry.counts == "facts":
             return len(self._noted.get(entry.fact, {})) if entry.distinct else self._facts.get(entry.fact, 0)
         one = self._missed if entry.counts == "missed" else self._reached

@@ -31,6 +31,54 @@ def test_a_copy_is_due_at_every_interval_after_it_was_stored() -> None:
     assert tried(buffer, 125.0) == [1]
 
 
+def test_with_a_phase_all_copies_are_due_together_oldest_arrival_first() -> None:
+    """Every 60 s from 25 s on: the copy of 80 s waits for 85 s, that of 86 s and that of just after 85 s for 145 s."""
+    buffer = RetryBuffer(10, 60.0, 25.0)
+    buffer.add(5.0, copy(3))
+    assert buffer.next_due() == 25.0
+    buffer.add(20.0, copy(2))
+    assert tried(buffer, 24.9) == []
+    assert tried(buffer, 25.0) == [3, 2]
+    buffer.add(80.0, copy(1))
+    assert tried(buffer, 85.0) == [3, 2, 1]
+    buffer.add(85.0, copy(5))
+    buffer.add(86.0, copy(4))
+    assert buffer.next_due() == 145.0
+    assert tried(buffer, 145.0) == [3, 2, 1, 5, 4]
+
+
+def test_with_a_phase_a_timer_that_is_a_clock_step_early_is_for_this_time_and_not_for_the_next_too() -> None:
+    buffer = RetryBuffer(10, 60.0, 25.1)
+    buffer.add(5.0, copy(1))
+    assert tried(buffer, 25.1 - 1e-9) == [1]
+    assert buffer.next_due() == pytest.approx(85.1)
+
+
+def test_with_a_phase_the_lease_still_ends_a_copy_at_its_own_time() -> None:
+    buffer = RetryBuffer(10, 60.0, 25.0)
+    buffer.add(5.0, copy(1, until=50.0))
+    assert tried(buffer, 25.0) == [1]
+    assert buffer.next_due() == 50.0
+    assert buffer.take_due(50.0) == ([], [(EventId(1, 1), "lease_over")])
+
+
+@pytest.mark.parametrize("phase_s", [None, 0.0, 5e-7])
+def test_an_interval_shorter_than_a_clock_step_gives_one_attempt_at_a_time(phase_s: float | None) -> None:
+    buffer = RetryBuffer(10, 1e-6, phase_s)
+    buffer.add(5.0, copy(1))
+    assert tried(buffer, 5.1) == [1]
+    assert tried(buffer, 5.2) == [1]
+
+
+@pytest.mark.parametrize("phase_s", [None, 25.0])
+def test_copies_that_made_room_are_not_held_on_to(phase_s: float | None) -> None:
+    buffer = RetryBuffer(3, 3600.0, phase_s)
+    for number in range(1000):
+        buffer.add(30.0 + number, copy(number, until=5000.0))
+    assert len(buffer._dues) <= 2 * 3 + 64 + 1
+    assert tried(buffer, 4999.0) == [997, 998, 999]
+
+
 def test_a_timer_that_is_a_clock_step_early_is_not_set_again_for_nothing() -> None:
     buffer = RetryBuffer(10, 60.0)
     buffer.add(0.1, copy(1))

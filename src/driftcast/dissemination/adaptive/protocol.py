@@ -15,7 +15,14 @@ from driftcast.dissemination.adaptive.context.attribute import Surroundings
 from driftcast.dissemination.adaptive.messages import MAX_ENTRIES, Carried, Utilities
 from driftcast.dissemination.adaptive.neighborhood import Beyond, Received, gathered
 from driftcast.dissemination.adaptive.prediction import Predictions
-from driftcast.dissemination.adaptive.rules import carries, change_degree, link_table, link_utilities, update_interval_s
+from driftcast.dissemination.adaptive.rules import (
+    carries,
+    change_degree,
+    drawn_interest,
+    link_table,
+    link_utilities,
+    update_interval_s,
+)
 from driftcast.dissemination.adaptive.settings import AdaptiveSettings
 from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
@@ -49,6 +56,7 @@ class Adaptive(LinkChoice[Received]):
             phi=settings.phi,
             buffer=settings.buffer,
             retry_s=settings.retry_s,
+            retry_timer=settings.retry_timer,
             attempts=UNLIMITED,
             lease_s=settings.lease_s,
             grace_s=settings.seen_grace_s,
@@ -209,34 +217,48 @@ class Adaptive(LinkChoice[Received]):
         if not self._own.keys().isdisjoint(matched):
             self._local.deliver(event, hops)
 
-    def _stores(self, matched: list[str]) -> bool:
+    def _counting(self, event: Event, matched: list[str]) -> list[str]:
+        """The interests that utilities are looked up for: all that match, or one, and at the end EVERYTHING."""
+        if self._settings.counts_for == "any" or len(matched) < 3:
+            return matched
+        return [drawn_interest(event.id, matched[:-1]), EVERYTHING]
+
+    def _stores(self, event: Event, matched: list[str]) -> bool:
         """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests, or if there are no neighbors."""
         if not self._links:
             return True
-        own = self._own
-        others = [
-            interest
-            for interest in matched
-            if interest not in own and own.keys().isdisjoint(self._interests.covering(interest))
-        ]
+        others = self._unsubscribed(matched)
         if len(others) < len(matched):
             if not self._settings.subscribers_store:
                 return False
             # The last one stands for interests that are not known; this event's are.
             others = [interest for interest in others if interest != EVERYTHING]
+        if self._settings.counts_for == "one":
+            counting = self._counting(event, matched)
+            others = [interest for interest in others if interest in counting]
         return any(carries(self._predictions.utility(interest), self._settings.sigma) for interest in others)
 
-    def _promising(self, links: list[NodeId], matched: list[str], missing: int) -> tuple[list[NodeId], list[NodeId]]:
+    def _unsubscribed(self, matched: list[str]) -> list[str]:
+        """Of an event's interests those that no subscription of this node is about."""
+        own, covering = self._own, self._interests.covering
+        if EVERYTHING in own:
+            return []
+        return [interest for interest in matched if interest not in own and own.keys().isdisjoint(covering(interest))]
+
+    def _promising(
+        self, event: Event, links: list[NodeId], matched: list[str], missing: int
+    ) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] The links with the best predictions, at most so many; and those without a prediction."""
-        if not self._predictions.reliable(matched):
+        interests = self._counting(event, matched)
+        if not self._predictions.reliable(interests):
             return [], links
         draw = self.rng.random
-        worth = link_utilities(self._tables, links, matched)
+        worth = link_utilities(self._tables, links, interests)
         rated: list[tuple[float, float, NodeId]]
         if self._settings.ties == "random":
             rated = [(-utility, draw(), link) for utility, link in zip(worth, links, strict=True) if utility > 0.0]
         else:
-            places = range(len(links))
+            places = links if self._settings.ties == "lowest" else range(len(links))
             rated = [
                 (-utility, place, link)
                 for utility, place, link in zip(worth, places, links, strict=True)

@@ -2,9 +2,11 @@
 `parts.fanout`."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import repeat
 
-from driftcast.model import NodeId
+from driftcast.model import EventId, NodeId
 
 
 def host_utility(subscribed: bool, as_carrier: float) -> float:
@@ -67,6 +69,17 @@ def update_interval_s(change: float, shortest_s: float, longest_s: float) -> flo
 def carries(as_carrier: float, sigma: float) -> bool:
     """[004 §2.3.2] Whether a node stores an event of an interest that it does not subscribe to: σ ≤ U < 1."""
     return as_carrier >= sigma
+
+
+def drawn_interest(event: EventId, interests: Sequence[str]) -> str:
+    """One of the interests that an event matches. Nodes that know the same draw the same, whatever else they know: the
+    interest whose lot, drawn for the event, is lowest."""
+    return min(interests, key=lambda interest: (_lot(event, interest), interest))
+
+
+@lru_cache(maxsize=1 << 16)
+def _lot(event: EventId, interest: str) -> bytes:
+    return blake2b(f"{event} {interest}".encode(), digest_size=8).digest()
 
 
 def link_table(reached: Sequence[Mapping[str, float]]) -> Mapping[str, float]:

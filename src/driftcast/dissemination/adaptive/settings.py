@@ -28,6 +28,11 @@ class AdaptiveSettings(Settings, frozen=True):
     update_min_s: Annotated[Period, Meta(description="time between two reports of utilities")] = 10.0
     update_max_s: Annotated[Period, Meta(description="the longest such time if it adapts")] = 60.0
     sample_s: Annotated[Period, Meta(description="period of the predictors")] = 10.0
+    # "Each node periodically attempts to forward the messages in its buffer" [004 §2.3.3]: the period is the node's.
+    retry_timer: Annotated[
+        Literal["node", "copy"],
+        Meta(description="node: all stored events are tried together; copy: each counts from its own arrival"),
+    ] = "node"
     # [004 §5.2] The paper's figures but Figure 11 are without adaptation.
     adaptive_updates: Annotated[bool, Meta(description="report less often while the neighbors stay the same")] = False
     # The paper gives no lease. Its baselines try ten times at 60 s, and a run lasts 600 s.
@@ -47,8 +52,15 @@ class AdaptiveSettings(Settings, frozen=True):
     )
     # The paper sorts by utility and says nothing of equals. A fixed order would send every event over the same links.
     ties: Annotated[
-        Literal["random", "fixed"], Meta(description="order of links of equal utility; fixed: oldest link first")
+        Literal["random", "fixed", "lowest"],
+        Meta(description="order of links of equal utility; fixed: oldest link first; lowest: lowest node id first"),
     ] = "random"
+    # "For at least one of the matching interests" [004 §2.3.2], and of predictions all "for an interest i matching
+    # message m are used" [004 §2.3.1]. The paper's recipients are drawn at random, so its messages may have had one.
+    counts_for: Annotated[
+        Literal["any", "one"],
+        Meta(description="interests that utilities are looked up for; one: one that is drawn for each event"),
+    ] = "any"
     # "According to the aforementioned rules" [004 §2.3.2]: those know nothing of who holds the event.
     retransmit_to: Annotated[
         Literal["everyone", "others"],

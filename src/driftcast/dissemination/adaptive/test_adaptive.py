@@ -292,6 +292,8 @@ def test_a_neighborhood_utility_that_a_covering_one_of_the_same_node_makes_idle_
         ({EVERYTHING: 0.9, TWO: 0.9}, "topic = 1", False),
         # A subscription covers the only interest that matches.
         ({EVERYTHING: 0.1, ONE: 0.5}, "topic < 5", False),
+        # A subscription to everything is one to each interest.
+        ({EVERYTHING: 0.9, ONE: 0.9}, "", False),
         # Another interest of the same event, which the node does not subscribe to.
         ({EVERYTHING: 0.1, ONE: 0.5}, "kind = 'a'", True),
     ],
@@ -334,7 +336,7 @@ def test_a_stored_event_is_tried_again_until_its_lease_is_over() -> None:
 
 @pytest.mark.parametrize(("retransmit_to", "again"), [("everyone", [2, 3]), ("others", [3])])
 def test_neighbors_known_to_hold_an_event_may_be_left_out(retransmit_to: str, again: list[NodeId]) -> None:
-    protocol, port = adaptive(links=2, tau=1.0, sigma=0.0, retransmit_to=retransmit_to)
+    protocol, port = adaptive(links=2, tau=1.0, sigma=0.0, retransmit_to=retransmit_to, retry_timer="copy")
     protocol.on_message(2.0, 1, Carried(event(), 1, 500.0), "radio")
     assert targets(port) == [2]
     protocol.on_link_up(10.0, Link(3, "radio", 0.001))

@@ -6,6 +6,7 @@ from driftcast.dissemination.adaptive.rules import (
     carries,
     change_degree,
     composed,
+    drawn_interest,
     forwarding_utility,
     host_utility,
     link_table,
@@ -14,6 +15,7 @@ from driftcast.dissemination.adaptive.rules import (
     seen_utilities,
     update_interval_s,
 )
+from driftcast.model import EventId
 
 
 @pytest.mark.parametrize(("subscribed", "as_carrier", "utility"), [(True, 0.3, 1.0), (False, 0.3, 0.3), (False, 0, 0)])
@@ -97,3 +99,17 @@ def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
             for tables in links
         ]
         assert link_utilities(dict(enumerate(map(link_table, links))), range(2), interests) == by_hand
+
+
+def test_the_interest_that_is_drawn_for_an_event_is_the_same_where_others_are_known_too() -> None:
+    interests = ["a = 1", "b = 1", "c = 1", "d = 1"]
+    drawn = {}
+    for number in range(400):
+        id = EventId(3, number)
+        chosen = drawn[number] = drawn_interest(id, interests)
+        assert drawn_interest(id, interests[::-1]) == chosen
+        for left_out in interests:
+            if left_out != chosen:
+                assert drawn_interest(id, [interest for interest in interests if interest != left_out]) == chosen
+    shares = [list(drawn.values()).count(interest) for interest in interests]
+    assert all(70 < share < 130 for share in shares)

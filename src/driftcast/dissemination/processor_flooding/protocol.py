@@ -10,9 +10,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
+from driftcast.dissemination.processor_flooding.reliable import ReliableLinks
 from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
-from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.processing import Calls, parsed_filter
 from driftcast.parts.seen import SeenCache
@@ -27,6 +27,10 @@ class ProcessorFloodingSettings(Settings, frozen=True):
     send_by: Annotated[
         Literal["unicast", "broadcast"], Meta(description="to each neighbor reliably, or to all at once")
     ] = "unicast"
+    # [001 §5.3] compares "the broker's dissemination algorithms and not the NAL implementations": as ASP does.
+    retries: Annotated[
+        int, Meta(ge=0, le=10, description="how often a message that a link could not deliver is sent again")
+    ] = 1
     seen_s: Annotated[float, Meta(gt=0, description="how long an event is remembered; longer than any flood lasts")] = (
         60.0
     )
@@ -79,7 +83,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
-        self._neighbors = Neighbors()
+        self._neighbors = ReliableLinks(port, settings.retries)
         self._seen = SeenCache()
         self._processors: dict[ProcessorId, LocalProcessor] = {}
         self._calls: Calls[tuple[ProcessorId, tuple[Taken, ...]]] = Calls(port)
@@ -94,13 +98,16 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         self._local.remove(subscription)
 
     def on_link_up(self, now: float, link: Link) -> None:
-        self._neighbors.add(link)
+        self._neighbors.found(link)
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        self._neighbors.add(link)
+        self._neighbors.found(link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        self._neighbors.remove(link)
+        self._neighbors.gone(link, cause)
+
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
+        self._neighbors.on_sent(token, failure)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, FloodedMessage)
@@ -157,7 +164,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         else:
             for neighbor in self._neighbors:
                 if neighbor != sender:
-                    self.port.send(neighbor, message)
+                    self._neighbors.send(neighbor, message)
         for local in list(self._processors.values()):
             if local.processor.id != taken.maker and local.filter.matches(event.attributes):
                 self._process(local, taken)

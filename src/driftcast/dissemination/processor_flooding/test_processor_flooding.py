@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from driftcast.dissemination.processor_flooding.protocol import FloodedMessage, ProcessorFlooding
-from driftcast.model import Event, EventId, Processor
-from driftcast.protocol import Fact, Link
-from driftcast.protocol.effects import Note, Process
+from driftcast.model import Event, EventId, Failure, Processor
+from driftcast.protocol import Fact, Link, Protocol, RecordingPort
+from driftcast.protocol.effects import Note, Process, Send
 from driftcast.testing import Net, alone
 from driftcast.trace import Kind
 
@@ -132,3 +132,73 @@ def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> Non
     assert port.take() == [Note(Fact("drop", reason="processor_filter_invalid"))]
     protocol.on_publish(1.0, Event(EventId(0, 1), {}))
     assert port.take() == []
+
+
+RADIO, WIRE = Link(1, "radio", 0.01), Link(1, "wire", 0.001)
+
+
+def sent_after(
+    protocol: Protocol, port: RecordingPort, token: int, failure: Failure | None
+) -> list[tuple[int, str | None]]:
+    """To whom and over what something goes out after an outcome was told."""
+    protocol.on_sent(2.0, token, failure)
+    return [(effect.target, effect.via) for effect in port.take() if isinstance(effect, Send)]
+
+
+def flooding(*links: Link, **settings: object) -> tuple[Protocol, RecordingPort]:
+    """A node that has just sent its first message; its tokens count from 1."""
+    protocol, port = alone("processor_flooding", 0, None, 1, **settings)
+    for link in links:
+        protocol.on_link_up(0.0, link)
+    protocol.on_publish(1.0, Event(EventId(0, 1), {}))
+    return protocol, port
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_what_a_link_could_not_deliver_is_sent_again_as_often_as_asked(retries: int) -> None:
+    protocol, port = flooding(RADIO, retries=retries)
+    assert [effect.target for effect in port.take() if isinstance(effect, Send)] == [1]
+    for attempt in range(retries):
+        assert sent_after(protocol, port, attempt + 1, Failure.UNREACHABLE) == [(1, "radio")]
+    assert sent_after(protocol, port, retries + 1, Failure.UNREACHABLE) == []
+
+
+def test_what_arrived_or_did_not_fit_in_a_queue_is_not_sent_again() -> None:
+    for failure in (None, Failure.QUEUE_FULL):
+        protocol, port = flooding(RADIO)
+        port.take()
+        assert sent_after(protocol, port, 1, failure) == []
+
+
+def test_it_is_sent_again_over_another_link_if_there_is_one() -> None:
+    protocol, port = flooding(RADIO, WIRE)
+    assert [effect.via for effect in port.take() if isinstance(effect, Send)] == ["wire"]
+    assert sent_after(protocol, port, 1, Failure.UNREACHABLE) == [(1, "radio")]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "kept"),
+    [((Failure.UNREACHABLE, None), True), ((Failure.UNREACHABLE, Failure.UNREACHABLE), False), ((None,), False)],
+)
+def test_a_link_that_is_lost_while_it_is_in_use_stays_until_the_outcome_is_known(
+    outcomes: tuple[Failure | None, ...], kept: bool
+) -> None:
+    """Discovery is told of a failure first. If the message arrives in the end the link is good; if it arrives at once
+    discovery had another reason."""
+    protocol, port = flooding(RADIO)
+    protocol.on_link_down(1.0, RADIO, Failure.SILENT)
+    for token, failure in enumerate(outcomes, 1):
+        protocol.on_sent(1.1, token, failure)
+    port.take()
+    protocol.on_publish(3.0, Event(EventId(0, 2), {}))
+    assert [effect.target for effect in port.take() if isinstance(effect, Send)] == ([1] if kept else [])
+
+
+def test_nothing_is_sent_again_to_a_neighbor_that_was_lost_meanwhile() -> None:
+    protocol, port = flooding(RADIO)
+    protocol.on_publish(1.0, Event(EventId(0, 2), {}))
+    protocol.on_link_down(1.0, RADIO, Failure.SILENT)
+    port.take()
+    assert sent_after(protocol, port, 1, Failure.UNREACHABLE) == [(1, "radio")]
+    assert sent_after(protocol, port, 3, Failure.UNREACHABLE) == []
+    assert sent_after(protocol, port, 2, Failure.UNREACHABLE) == []

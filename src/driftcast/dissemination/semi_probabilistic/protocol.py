@@ -10,7 +10,7 @@ from typing import ClassVar
 from driftcast.dissemination.semi_probabilistic.messages import MAX_FILTERS, Forwarded, Interested
 from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisticSettings
 from driftcast.matching import Filter
-from driftcast.model import NodeId
+from driftcast.model import Event, NodeId
 from driftcast.parts.link_choice import LinkChoice, Spread
 from driftcast.protocol import Fact, Host, Port, TimerKey
 from driftcast.wire import Message
@@ -32,6 +32,7 @@ class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
             phi=settings.phi,
             buffer=settings.buffer,
             retry_s=settings.retry_s,
+            retry_timer=settings.retry_timer,
             attempts=settings.attempts,
             lease_s=settings.max_lease_s,
             grace_s=settings.seen_grace_s,
@@ -79,7 +80,7 @@ class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
             hops = message.hops + 1
             self.port.broadcast(Interested(message.node, message.sequence, hops, message.valid_s, message.filters))
 
-    def _stores(self, matched: list[str]) -> bool:
+    def _stores(self, event: Event, matched: list[str]) -> bool:
         """[004 §5.1.3] Every node does, or none."""
         return self._settings.store
 

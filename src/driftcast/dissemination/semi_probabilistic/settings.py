@@ -19,6 +19,11 @@ class SemiProbabilisticSettings(Settings, frozen=True):
     store: Annotated[bool, Meta(description="keep events and try them again")] = True
     buffer: Annotated[int, Meta(ge=1, description="events kept; the oldest arrival makes room for a new one")] = 100
     retry_s: Annotated[float, Meta(gt=0, description="time between two attempts to forward a stored event")] = 60.0
+    # "Each node periodically attempts to forward the messages in its buffer" [004 §2.3.3]: the period is the node's.
+    retry_timer: Annotated[
+        Literal["node", "copy"],
+        Meta(description="node: all stored events are tried together; copy: each counts from its own arrival"),
+    ] = "node"
     attempts: Annotated[int, Meta(ge=1, description="attempts after which a stored event is let go")] = 10
     # The paper compares on the same footing: subscriptions are said as often as utilities.
     update_s: Annotated[float, Meta(gt=0, le=3600, description="time between two reports of subscriptions")] = 10.0

@@ -7,7 +7,7 @@ from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisti
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link, Protocol, RecordingPort
-from driftcast.protocol.effects import Broadcast, Deliver, Note, Send
+from driftcast.protocol.effects import Broadcast, Deliver, Note, Send, SetTimer
 from driftcast.settings import typed
 from driftcast.testing import Net, alone
 
@@ -83,7 +83,7 @@ def test_a_report_that_cannot_be_right_is_dropped_by_name(message: Interested, r
 
 
 def test_every_node_stores_and_tries_again_until_its_attempts_are_over() -> None:
-    protocol, port = node(1, tau=1.0, attempts=3)
+    protocol, port = node(1, tau=1.0, attempts=3, retry_timer="copy")
     protocol.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
     protocol.on_message(2.0, 1, Forwarded(event(), 1, 500.0), "radio")
     effects = port.take()
@@ -95,6 +95,24 @@ def test_every_node_stores_and_tries_again_until_its_attempts_are_over() -> None
         effects = port.take()
         assert Send(2, Forwarded(event(), 2, 502.0 - now)) in effects
     assert Note(Fact("evict", event().id, reason="attempts_over")) in effects
+
+
+def test_all_that_a_node_stores_is_tried_together_and_each_its_own_number_of_times() -> None:
+    """Two attempts each: the event of 2 s at the node's first two moments, that of after the first at the next two."""
+    protocol, port = node(1, tau=1.0, attempts=2)
+    protocol.on_message(2.0, 1, Forwarded(event(1), 1, 500.0), "radio")
+    (delay_s,) = [effect.delay_s for effect in port.take() if isinstance(effect, SetTimer)]
+    first = 2.0 + delay_s
+    protocol.on_link_up(3.0, Link(2, "radio", 0.001))
+    tried = []
+    for now in (first, first + 60.0, first + 120.0, first + 180.0):
+        protocol.on_timer(now, "retry")
+        sent = [effect.message for effect in port.take() if isinstance(effect, Send)]
+        tried.append([message.event for message in sent if isinstance(message, Forwarded)])
+        if now == first:
+            protocol.on_message(now + 1.0, 1, Forwarded(event(2), 1, 500.0), "radio")
+            port.take()
+    assert tried == [[event(1)], [event(1), event(2)], [event(2)], []]
 
 
 def test_pure_it_stores_nothing() -> None:
@@ -117,7 +135,7 @@ def test_a_stored_event_crosses_a_partition() -> None:
 
 @pytest.mark.parametrize(("retransmit_to", "again"), [("everyone", [2, 3]), ("others", [3])])
 def test_neighbors_known_to_hold_an_event_may_be_left_out(retransmit_to: str, again: list[NodeId]) -> None:
-    protocol, port = node(2, tau=1.0, retransmit_to=retransmit_to)
+    protocol, port = node(2, tau=1.0, retransmit_to=retransmit_to, retry_timer="copy")
     protocol.on_message(2.0, 1, Forwarded(event(), 1, 500.0), "radio")
     assert targets(port) == [2]
     protocol.on_link_up(10.0, Link(3, "radio", 0.001))

@@ -25,6 +25,8 @@ def claims(results: Results) -> Iterator[Claim]:
     """Whatever cannot be said of a mean."""
     present = results.experiment.labels("setting")
     validities_s = [validity_s for validity_s in VALIDITIES_S if f"{validity_s} s" in present]
+    if "flooding" in present:
+        yield all_received(results)
     for validity_s in validities_s:
         yield few_lost(results, validity_s)
     for validity_s in validities_s:
@@ -32,13 +34,32 @@ def claims(results: Results) -> Iterator[Claim]:
     if 100 in validities_s:
         for radio in results.experiment.labels("radio"):
             yield one_loss(results, radio)
-        yield one_announcement_more(results)
-        yield one_announcement(results)
+        yield paths_break(results)
+        yield one_suffices(results)
+    loads_kb = {"flooding": 30.0, "10 s": 10.0, "100 s": 5.0}
+    for setting, paper_kb in loads_kb.items():
+        if setting in present:
+            yield load(results, setting, setting if setting == "flooding" else f"ASP at {setting}", paper_kb)
     for validity_s, paper in ((10, 3.0), (100, 6.0)):
         if validity_s in validities_s:
             yield load_ratio(results, validity_s, paper)
     if {10, 100} <= set(validities_s):
-        yield not_inverse(results)
+        yield by_validity(results)
+
+
+def all_received(results: Results) -> Claim:
+    """The share of runs and sinks that flooding served in full. The fit was to the mean, which outliers decide."""
+    names = [f"received_by_{sink}" for sink in SINKS]
+    found = interval(sum(got == SENT for got in run) / len(run) for run in _runs(results, "flooding", *names))
+    return claimed(
+        results,
+        "completeness",
+        f"Flooding: most runs deliver all {SENT} messages",
+        found,
+        decide(found, ">", 0.5),
+        "share of runs and sinks",
+        "most",
+    )
 
 
 def few_lost(results: Results, validity_s: int) -> Claim:
@@ -104,40 +125,33 @@ def one_loss(results: Results, radio: str) -> Claim:
     )
 
 
-def one_announcement_more(results: Results) -> Claim:
-    """Announcements beyond the first, over those whose paths broke. Paths that break at once are one break."""
-    more, broken = [], []
-    for announcements, breaks in _runs(results, "100 s", "announcements", "broken_announcements"):
-        more.append(announcements - 1)
-        broken.append(breaks)
-    found = ratio(more, broken)
+def paths_break(results: Results) -> Claim:
+    """The share of runs in which the source had to announce again though its first announcement never expired."""
+    found = interval(float(count > 1) for (count,) in _runs(results, "100 s", "announcements"))
     return claimed(
         results,
         "single-runs",
-        "ASP at 100 s: a broken path costs one announcement more",
+        "ASP at 100 s: in most runs a path breaks, so that there is more than one announcement",
         found,
-        decide(found, "=", 1.0, BREAK_TOLERANCE),
-        f"announcements after the first for each one whose path broke; tolerance {BREAK_TOLERANCE:g}",
-        1.0,
+        decide(found, ">", 0.5),
+        "share of runs; the paper names two that had one announcement",
+        "most",
     )
 
 
-def one_announcement(results: Results) -> Claim:
-    """Every run without a broken path is looked at, so one that differs refutes it."""
-    counts = [
-        announcements
-        for announcements, breaks in _runs(results, "100 s", "announcements", "path_breaks")
-        if breaks == 0
-    ]
-    found = interval(counts)
+def one_suffices(results: Results) -> Claim:
+    """Messages lost where there was one announcement and it came to the sink: publications can still be lost."""
+    names = ("announcements", "announcements_missed_by_sink_1", "received_by_sink_1")
+    lost = [SENT - got for count, missed, got in _runs(results, "100 s", *names) if count == 1 and not missed]
+    found = interval(lost)
     return claimed(
         results,
         "single-runs",
-        "ASP at 100 s: a run without a broken path has exactly one announcement",
+        "ASP at 100 s: without path failures one announcement suffices: less than one message is lost at sink 1",
         found,
-        all(count == 1 for count in counts) if counts else None,
-        f"announcements in the {len(counts)} such runs",
-        1.0,
+        decide(found, "<", 1.0),
+        f"messages lost in the {len(lost)} runs with one announcement, which came to the sink; < 1",
+        0.0,
     )
 
 
@@ -156,17 +170,32 @@ def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
     )
 
 
-def not_inverse(results: Results) -> Claim:
-    """Ten times the validity saves less than nine tenths of the load."""
+def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
+    """The mean load itself. Messages of another size give another, and ratios the same: see docs/asp.md."""
+    found = interval(results.selected(_at(setting), "sent_per_node_bytes").values())
+    paper = 1000 * paper_kb
+    return claimed(
+        results,
+        "load",
+        f"{name}: every node sends about {paper_kb:g} kB",
+        found,
+        decide(found, "=", paper, paper * LOAD_TOLERANCE),
+        f"bytes; tolerance {LOAD_TOLERANCE:.0%}",
+        paper,
+    )
+
+
+def by_validity(results: Results) -> Claim:
+    """Ten times the validity halves the load: 10 kB at 10 s, 5 kB at 100 s."""
     short, long = _loads(results, "10 s", "100 s")
     found = ratio(short, long)
     return claimed(
         results,
         "load",
-        "The load of ASP does not fall in inverse proportion to the validity: from 10 s to 100 s by less than 10 times",
+        "The load of ASP at 10 s is about twice that at 100 s, and not ten times",
         found,
-        decide(found, "<", 10.0),
-        f"{_kilobytes(short)} at 10 s over {_kilobytes(long)} at 100 s",
+        decide(found, "=", 2.0, 2.0 * LOAD_TOLERANCE),
+        f"{_kilobytes(short)} at 10 s over {_kilobytes(long)} at 100 s; tolerance {LOAD_TOLERANCE:.0%}",
         2.0,
     )
 

@@ -1,0 +1,1 @@
+"""Why adaptive routing comes out as it does."""
