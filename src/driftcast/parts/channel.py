@@ -53,8 +53,8 @@ class _Anyhow(Ways):
     def way(self, peer: NodeId) -> Way | None:
         return Way(None)
 
-    def is_only(self, peer: NodeId, way: Way) -> bool:
-        return True
+    def again(self, peer: NodeId, way: Way) -> Way | None:
+        return way
 
     def failed(self, peer: NodeId, way: Way) -> None:
         pass

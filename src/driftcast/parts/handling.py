@@ -24,8 +24,8 @@ class Ways(ABC):
         """The best way to a peer, or None."""
 
     @abstractmethod
-    def is_only(self, peer: NodeId, way: Way) -> bool:
-        """Whether a way is there and no other is, so that what failed on it is worth one more try on it."""
+    def again(self, peer: NodeId, way: Way) -> Way | None:
+        """The way for one more try of what failed on a way: perhaps the same; None if that is not worth it."""
 
     @abstractmethod
     def failed(self, peer: NodeId, way: Way) -> None:

@@ -22,7 +22,7 @@ QUEUE_TRIES = 4
 """So 0.75 s in all: a queue that is full for longer is no burst."""
 
 MAX_MOVES = 4
-"""To other ways of a peer: as many as nodes have interfaces. Ways that come back meanwhile do not add to it."""
+"""To other ways of a peer, after retries: as many as nodes have interfaces. Ways that come back do not add to it."""
 
 
 class _Pending:
@@ -39,7 +39,7 @@ class _Pending:
         self.message = message
         self.key = key
         self.retries = 0
-        self.moves = MAX_MOVES
+        self.moves = 0
         self.waits = QUEUE_TRIES
         self.obsolete = False
         """Whether a later message has made it pointless to send this one again."""
@@ -78,6 +78,7 @@ class Outbox:
         retries: int,
         window: int | None = None,
         capacity: int = 256,
+        moves: int = MAX_MOVES,
     ) -> None:
         self._port = port
         self._ways = ways
@@ -86,6 +87,7 @@ class Outbox:
         self._retries = retries
         self._window = window
         self._capacity = capacity
+        self._moves = moves
         self._lines: dict[NodeId, _Line] = {}
         self._pending: dict[Token, _Pending] = {}
         self._token = 0
@@ -113,7 +115,7 @@ class Outbox:
             return False
         self._token += 1
         pending = _Pending(now, self._token, peer, way, message, self._handling.key(message))
-        pending.retries = self._retries
+        pending.retries, pending.moves = self._retries, self._moves
         self._pending[self._token] = pending
         if pending.key is not None:
             line.by_key.setdefault(pending.key, {})[self._token] = pending
@@ -184,9 +186,10 @@ class Outbox:
 
     def _on_unreachable(self, now: float, line: _Line, pending: _Pending) -> list[GivenUp]:
         peer = pending.peer
-        if pending.retries and self._ways.is_only(peer, pending.way):
+        again = self._ways.again(peer, pending.way) if pending.retries else None
+        if again is not None:
             pending.retries -= 1
-            self._again(now, line, pending, pending.way)
+            self._again(now, line, pending, again)
             return self._advance(now, line)
         before = self._ways.way(peer)
         self._ways.failed(peer, pending.way)

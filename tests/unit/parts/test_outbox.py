@@ -54,8 +54,8 @@ class Listed(Ways):
     def way(self, peer: NodeId) -> Way | None:
         return next(iter(self.ways.get(peer, [])), None)
 
-    def is_only(self, peer: NodeId, way: Way) -> bool:
-        return self.ways.get(peer) == [way]
+    def again(self, peer: NodeId, way: Way) -> Way | None:
+        return way if self.ways.get(peer) == [way] else None
 
     def failed(self, peer: NodeId, way: Way) -> None:
         if way in self.ways.get(peer, []):

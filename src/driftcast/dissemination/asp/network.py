@@ -139,11 +139,12 @@ class NeighborCache(Ways):
         heard = self._heard.get(peer)
         return None if heard is None else Way(heard)
 
-    def is_only(self, peer: NodeId, way: Way) -> bool:
+    def again(self, peer: NodeId, way: Way) -> Way | None:
+        """Over the same link if it is the only one: else it is set aside, and the others have their turn."""
         links = self._links.get(peer)
         if links is None:
-            return self._heard.get(peer) == way.interface
-        return len(links) == 1 and way.interface in links
+            return way if self._heard.get(peer) == way.interface else None
+        return way if len(links) == 1 and way.interface in links else None
 
     def failed(self, peer: NodeId, way: Way) -> None:
         """Set a link aside; what was only heard, or is dropped by discovery, goes altogether."""

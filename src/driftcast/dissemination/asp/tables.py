@@ -167,6 +167,10 @@ class Table:
         self._pushed = 0
         self._compact_at = SPARE_ENDS
 
+    def __len__(self) -> int:
+        """Ends that are kept in memory, those of what is gone included."""
+        return len(self._ends)
+
     @property
     def full(self) -> bool:
         """Whether no further announcement is taken in."""
@@ -210,7 +214,7 @@ class Table:
         expired = Expired([], [], [])
         while self._ends and self._ends[0][0] <= now:
             end, _, what, stream = heappop(self._ends)
-            if not self._is_live(end, what, stream):
+            if not self.is_live(end, what, stream):
                 continue
             if isinstance(what, Announced):
                 del self._announced[what.id]
@@ -224,7 +228,7 @@ class Table:
 
     def next_end(self) -> float | None:
         """When the next announcement, stream or kept message ends, or None."""
-        while self._ends and not self._is_live(self._ends[0][0], self._ends[0][2], self._ends[0][3]):
+        while self._ends and not self.is_live(self._ends[0][0], self._ends[0][2], self._ends[0][3]):
             heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
@@ -235,11 +239,11 @@ class Table:
         heappush(self._ends, (end, self._pushed, what, stream))
         if len(self._ends) > self._compact_at:
             # What is long past its use must not hold on to memory until its time would have come.
-            self._ends = [one for one in self._ends if self._is_live(one[0], one[2], one[3])]
+            self._ends = [one for one in self._ends if self.is_live(one[0], one[2], one[3])]
             heapify(self._ends)
             self._compact_at = 2 * len(self._ends) + SPARE_ENDS
 
-    def _is_live(self, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
+    def is_live(self, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
         """Whether it is still there and still ends then."""
         if isinstance(what, Announced):
             return self._announced.get(what.id) is what and what.until == end
