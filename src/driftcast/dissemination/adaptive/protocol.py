@@ -28,16 +28,16 @@ from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.horizon import Horizon
 from driftcast.parts.interests import EVERYTHING
-from driftcast.parts.link_choice import LinkChoice, Spread
+from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
 from driftcast.parts.retransmission import UNLIMITED
-from driftcast.protocol import Fact, Host, Link, Port, TimerKey
+from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
 from driftcast.wire import Message
 
 SWEEP_SAMPLES = 30
 """Once in that many periods a node forgets the filters that nobody speaks of any more."""
 
 
-class Adaptive(LinkChoice[Received]):
+class Adaptive(Protocol, LinkRules):
     """One unicast for each link that the forwarding rule chooses; one broadcast for each report of utilities."""
 
     name = "adaptive"
@@ -51,6 +51,8 @@ class Adaptive(LinkChoice[Received]):
     }
 
     def __init__(self, node: NodeId, settings: AdaptiveSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
         spread = Spread(
             tau=settings.tau,
             phi=settings.phi,
@@ -62,8 +64,12 @@ class Adaptive(LinkChoice[Received]):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        super().__init__(node, settings, port, host, rng, spread, _subscribed, Carried)
-        self._settings = settings
+        choice = LinkChoice(node, host.incarnation, port, rng, spread, Reports(_subscribed, Carried), self)
+        self._choice = choice
+        self._seen_ids = choice.seen_ids
+        self._neighbors = choice.neighbors
+        self._horizon = choice.horizon
+        self._interests = choice.interests
         self._own: dict[str, None] = {}
         """The canonical filters of this node's subscriptions, without those that another of them covers."""
         self._before: frozenset[NodeId] | None = None
@@ -82,20 +88,38 @@ class Adaptive(LinkChoice[Received]):
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("sample")
         self.port.cancel_timer("update")
-        super().on_stop(now)
+        self._choice.stop()
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        super().on_subscribe(now, subscription)
+        self._choice.local.add(subscription)
         self._review_own()
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        super().on_unsubscribe(now, subscription)
+        self._choice.local.remove(subscription)
         self._review_own()
 
+    def on_link_up(self, now: float, link: Link) -> None:
+        self._choice.found(link)
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self._choice.found(link)
+
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        super().on_link_down(now, link, cause)
-        if link.neighbor not in self._neighbors:
+        if self._choice.lost(link):
             self._tables.pop(link.neighbor, None)
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self._choice.publish(now, event)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if isinstance(message, Carried):
+            event = message.event
+            if event.id not in self._seen_ids:
+                self._choice.meet(now, event, message.hops, message.remaining_s, sender)
+            else:
+                self._choice.meet_again(event.id, sender)
+        else:
+            self._on_report(now, sender, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "sample":
@@ -104,12 +128,12 @@ class Adaptive(LinkChoice[Received]):
         elif key == "update":
             self._report(now)
         else:
-            self._retry(now)
+            self._choice.retry(now)
 
     # Utilities.
 
     def _review_own(self) -> None:
-        texts = dict.fromkeys(Filter(subscription.filter).text for subscription in self._local)
+        texts = dict.fromkeys(Filter(subscription.filter).text for subscription in self._choice.local)
         self._interests.learn(texts)
         self._own = dict.fromkeys(self._interests.uncovered(dict.fromkeys(texts, 1.0)))
 
@@ -123,7 +147,7 @@ class Adaptive(LinkChoice[Received]):
             # What changed in a period can be seen at the end of the first whole one.
             return
         self._change = change_degree(before, here) or 0.0
-        around = Surroundings(now, self.host, here, before, self._near(), self._carrier.free)
+        around = Surroundings(now, self.host, here, before, self._near(), self._choice.carrier.free)
         self._predictions.sample(around)
         self._samples += 1
         if self._samples % SWEEP_SAMPLES == 0:
@@ -154,7 +178,7 @@ class Adaptive(LinkChoice[Received]):
         interval_s = self._interval_s()
         self.port.set_timer("update", interval_s)
         self._reported = now
-        sequence = self._next_sequence()
+        sequence = self._choice.next_sequence()
         valid_s = settings.missed_updates * interval_s
         worth = self._worth()
         subscribed = tuple(self._own)[:MAX_ENTRIES]
@@ -172,14 +196,14 @@ class Adaptive(LinkChoice[Received]):
     def _beyond(self, worth: dict[str, float]) -> Beyond:
         """[004 §4] What can be reached through this node."""
         settings, links = self._settings, self._horizon.links
-        near = [(neighbor, links[neighbor]) for neighbor in self._links if neighbor in links]
+        near = [(neighbor, links[neighbor]) for neighbor in self._choice.links if neighbor in links]
         own = {**worth, **dict.fromkeys(self._own, 1.0)}
         return gathered(near, settings.phi, settings.neighborhood).exceeding(own, self._interests)
 
     def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
         assert isinstance(message, Utilities)
         phi, node = self._settings.phi, message.node
-        if not self._is_news(sender, node, message.hops, message.sequence):
+        if not self._choice.is_news(sender, node, message.hops, message.sequence):
             return
         if not self._learn(message):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
@@ -213,9 +237,8 @@ class Adaptive(LinkChoice[Received]):
 
     # Events.
 
-    def _deliver(self, event: Event, matched: list[str], hops: int) -> None:
-        if not self._own.keys().isdisjoint(matched):
-            self._local.deliver(event, hops)
+    def concerns(self, matched: list[str]) -> bool:
+        return not self._own.keys().isdisjoint(matched)
 
     def _counting(self, event: Event, matched: list[str]) -> list[str]:
         """The interests that utilities are looked up for: all that match, or one, and at the end EVERYTHING."""
@@ -223,9 +246,9 @@ class Adaptive(LinkChoice[Received]):
             return matched
         return [drawn_interest(event.id, matched[:-1]), EVERYTHING]
 
-    def _stores(self, event: Event, matched: list[str]) -> bool:
+    def stores(self, event: Event, matched: list[str]) -> bool:
         """[004 §2.3.2] If σ ≤ U < 1 for at least one of the event's interests, or if there are no neighbors."""
-        if not self._links:
+        if not self._choice.links:
             return True
         others = self._unsubscribed(matched)
         if len(others) < len(matched):
@@ -245,7 +268,7 @@ class Adaptive(LinkChoice[Received]):
             return []
         return [interest for interest in matched if interest not in own and own.keys().isdisjoint(covering(interest))]
 
-    def _promising(
+    def promising(
         self, event: Event, links: list[NodeId], matched: list[str], missing: int
     ) -> tuple[list[NodeId], list[NodeId]]:
         """[004 §2.3.1, step 2] The links with the best predictions, at most so many; and those without a prediction."""

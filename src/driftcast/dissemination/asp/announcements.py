@@ -1,26 +1,23 @@
 """The announcement phase [001 §4.2]: extended flooding, so that every broker knows its best announcer."""
 
 import math
-from typing import TYPE_CHECKING
 
 from driftcast.dissemination.asp.broker import Broker, announcement_of, packet_size
+from driftcast.dissemination.asp.digests import Digests
 from driftcast.dissemination.asp.messages import Announcement, Flag, ShortAnnouncement
+from driftcast.dissemination.asp.path_state import Alternative
+from driftcast.dissemination.asp.paths import Paths
+from driftcast.dissemination.asp.processors import LocalProcessors
+from driftcast.dissemination.asp.publications import Publications
 from driftcast.dissemination.asp.rules import (
     aggregated_metric,
     better,
     canonical_content,
     valid_metric,
 )
-from driftcast.dissemination.asp.tables import Alternative, Announced, Item, Production
+from driftcast.dissemination.asp.tables import Announced, Item, Production
 from driftcast.model import Event, NodeId
 from driftcast.protocol import Interface
-
-if TYPE_CHECKING:
-    from driftcast.dissemination.asp.caching import AnnouncementCache
-    from driftcast.dissemination.asp.paths import Paths
-    from driftcast.dissemination.asp.processors import LocalProcessors
-    from driftcast.dissemination.asp.publications import Publications
-
 
 MAX_VALIDITY_S = 1e6
 """No announcement stays longer, whoever made it; as much as the setting allows."""
@@ -29,13 +26,19 @@ MAX_VALIDITY_S = 1e6
 class Announcements:
     """Takes announcements in, from neighbors and from local applications, and passes them on."""
 
-    paths: "Paths"
-    processors: "LocalProcessors"
-    publications: "Publications"
-    cache: "AnnouncementCache"
-
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        paths: Paths,
+        publications: Publications,
+        processors: LocalProcessors,
+        digests: Digests,
+    ) -> None:
         self._broker = broker
+        self._paths = paths
+        self._publications = publications
+        self._processors = processors
+        self._digests = digests
         self._broadcast = broker.settings.announce_by == "broadcast"
 
     # From neighbors.
@@ -98,7 +101,7 @@ class Announcements:
         if packet_size(full) > broker.settings.packet_bytes:
             broker.drop("announcement_too_large", entry.item.event.id)
             return False
-        if entry.metric_s > broker.settings.max_metric_s:
+        if entry.path.metric_s > broker.settings.max_metric_s:
             broker.drop("metric_too_large", entry.item.event.id)
             return False
         known = broker.table.get(entry.id)
@@ -112,8 +115,8 @@ class Announcements:
             return False
         elif entry.sequence == known.sequence:
             if entry.production is not None:
-                self._compete(now, known, entry.production, entry.metric_s)
-            self.offer(now, known, broker.node, entry.metric_s)
+                self._compete(now, known, entry.production, entry.path.metric_s)
+            self.offer(now, known, broker.node, entry.path.metric_s)
         return True
 
     # The rules.
@@ -125,15 +128,12 @@ class Announcements:
         following brokers without the message; any other is at most an alternative."""
         if entry.individual or not valid_metric(metric_s) or metric_s > self._broker.settings.max_metric_s:
             return
-        entry.alternatives[announcer] = self._alternative(announcer, metric_s, via)
-        if not better(metric_s, entry.metric_s):
-            self.paths.repairs.consider(now, entry, announcer)
+        turn = entry.path.offer(announcer, self._alternative(announcer, metric_s, via))
+        if turn is None:
+            self._paths.repairs.consider(now, entry, announcer)
             return
-        before, before_s = entry.announcer, entry.path_s
-        entry.metric_s = entry.path_s = metric_s
-        entry.announcer = announcer
         self._tell_better_path(now, entry, announcer)
-        self.paths.follow(now, entry, before, before_s)
+        self._paths.follow(now, entry, turn)
         for production in entry.productions:
             self.simulate(now, production)
 
@@ -142,7 +142,7 @@ class Announcements:
         held = entry.production
         held_s = None if held is None else self.result_metric(held)
         if held_s is None or better(metric_s, held_s):
-            self.paths.produce(now, entry, production)
+            self._paths.produce(now, entry, production)
 
     def _alternative(self, announcer: NodeId, metric_s: float, via: Interface | None) -> Alternative:
         """What an announcer reports is known when it speaks: the link it spoke over may not be the one used later."""
@@ -166,27 +166,27 @@ class Announcements:
             entry = self._broker.table.get(id)
             if entry is None:
                 return None
-            metrics_s.append(entry.metric_s)
+            metrics_s.append(entry.path.metric_s)
         return aggregated_metric(metrics_s, self._broker.settings.aggregate_metric) + production.cost_s
 
     def _admit(self, now: float, entry: Announced, announcer: NodeId, via: Interface | None, cached: bool) -> None:
         broker = self._broker
         # Whether this very message was met before, under an older announcement or as a publication.
         first = entry.stream.window.add(entry.item.counter)
-        entry.alternatives[announcer] = self._alternative(announcer, entry.metric_s, via)
+        entry.path.offer(announcer, self._alternative(announcer, entry.path.metric_s, via))
         broker.table.put(entry, broker.settings.memory_s)
         broker.watch(now)
         if cached:
             # What comes from a cache is offered by its id alone: most neighbors know it, or have it from the same hand.
-            self.cache.spread(now, entry, announcer)
+            self._digests.spread(now, entry, announcer)
         else:
             self._flood(now, entry, announcer)
         if first and not entry.descriptive:
             broker.local.deliver(entry.item.event, entry.item.hops)
-            self.publications.keep(now, entry.stream, entry.item)
+            self._publications.keep(now, entry.stream, entry.item)
         if not entry.individual and broker.wants(entry):
-            self.paths.subscribe_locally(now, entry)
-        self.processors.on_announced(now, entry)
+            self._paths.subscribe_locally(now, entry)
+        self._processors.on_announced(entry)
 
     def _flood(self, now: float, entry: Announced, announcer: NodeId) -> None:
         """[001 §4.2] "The full announcement is sent to every neighboring broker, except for the sender"."""
@@ -202,17 +202,17 @@ class Announcements:
                 if full is None:
                     broker.drop("lease_over", entry.item.event.id)
                     return
-                broker.neighbors.send(link.neighbor, full)
+                broker.neighbors.send(now, link.neighbor, full)
 
     def _tell_better_path(self, now: float, entry: Announced, announcer: NodeId) -> None:
         broker = self._broker
         if self._broadcast:
-            broker.port.broadcast(ShortAnnouncement(entry.id, entry.path_s, entry.sequence))
+            broker.port.broadcast(ShortAnnouncement(entry.id, entry.path.path_s, entry.sequence))
             return
         for link in broker.neighbors:
             if link.neighbor != announcer:
-                short = ShortAnnouncement(entry.id, entry.path_s + link.cost_s, entry.sequence)
-                broker.neighbors.send(link.neighbor, short)
+                short = ShortAnnouncement(entry.id, entry.path.path_s + link.cost_s, entry.sequence)
+                broker.neighbors.send(now, link.neighbor, short)
 
     def _metric(self, sender: NodeId, metric_s: float, via: Interface) -> float:
         """[001 §4.2] The sender has added the link to the metric; of a broadcast it cannot, so the receiver does."""

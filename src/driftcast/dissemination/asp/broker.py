@@ -94,7 +94,7 @@ def announcement_of(entry: Announced, now: float, cost_s: float, flags: int = 0)
         item.lease_until - now,
         id=entry.id,
         stream=entry.stream.id,
-        metric_s=entry.path_s + cost_s,
+        metric_s=entry.path.path_s + cost_s,
         validity_s=entry.until - now,
         sequence=entry.sequence,
         counter=item.counter,

@@ -8,7 +8,7 @@ import msgspec
 
 from driftcast.dissemination.asp.broker import Broker
 from driftcast.dissemination.asp.messages import MAX_MISSING, Fragment, MissingFragments
-from driftcast.dissemination.asp.publications import Publications
+from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly, split
@@ -32,9 +32,9 @@ class Large:
 class LargeMessages:
     """The fragments that pass through a broker, and the messages put together from them."""
 
-    def __init__(self, broker: Broker, publications: Publications) -> None:
+    def __init__(self, broker: Broker, processors: LocalProcessors) -> None:
         self._broker = broker
-        self._publications = publications
+        self._processors = processors
         self._kept = max(1, broker.settings.publication_cache)
         # Each takes three bytes besides some thirty for the rest.
         self._asked = min(MAX_MISSING, max(1, (broker.settings.packet_bytes - 32) // 3))
@@ -50,7 +50,7 @@ class LargeMessages:
             return
         large = Large(entry.id, Assembly.of(pieces), item.hops, item.lease_until)
         self._put(entry.stream, item.counter, large)
-        for neighbor in self._publications.receivers(entry, self._broker.node):
+        for neighbor in entry.path.receivers(self._broker.node):
             self._send(now, entry, item.counter, large, neighbor, large.assembly.held())
 
     def on_fragment(self, now: float, sender: NodeId, message: Fragment) -> None:
@@ -76,7 +76,7 @@ class LargeMessages:
             return
         large.announcement = entry.id
         large.hops = max(large.hops, message.hops)
-        for neighbor in self._publications.receivers(entry, sender):
+        for neighbor in entry.path.receivers(broker.node, sender):
             self._send(now, entry, message.counter, large, neighbor, [message.index])
         if large.assembly.complete:
             self._complete(now, entry, message.counter, large)
@@ -98,7 +98,7 @@ class LargeMessages:
         self._send(now, entry, message.counter, large, sender, here)
         absent = tuple(index for index in wanted if large.assembly.piece(index) is None)
         if absent:
-            self._ask(entry, message.counter, absent, sender)
+            self._ask(now, entry, message.counter, absent, sender)
 
     def on_timer(self, now: float, key: tuple[int, int]) -> None:
         """For a while nothing came of a message that is wanted here."""
@@ -113,7 +113,7 @@ class LargeMessages:
             broker.drop("fragments_missing")
             self._forget(key)
             return
-        self._ask(entry, key[1], tuple(large.assembly.missing()), broker.node)
+        self._ask(now, entry, key[1], tuple(large.assembly.missing()), broker.node)
         large.asking = True
         broker.port.set_timer(("fragments", key), broker.settings.fragment_wait_s)
 
@@ -156,7 +156,7 @@ class LargeMessages:
             self._forget(key)
             return
         if entry.stream.window.add(counter):
-            self._publications.consume(now, entry, Item(counter, event, large.hops, large.lease_until))
+            self._processors.consume(entry, Item(counter, event, large.hops, large.lease_until))
 
     def _send(
         self, now: float, entry: Announced, counter: int, large: Large, neighbor: NodeId, indices: list[int]
@@ -170,18 +170,18 @@ class LargeMessages:
             piece = large.assembly.piece(index)
             assert piece is not None
             fragment = Fragment(entry.id, counter, index, count, hops, remaining_s, piece)
-            self._broker.neighbors.send(neighbor, fragment)
+            self._broker.neighbors.send(now, neighbor, fragment)
 
-    def _ask(self, entry: Announced, counter: int, missing: tuple[int, ...], asker: NodeId) -> None:
-        announcer = entry.announcer
+    def _ask(self, now: float, entry: Announced, counter: int, missing: tuple[int, ...], asker: NodeId) -> None:
+        announcer = entry.path.announcer
         if announcer is None or announcer in (self._broker.node, asker):
             self._broker.drop("fragments_unknown")
         else:
-            self._broker.neighbors.send(announcer, MissingFragments(entry.id, counter, missing[: self._asked]))
+            self._broker.neighbors.send(now, announcer, MissingFragments(entry.id, counter, missing[: self._asked]))
 
     def _is_wanted(self, entry: Announced) -> bool:
         """Whether somebody here needs the whole: a local sink or a processor on an active path."""
-        return any(path.neighbor == self._broker.node for path in entry.active.values())
+        return any(path.neighbor == self._broker.node for path in entry.path.active.values())
 
     def _put(self, stream: Stream, counter: int, large: Large) -> None:
         held = sorted(key for key in self._large if key[0] == stream.id)

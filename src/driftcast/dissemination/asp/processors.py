@@ -1,16 +1,11 @@
-"""Local processor applications [001 §4.1]: what they make of announcements, and of publications on active paths."""
+"""Local processor applications [001 §4.1]: what they are given of announcements, and of messages on active paths."""
 
-import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from driftcast.dissemination.asp.announcements import Announcements
 from driftcast.dissemination.asp.broker import Broker
-from driftcast.dissemination.asp.publications import Publications
-from driftcast.dissemination.asp.rules import announcement_id, combined_number, result_stream, valid_metric
-from driftcast.dissemination.asp.tables import Announced, Item, Production, Stream
+from driftcast.dissemination.asp.tables import Announced, Item, Production
 from driftcast.matching import Filter
-from driftcast.model import Event, Processor, ProcessorId
+from driftcast.model import Processor, ProcessorId
 from driftcast.parts.processing import Calls, parsed_filter
 from driftcast.protocol import Token
 
@@ -36,12 +31,10 @@ class Local:
 
 
 class LocalProcessors:
-    """The processors of a node and what they made."""
+    """The processors of a node and their calls."""
 
-    def __init__(self, broker: Broker, announcements: Announcements, publications: Publications) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._announcements = announcements
-        self._publications = publications
         self._processors: dict[ProcessorId, Local] = {}
         self._calls: Calls[Work] = Calls(broker.port)
 
@@ -57,28 +50,17 @@ class LocalProcessors:
                 if entry.current and not entry.individual and entry.until > now:
                     self._try(local, entry)
 
-    def remove(self, now: float, processor: ProcessorId) -> None:
-        """It no longer can: what waited for it is dropped, and what it made is made by another one or is over."""
+    def remove(self, processor: ProcessorId) -> bool:
+        """It no longer can: what waited for it is dropped. False if it never could."""
         if self._processors.pop(processor, None) is None:
-            return
+            return False
         for work in self._calls.close(processor):
             self._broker.drop("processor_gone", work.items[0].event.id)
-        table = self._broker.table
-        for entry in table.entries():
-            entry.productions = [one for one in entry.productions if one.processor != processor]
-        for entry in table.entries():
-            made = entry.production
-            if made is None or made.processor != processor:
-                continue
-            inputs = [table.get(id) for id in made.inputs]
-            others = [one for source in inputs if source is not None for one in source.productions]
-            other = next((one for one in others if entry.id in one.results), None)
-            if other is not None:
-                self._announcements.paths.produce(now, entry, other)
-            else:
-                self._announcements.paths.on_result_over(now, entry)
+        for entry in self._broker.table.entries():
+            entry.end_processing(processor)
+        return True
 
-    def on_announced(self, now: float, entry: Announced) -> None:
+    def on_announced(self, entry: Announced) -> None:
         """[001 §4.2] A full announcement goes to every processor "except if they have registered using a filter and the
         filter does not fit"."""
         for local in list(self._processors.values()):
@@ -101,13 +83,19 @@ class LocalProcessors:
             production = Production(local.processor.id, ids, sequences)
             self._call(Work(production, tuple(one.latest for one in inputs), announces=True))
 
-    def on_published(self, now: float, entry: Announced, item: Item) -> None:
+    def consume(self, entry: Announced, item: Item) -> None:
+        """A message is for this node's applications: sinks, and the processors that are part of an active path."""
+        entry.meet(item)
+        self._broker.local.deliver(item.event, item.hops)
+        self.on_published(entry, item)
+
+    def on_published(self, entry: Announced, item: Item) -> None:
         """[001 §4.1] "If the processor application is part of an active path later, further publications are sent to it
         for processing". A processor of several inputs is called when each of them has something new.
         """
         if not entry.productions:
             return
-        wanted = {path.result for path in entry.active.values()}
+        wanted = {path.result for path in entry.path.active.values()}
         for production in entry.productions:
             if not any(id in wanted and self._makes(production, id) for id in production.results):
                 continue
@@ -117,23 +105,12 @@ class LocalProcessors:
                 production.fresh.clear()
                 self._call(Work(production, items, announces=False))
 
-    def on_processed(
-        self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
-    ) -> None:
-        """The outcome of a call. A processor that failed is reported and skipped."""
+    def finish(self, token: Token, state: bytes, error: str) -> Work | None:
+        """A call is over; None, with a named drop, if nobody waits for its outcome any more."""
         work = self._calls.finish(token, state, error)
         if work is None:
             self._broker.drop("processor_gone")
-            return
-        event = work.items[0].event.id
-        if error:
-            self._broker.drop("processor_failed", event)
-        elif not valid_metric(cost_s):
-            self._broker.drop("processor_cost_invalid", event)
-        elif work.announces:
-            self._announce(now, work, events, cost_s)
-        else:
-            self._publish(now, work, events)
+        return work
 
     def on_expired(self, gone: list[Announced]) -> None:
         """What a group was made of is over."""
@@ -169,77 +146,3 @@ class LocalProcessors:
         processor = work.production.processor
         if not self._calls.submit(processor, [item.event for item in work.items], work):
             self._broker.drop("processor_busy", work.items[0].event.id)
-
-    def _announce(self, now: float, work: Work, events: Sequence[Event], cost_s: float) -> None:
-        """[001 §4.1] "the result is to be submitted back to their broker along with identifications of the processed
-        source announcements and a metric information"."""
-        broker = self._broker
-        production = work.production
-        known = [broker.table.get(id) for id in production.inputs]
-        inputs = [one for one in known if one is not None]
-        if tuple(one.sequence for one in inputs) != production.sequences:
-            # Announced anew while the processor was busy; the newer announcement has a call of its own.
-            broker.drop("announcement_over", work.items[0].event.id)
-            return
-        production.cost_s = cost_s
-        for one in inputs:
-            one.productions.append(production)
-        for place, event in enumerate(events):
-            entry = self._result(work, inputs, event, place)
-            production.results.append(entry.id)
-            if not self._announcements.announce(now, entry) and entry.stream.window.add(entry.item.counter):
-                broker.local.deliver(event, entry.item.hops)
-
-    def _result(self, work: Work, inputs: list[Announced], event: Event, place: int) -> Announced:
-        broker = self._broker
-        production = work.production
-        origin = () if broker.settings.identity == "content" else sorted(one.id for one in inputs)
-        streams = [one.stream.id for one in inputs]
-        metric_s = self._announcements.result_metric(production)
-        flags = 0
-        for one in inputs:
-            flags |= one.flags
-        stream = broker.table.stream(result_stream(streams, production.processor, place))
-        id = announcement_id(event, origin, broker.settings.decimals)
-        known = broker.table.get(id)
-        sequence = combined_number(production.sequences)
-        if known is not None and known.production is not None and sequence < known.sequence:
-            # An input has started anew, and this prolongs what was made of its past.
-            sequence = known.sequence + 1
-        entry = Announced(
-            id,
-            stream,
-            sequence,
-            _combined(stream, work.items, event),
-            min(one.until for one in inputs),
-            broker.node,
-            math.inf if metric_s is None else metric_s,
-            flags,
-            1 + max(one.stages for one in inputs),
-        )
-        entry.production = production
-        return entry
-
-    def _publish(self, now: float, work: Work, events: Sequence[Event]) -> None:
-        production = work.production
-        for place, event in enumerate(events):
-            id = production.results[place] if place < len(production.results) else 0
-            entry = self._broker.table.get(id)
-            if entry is None:
-                self._broker.drop("result_unannounced", event.id)
-            else:
-                item = _combined(entry.stream, work.items, event)
-                self._publications.publish(now, entry, item, self._broker.node)
-
-
-def _combined(stream: Stream, items: Sequence[Item], event: Event) -> Item:
-    """A result as a message of its stream. It lives as long as the shortest of its inputs.
-
-    Its number is the input's own if there is only one, so that equal processors number alike. When one of several
-    inputs starts anew their combined number may fall, and the count goes on from the last one.
-    """
-    counter = combined_number([item.counter for item in items])
-    if len(items) > 1:
-        counter = max(counter, stream.made + 1)
-        stream.made = counter
-    return Item(counter, event, max(item.hops for item in items), min(item.lease_until for item in items))

@@ -7,6 +7,7 @@ from typing import ClassVar
 from driftcast.dissemination.asp.announcements import Announcements
 from driftcast.dissemination.asp.broker import Broker
 from driftcast.dissemination.asp.caching import AnnouncementCache
+from driftcast.dissemination.asp.digests import Digests
 from driftcast.dissemination.asp.large import LargeMessages
 from driftcast.dissemination.asp.messages import (
     MESSAGES,
@@ -20,13 +21,15 @@ from driftcast.dissemination.asp.messages import (
     Publication,
     ShortAnnouncement,
 )
-from driftcast.dissemination.asp.network import Undelivered
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.publications import Publications
+from driftcast.dissemination.asp.results import Results
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.dissemination.asp.sources import Sources
+from driftcast.dissemination.asp.streams import LocalStreams
 from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from driftcast.parts.handling import GivenUp
 from driftcast.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from driftcast.wire import Message
 
@@ -52,28 +55,24 @@ class Asp(Protocol, RunsProcessors):
 
     def __init__(self, node: NodeId, settings: AspSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
-        broker = self._broker = Broker(node, settings, port, 1 + rng.getrandbits(62))
-        self._announcements = Announcements(broker)
-        self._paths = Paths(broker)
-        self._publications = Publications(broker)
-        self._large = LargeMessages(broker, self._publications)
-        self._sources = Sources(broker, self._announcements, self._publications, host.incarnation)
-        self._processors = LocalProcessors(broker, self._announcements, self._publications)
-        self._cache = AnnouncementCache(broker, self._announcements, self._paths)
-        self._announcements.paths = self._paths
-        self._announcements.publications = self._publications
-        self._announcements.processors = self._processors
-        self._announcements.cache = self._cache
-        self._paths.publications = self._publications
-        self._paths.sources = self._sources
-        self._publications.processors = self._processors
-        self._publications.large = self._large
+        # Each is made of those before it: who takes things in comes after those it hands them to.
+        broker = self.broker = Broker(node, settings, port, 1 + rng.getrandbits(62))
+        self._digests = Digests(broker)
+        self._streams = LocalStreams(broker)
+        self._processors = LocalProcessors(broker)
+        self._large = LargeMessages(broker, self._processors)
+        self._publications = Publications(broker, self._processors, self._large)
+        self._paths = Paths(broker, self._streams, self._publications)
+        self._announcements = Announcements(broker, self._paths, self._publications, self._processors, self._digests)
+        self._sources = Sources(broker, self._streams, self._announcements, self._publications, host.incarnation)
+        self._results = Results(broker, self._processors, self._paths, self._announcements, self._publications)
+        self._cache = AnnouncementCache(broker, self._digests, self._announcements, self._paths)
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("expiry")
-        self._broker.neighbors.stop()
+        self.broker.neighbors.stop()
         self._large.stop()
-        self._sources.stop()
+        self._streams.stop()
 
     # Applications.
 
@@ -81,46 +80,46 @@ class Asp(Protocol, RunsProcessors):
         self._sources.publish(now, event)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        self._broker.local.add(subscription)
+        self.broker.local.add(subscription)
         self._cache.on_subscribe(now)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        broker = self._broker
+        broker = self.broker
         broker.local.remove(subscription)
         for entry in broker.table.entries():
-            if broker.subscriber in entry.active and not broker.wants(entry):
+            if broker.subscriber in entry.path.active and not broker.wants(entry):
                 self._paths.unsubscribe_locally(now, entry)
 
     def on_processor(self, now: float, processor: Processor) -> None:
         self._processors.add(now, processor)
 
     def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        self._processors.remove(now, processor)
+        self._results.on_processor_gone(now, processor)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:
-        self._processors.on_processed(now, token, state, events, cost_s, error)
+        self._results.on_processed(now, token, state, events, cost_s, error)
 
     # The network.
 
     def on_link_up(self, now: float, link: Link) -> None:
-        if self._broker.neighbors.found(link):
-            self._cache.on_link_up(now, link)
+        if self.broker.neighbors.found(link):
+            self._digests.on_link_up(now, link)
             self._paths.on_neighbor_back(now, link.neighbor)
 
     def on_link_changed(self, now: float, link: Link) -> None:
-        self._broker.neighbors.found(link)
+        self.broker.neighbors.found(link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
-        if self._broker.neighbors.gone(link, cause):
+        if self.broker.neighbors.gone(link, cause):
             self._paths.on_neighbor_lost(now, link.neighbor)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        self._on_failure(now, self._broker.neighbors.on_sent(token, failure))
+        self._on_given_up(now, self.broker.neighbors.on_sent(now, token, failure))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        if self._broker.neighbors.heard(sender, via):
+        if self.broker.neighbors.heard(sender, via):
             self._on_neighbor_back(now, sender)
         if isinstance(message, Publication):
             self._publications.on_publication(now, sender, message)
@@ -149,35 +148,35 @@ class Asp(Protocol, RunsProcessors):
         assert isinstance(about, tuple)
         if word == "back":
             node, interface = about
-            if self._broker.neighbors.on_back(node, interface):
+            if self.broker.neighbors.on_back(node, interface):
                 self._on_neighbor_back(now, node)
         elif word == "resend":
-            self._on_failure(now, self._broker.neighbors.on_timer(about[0]))
+            self._on_given_up(now, self.broker.neighbors.on_resend(now, about[0]))
         elif word == "patience":
             self._sources.on_timer(now, about[0])
         else:
             self._large.on_timer(now, about)
 
     def _on_neighbor_back(self, now: float, neighbor: NodeId) -> None:
-        for link in self._broker.neighbors:
+        for link in self.broker.neighbors:
             if link.neighbor == neighbor:
-                self._cache.on_neighbor_back(now, link)
+                self._digests.on_neighbor_back(now, link)
         self._paths.on_neighbor_back(now, neighbor)
 
-    def _on_failure(self, now: float, failure: Undelivered | None) -> None:
-        if failure is not None:
-            if failure.lost:
-                self._paths.on_neighbor_lost(now, failure.node)
-            if isinstance(failure.message, PathMessage):
-                self._paths.on_undelivered(now, failure.node, failure.message)
+    def _on_given_up(self, now: float, given_up: list[GivenUp]) -> None:
+        for one in given_up:
+            if one.lost:
+                self._paths.on_neighbor_lost(now, one.peer)
+            if isinstance(one.message, PathMessage):
+                self._paths.on_undelivered(now, one.peer, one.message)
 
     def _expire(self, now: float) -> None:
-        self._broker.watched()
-        expired = self._broker.table.expire(now)
+        self.broker.watched()
+        expired = self.broker.table.expire(now)
         self._processors.on_expired(expired.announcements)
         for stream in expired.stale:
             self._publications.forget(stream, now)
         for stream in expired.streams:
             self._publications.forget(stream, float("inf"))
         self._large.forget_over(now, expired.streams)
-        self._broker.watch(now)
+        self.broker.watch(now)

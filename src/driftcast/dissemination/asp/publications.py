@@ -1,26 +1,22 @@
 """The publication phase [001 §4.4]: messages on active paths, each once; and those kept for who subscribes again."""
 
-from typing import TYPE_CHECKING
-
 from driftcast.dissemination.asp.broker import Broker, packet_size, publication_of
+from driftcast.dissemination.asp.large import LargeMessages
 from driftcast.dissemination.asp.messages import Publication
-from driftcast.dissemination.asp.tables import ActivePath, Announced, Item, Stream
+from driftcast.dissemination.asp.path_state import ActivePath
+from driftcast.dissemination.asp.processors import LocalProcessors
+from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, NodeId
 from driftcast.protocol import Fact
-
-if TYPE_CHECKING:
-    from driftcast.dissemination.asp.large import LargeMessages
-    from driftcast.dissemination.asp.processors import LocalProcessors
 
 
 class Publications:
     """Takes publications in, from neighbors, local sources and local processors, and passes them on."""
 
-    processors: "LocalProcessors"
-    large: "LargeMessages"
-
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, processors: LocalProcessors, large: LargeMessages) -> None:
         self._broker = broker
+        self._processors = processors
+        self._large = large
         self._kept = broker.settings.publication_cache
         self._asks = self._kept > 0 or broker.settings.fragment_bytes > 0
 
@@ -41,7 +37,7 @@ class Publications:
             self._broker.drop("publication_repeated", item.event.id, sender)
             return
         if sender == self._broker.node and self._broker.settings.fragment_bytes and self.is_large(item.event):
-            self.large.publish(now, entry, item)
+            self._large.publish(now, entry, item)
         elif sender == self._broker.node and self.is_large(item.event):
             # Nobody else can have it, but the applications of this node can.
             self._broker.drop("publication_too_large", item.event.id)
@@ -51,22 +47,9 @@ class Publications:
             if publication is None:
                 self._broker.drop("lease_over", item.event.id)
                 return
-            for neighbor in self.receivers(entry, sender):
-                self._broker.neighbors.send(neighbor, publication)
-        self.consume(now, entry, item)
-
-    def consume(self, now: float, entry: Announced, item: Item) -> None:
-        """To local sinks, and to the local processors that are part of an active path."""
-        if item.counter > entry.latest.counter:
-            entry.latest = item
-        self._broker.local.deliver(item.event, item.hops)
-        self.processors.on_published(now, entry, item)
-
-    def receivers(self, entry: Announced, sender: NodeId) -> list[NodeId]:
-        """The neighbors on active paths: each once, however many subscribers lie behind it."""
-        own = self._broker.node
-        neighbors = dict.fromkeys(path.neighbor for path in entry.active.values())
-        return [neighbor for neighbor in neighbors if neighbor not in (own, sender)]
+            for neighbor in entry.path.receivers(self._broker.node, sender):
+                self._broker.neighbors.send(now, neighbor, publication)
+        self._processors.consume(entry, item)
 
     def is_large(self, event: Event) -> bool:
         """Whether a message is too large for one packet."""
@@ -98,13 +81,13 @@ class Publications:
             if item.counter <= after:
                 continue
             if path.result:
-                self.processors.on_published(now, entry, item)
+                self._processors.on_published(entry, item)
                 continue
             publication = publication_of(entry, item, now)
             if publication is not None:
-                self._broker.neighbors.send(path.neighbor, publication)
+                self._broker.neighbors.send(now, path.neighbor, publication)
         if not path.result:
-            self.large.repeat(now, entry, path.neighbor, after)
+            self._large.repeat(now, entry, path.neighbor, after)
 
     def wanted_after(self, entry: Announced, asked: int | None) -> int | None:
         """The number to put in a subscription: that up to which nothing is missing here.
@@ -117,7 +100,7 @@ class Publications:
         window = entry.stream.window
         if asked is None:
             return window.settled(max(window.first, window.highest - max(1, self._kept)))
-        kept = [item.counter for item in entry.stream.cache] + self.large.counters(entry.stream)
+        kept = [item.counter for item in entry.stream.cache] + self._large.counters(entry.stream)
         return window.settled(asked) if min(kept, default=asked + 2) <= asked + 1 else asked
 
 

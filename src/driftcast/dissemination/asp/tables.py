@@ -1,11 +1,13 @@
 """What a broker knows: announcements with their paths, streams with their counters, and what its processors make."""
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from driftcast.dissemination.asp.messages import Flag, PathKind, PathMessage
+from driftcast.dissemination.asp.messages import Flag
+from driftcast.dissemination.asp.path_state import PathState
 from driftcast.model import Event, NodeId, ProcessorId
 from driftcast.parts.window import CounterWindow
 
@@ -26,41 +28,6 @@ class Item(NamedTuple):
     lease_until: float
 
 
-class ActivePath(NamedTuple):
-    """[001 §4.3] Where a subscriber's publications go: a neighbor, or this node itself for a local application.
-
-    `result` is the id of the result for which a local processor wants them, or 0; `after` is the last number of the
-    stream that is not wanted again.
-    """
-
-    neighbor: NodeId
-    metric_s: float
-    result: int = 0
-    after: int | None = None
-
-
-class Alternative(NamedTuple):
-    """An announcer: the metric of the path through it, and the metric it has itself, without the link to it."""
-
-    metric_s: float
-    reported_s: float
-
-
-class PendingPath(NamedTuple):
-    """A subscription that could not be delivered to the announcer, for when it can."""
-
-    metric_s: float
-    kind: PathKind
-    after: int | None
-
-
-class SentPath(NamedTuple):
-    """[001 §4.3] "The neighbor a subscription is sent to is stored by the broker"; the node itself for a processor."""
-
-    target: NodeId
-    metric_s: float
-
-
 class Production:
     """What a local processor made of some announcements: the outcome that short announcements are simulated from."""
 
@@ -78,29 +45,18 @@ class Production:
 
 
 class Announced:
-    """One announcement. The announcer is a neighbor, this node itself, or None when its path is lost."""
+    """One announcement: its message, how long it is valid, the state of its paths, and who makes what of it."""
 
     __slots__ = (
-        "active",
-        "alternatives",
-        "announcer",
-        "asked",
-        "asking",
-        "dropped",
+        "_production",
+        "_productions",
         "flags",
         "id",
         "item",
         "latest",
-        "metric_s",
-        "owed",
-        "path_s",
-        "pending",
-        "production",
-        "productions",
-        "sent",
+        "path",
         "sequence",
         "stages",
-        "standby",
         "stream",
         "until",
     )
@@ -116,6 +72,7 @@ class Announced:
         metric_s: float,
         flags: int = 0,
         stages: int = 0,
+        production: Production | None = None,
     ) -> None:
         self.id = id
         self.stream = stream
@@ -126,29 +83,36 @@ class Announced:
         self.until = until
         self.flags = flags
         self.stages = stages
-        self.announcer: NodeId | None = announcer
-        self.metric_s = metric_s
-        """The best metric there ever was under this sequence; it never rises, which keeps repairs free of loops."""
-        self.path_s = metric_s
-        """The metric of the announcer in use: worse than the best after a repair."""
-        self.alternatives: dict[NodeId, Alternative] = {}
-        self.active: dict[int, ActivePath] = {}
-        self.standby: dict[int, dict[NodeId, ActivePath]] = {}
-        """For each subscriber: others that have asked for its publications, and take over if the active one goes."""
-        self.sent: dict[int, SentPath] = {}
-        self.pending: dict[int, PendingPath] = {}
-        self.production: Production | None = None
+        self.path = PathState(announcer, metric_s)
+        self._production = production
+        self._productions: list[Production] = []
+
+    @property
+    def production(self) -> Production | None:
         """By which local processor the announcement is made, if it is."""
-        self.productions: list[Production] = []
+        return self._production
+
+    @property
+    def productions(self) -> Sequence[Production]:
         """What local processors made of it."""
-        self.owed: dict[NodeId, dict[int, PathMessage]] = {}
-        """For each neighbor: what takes a path back and could not be delivered to it, by the path's subscriber."""
-        self.dropped: set[NodeId] = set()
-        """Neighbors that were lost with their paths, and may have noticed nothing."""
-        self.asked: set[NodeId] = set()
-        """Who has been asked to have the source announce anew, since the path is lost."""
-        self.asking = 0
-        """The subscriber for whom another broker has asked for that in vain, or 0."""
+        return self._productions
+
+    def make_by(self, production: Production | None) -> None:
+        """Another local processor makes it, or none any more."""
+        self._production = production
+
+    def process_by(self, production: Production) -> None:
+        """A local processor has made something of it."""
+        self._productions.append(production)
+
+    def end_processing(self, processor: ProcessorId) -> None:
+        """A local processor is gone."""
+        self._productions = [one for one in self._productions if one.processor != processor]
+
+    def meet(self, item: Item) -> None:
+        """A message of the stream has come under this announcement."""
+        if item.counter > self.latest.counter:
+            self.latest = item
 
     @property
     def individual(self) -> bool:
@@ -203,6 +167,10 @@ class Table:
         self._pushed = 0
         self._compact_at = SPARE_ENDS
 
+    def __len__(self) -> int:
+        """Ends that are kept in memory, those of what is gone included."""
+        return len(self._ends)
+
     @property
     def full(self) -> bool:
         """Whether no further announcement is taken in."""
@@ -246,7 +214,7 @@ class Table:
         expired = Expired([], [], [])
         while self._ends and self._ends[0][0] <= now:
             end, _, what, stream = heappop(self._ends)
-            if not self._is_live(end, what, stream):
+            if not self.is_live(end, what, stream):
                 continue
             if isinstance(what, Announced):
                 del self._announced[what.id]
@@ -260,7 +228,7 @@ class Table:
 
     def next_end(self) -> float | None:
         """When the next announcement, stream or kept message ends, or None."""
-        while self._ends and not self._is_live(self._ends[0][0], self._ends[0][2], self._ends[0][3]):
+        while self._ends and not self.is_live(self._ends[0][0], self._ends[0][2], self._ends[0][3]):
             heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
@@ -271,11 +239,11 @@ class Table:
         heappush(self._ends, (end, self._pushed, what, stream))
         if len(self._ends) > self._compact_at:
             # What is long past its use must not hold on to memory until its time would have come.
-            self._ends = [one for one in self._ends if self._is_live(one[0], one[2], one[3])]
+            self._ends = [one for one in self._ends if self.is_live(one[0], one[2], one[3])]
             heapify(self._ends)
             self._compact_at = 2 * len(self._ends) + SPARE_ENDS
 
-    def _is_live(self, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
+    def is_live(self, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
         """Whether it is still there and still ends then."""
         if isinstance(what, Announced):
             return self._announced.get(what.id) is what and what.until == end

@@ -6,8 +6,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
-from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.relay import Relay, RelaySettings
+from driftcast.parts.flood import Flood
+from driftcast.parts.relay import RelaySettings
 from driftcast.protocol import Host, Interface, Port, Protocol, TimerKey
 from driftcast.wire import EventMessage, Message
 
@@ -37,35 +37,30 @@ class Gossip(Protocol):
         super().__init__(node, settings, port, host, rng)
         self._p = settings.p
         self._sure_hops = settings.sure_hops
-        self._local = LocalSubscriptions(port)
-        self._relay = Relay(port, rng, settings)
-        self._seen_ids = self._relay.seen.ids
+        self._flood = Flood(port, rng, settings, GossipedEvent)
+        self._seen_ids = self._flood.seen_ids
 
     def on_stop(self, now: float) -> None:
-        self._relay.stop()
+        self._flood.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
-        if self._relay.meet(now, event.id):
-            self._local.deliver(event, 0)
-            self._relay.pass_on(now, GossipedEvent(event, 1, event.lease_s))
+        self._flood.publish(now, event)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        self._local.add(subscription)
+        self._flood.local.add(subscription)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        self._local.remove(subscription)
+        self._flood.local.remove(subscription)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, GossipedEvent)
-        event = message.event
-        if event.id in self._seen_ids:
+        if message.event.id in self._seen_ids:
             return
-        self._relay.meet(now, event.id)
-        self._local.deliver(event, message.hops)
+        self._flood.meet(now, message)
         # One draw per event whatever the hops, so that runs with other settings stay paired.
         heads = self.rng.random() < self._p
         if heads or message.hops <= self._sure_hops:
-            self._relay.pass_on(now, GossipedEvent(event, message.hops + 1, message.remaining_s))
+            self._flood.pass_on(now, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        self._relay.on_timer(now, key)
+        self._flood.on_timer(now, key)

@@ -107,7 +107,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         self._neighbors.gone(link, cause)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        self._neighbors.on_sent(token, failure)
+        self._neighbors.on_sent(now, token, failure)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, FloodedMessage)
@@ -164,7 +164,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         else:
             for neighbor in self._neighbors:
                 if neighbor != sender:
-                    self._neighbors.send(neighbor, message)
+                    self._neighbors.send(now, neighbor, message)
         for local in list(self._processors.values()):
             if local.processor.id != taken.maker and local.filter.matches(event.attributes):
                 self._process(local, taken)

@@ -10,13 +10,13 @@ from typing import ClassVar
 from driftcast.dissemination.semi_probabilistic.messages import MAX_FILTERS, Forwarded, Interested
 from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisticSettings
 from driftcast.matching import Filter
-from driftcast.model import Event, NodeId
-from driftcast.parts.link_choice import LinkChoice, Spread
-from driftcast.protocol import Fact, Host, Port, TimerKey
+from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
+from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
 from driftcast.wire import Message
 
 
-class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
+class SemiProbabilistic(Protocol, LinkRules):
     """One unicast for each link that the forwarding rule chooses; it makes no predictions, so step 2 is empty."""
 
     name = "semi_probabilistic"
@@ -27,6 +27,8 @@ class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"pure": {"store": False}, "probabilistic": {"phi": 0}}
 
     def __init__(self, node: NodeId, settings: SemiProbabilisticSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
         spread = Spread(
             tau=settings.tau,
             phi=settings.phi,
@@ -38,8 +40,9 @@ class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        super().__init__(node, settings, port, host, rng, spread, _wanted, Forwarded)
-        self._settings = settings
+        reports = Reports(_wanted, Forwarded)
+        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self)
+        self._seen_ids = self._choice.seen_ids
 
     def on_start(self, now: float) -> None:
         if self._settings.phi > 0:
@@ -48,39 +51,68 @@ class SemiProbabilistic(LinkChoice[tuple[str, ...]]):
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("update")
-        super().on_stop(now)
+        self._choice.stop()
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        self._choice.local.add(subscription)
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        self._choice.local.remove(subscription)
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        self._choice.found(link)
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self._choice.found(link)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self._choice.lost(link)
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self._choice.publish(now, event)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if isinstance(message, Forwarded):
+            event = message.event
+            if event.id not in self._seen_ids:
+                self._choice.meet(now, event, message.hops, message.remaining_s, sender)
+            else:
+                self._choice.meet_again(event.id, sender)
+        else:
+            self._on_report(now, sender, message)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "update":
             self._update(now)
         else:
-            self._retry(now)
+            self._choice.retry(now)
 
     def _update(self, now: float) -> None:
         """[004 §2.1] Say what this node subscribes to, and forget what is no longer good."""
         settings = self._settings
         self.port.set_timer("update", settings.update_s)
-        self._horizon.expire(now)
-        self._interests.keep(text for _, known in self._horizon for text in known.report)
-        wanted = tuple(dict.fromkeys(Filter(subscription.filter).text for subscription in self._local))
+        choice = self._choice
+        choice.horizon.expire(now)
+        choice.interests.keep(text for _, known in choice.horizon for text in known.report)
+        wanted = tuple(dict.fromkeys(Filter(subscription.filter).text for subscription in choice.local))
         if wanted:
             valid_s = settings.missed_updates * settings.update_s
-            self.port.broadcast(Interested(self.node, self._next_sequence(), 1, valid_s, wanted[:MAX_FILTERS]))
+            self.port.broadcast(Interested(self.node, choice.next_sequence(), 1, valid_s, wanted[:MAX_FILTERS]))
 
     def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
         assert isinstance(message, Interested)
-        if not self._is_news(sender, message.node, message.hops, message.sequence):
+        if not self._choice.is_news(sender, message.node, message.hops, message.sequence):
             return
-        if not self._interests.learn(message.filters):
+        if not self._choice.interests.learn(message.filters):
             self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
             return
         until = now + message.valid_s
-        self._horizon.accept(message.node, sender, message.hops, message.sequence, until, message.filters)
+        self._choice.horizon.accept(message.node, sender, message.hops, message.sequence, until, message.filters)
         if message.hops < self._settings.phi:
             hops = message.hops + 1
             self.port.broadcast(Interested(message.node, message.sequence, hops, message.valid_s, message.filters))
 
-    def _stores(self, event: Event, matched: list[str]) -> bool:
+    def stores(self, event: Event, matched: list[str]) -> bool:
         """[004 §5.1.3] Every node does, or none."""
         return self._settings.store
 

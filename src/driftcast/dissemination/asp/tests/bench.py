@@ -93,7 +93,7 @@ class Broker:
 
     @property
     def subscriber(self) -> int:
-        return self.asp._broker.subscriber
+        return self.asp.broker.subscriber
 
 
 def announcement(metric_s: float = 0.02, sequence: int = 1, of: Event = CELSIUS, **fields: float) -> Announcement:

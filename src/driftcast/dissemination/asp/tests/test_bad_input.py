@@ -152,7 +152,7 @@ def test_notes_are_facts_of_the_trace() -> None:
 
 
 def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driftcast.dissemination.asp.sources.MAX_SOURCES", 1)
+    monkeypatch.setattr("driftcast.dissemination.asp.streams.MAX_SOURCES", 1)
     source = Broker(1, node=0)
     source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
     source.asp.on_publish(1.0, CELSIUS)

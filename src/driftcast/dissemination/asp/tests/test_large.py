@@ -47,7 +47,7 @@ def test_a_request_for_fragments_of_what_is_not_here_is_dropped_by_name() -> Non
 def test_missing_fragments_are_asked_for_as_many_at_a_time_as_fit_in_a_packet(packet_bytes: int, asked: int) -> None:
     broker = sink(fragment_bytes=100, packet_bytes=packet_bytes)
     broker.hear(1, fragment(0, MAX_FRAGMENTS))
-    stream = broker.asp._broker.table.entries()[0].stream.id
+    stream = broker.asp.broker.table.entries()[0].stream.id
     broker.asp.on_timer(3.0, ("fragments", (stream, 2)))
     [(target, message)] = [effect for effect in broker.effects() if isinstance(effect, tuple)]
     assert target == 1
@@ -71,7 +71,7 @@ def test_a_publication_that_does_not_fit_is_dropped_by_name_but_reaches_local_si
     source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
     source.asp.on_publish(1.0, event(0, 1))
     source.effects()
-    source.hear(1, subscribe(7, 0.1, id=source.asp._broker.table.entries()[0].id))
+    source.hear(1, subscribe(7, 0.1, id=source.asp.broker.table.entries()[0].id))
     big = Event(EventId(0, 2), {"topic": "t"}, payload=bytes(300))
     source.asp.on_publish(2.0, big)
     assert source.effects() == ["publication_too_large", Deliver(SubscriptionId(0, 0), big, 0)]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from driftcast.dissemination.asp.messages import Announcement, PathKind, ShortAnnouncement
+from driftcast.dissemination.asp.messages import Announcement, PathKind, Publication, ShortAnnouncement
 from driftcast.dissemination.asp.tests.bench import SINK, Broker, C, announcement, event, publication, subscribe
 from driftcast.model import Failure, Subscription
 from driftcast.protocol import Link
@@ -44,6 +44,16 @@ def test_a_message_that_failed_is_sent_once_more_before_its_neighbor_is_removed(
     assert broker.effects() == [BROKEN]
 
 
+def test_a_message_that_is_sent_again_has_less_time_left() -> None:
+    broker = relay()
+    first = publish(broker, 2)
+    broker.fail(first, now=2.5)
+    [second] = broker.sends()
+    assert isinstance(first.message, Publication)
+    assert isinstance(second.message, Publication)
+    assert second.message.remaining_s == pytest.approx(first.message.remaining_s - 0.5)
+
+
 def test_a_retry_that_arrives_leaves_everything_as_it_was() -> None:
     broker = relay()
     broker.fail(publish(broker, 2))
@@ -59,13 +69,15 @@ def test_without_retries_the_first_failure_removes_the_neighbor() -> None:
     assert broker.effects() == [BROKEN]
 
 
+def fail_and_drop(broker: Broker, send: Send) -> None:
+    """A send fails, and discovery drops the link for it: hosts tell it in this order."""
+    broker.fail(send)
+    broker.asp.on_link_down(2.0, Link(send.target, "radio", 0.01), Failure.UNREACHABLE)
+
+
 def test_a_link_that_discovery_drops_because_of_a_failure_waits_for_the_retry() -> None:
-    """The host tells discovery first, so the protocol hears of the link before it hears of its message."""
     broker = relay()
-    first = publish(broker, 2)
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
-    assert broker.effects() == []
-    broker.fail(first)
+    fail_and_drop(broker, publish(broker, 2))
     [second] = broker.sends()
     broker.fail(second, None)
     assert broker.effects() == []
@@ -74,9 +86,7 @@ def test_a_link_that_discovery_drops_because_of_a_failure_waits_for_the_retry() 
 
 def test_if_the_retry_fails_too_such_a_neighbor_is_lost_until_discovery_finds_it() -> None:
     broker = relay()
-    first = publish(broker, 2)
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
-    broker.fail(first)
+    fail_and_drop(broker, publish(broker, 2))
     [second] = broker.sends()
     broker.fail(second)
     effects = broker.port.take()
@@ -84,12 +94,29 @@ def test_if_the_retry_fails_too_such_a_neighbor_is_lost_until_discovery_finds_it
     assert not [effect for effect in effects if isinstance(effect, SetTimer)], "no time brings it back by itself"
 
 
-def test_a_link_that_discovery_drops_while_messages_arrive_is_lost_with_their_outcome() -> None:
+def test_a_link_that_discovery_finds_again_meanwhile_is_a_link_like_any_other() -> None:
+    broker = relay()
+    fail_and_drop(broker, publish(broker, 2))
+    [second] = broker.sends()
+    broker.asp.on_link_up(2.0, Link(2, "radio", 0.01))
+    broker.fail(second)
+    assert ("back", (2, "radio")) in timers(broker), "set aside, since discovery has not lost it"
+
+
+def test_without_retries_a_failure_and_the_drop_for_it_lose_the_neighbor_once() -> None:
+    broker = relay(retries=0)
+    fail_and_drop(broker, publish(broker, 2))
+    assert broker.effects() == [BROKEN]
+
+
+@pytest.mark.parametrize("cause", [Failure.SILENT, Failure.OUT_OF_REACH, Failure.RESTARTED])
+def test_a_link_that_is_lost_for_another_reason_is_lost_at_once(cause: Failure) -> None:
     broker = relay()
     first = publish(broker, 2)
-    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), Failure.SILENT)
-    broker.fail(first, None)
+    broker.asp.on_link_down(2.0, Link(2, "radio", 0.01), cause)
     assert broker.effects() == [BROKEN]
+    broker.fail(first)
+    assert broker.effects() == [], "nobody is there to try again for"
 
 
 def test_of_several_messages_that_fail_each_is_tried_again_and_the_loss_is_told_once() -> None:
@@ -152,9 +179,9 @@ def test_what_fails_on_the_cheap_link_goes_over_the_other_with_its_cost() -> Non
 def test_by_broadcast_the_receiver_adds_the_link_so_nothing_is_changed() -> None:
     broker = Broker(2, announce_by="broadcast", announcement_cache=True)
     broker.asp.on_link_up(0.0, Link(2, "ethernet", 0.001))
-    neighbors = broker.asp._broker.neighbors
+    neighbors = broker.asp.broker.neighbors
     short = ShortAnnouncement(C, 0.5, 1)
-    neighbors.send(2, short)
+    neighbors.send(0.0, 2, short)
     [first] = broker.sends()
     broker.fail(first)
     [second] = broker.sends()

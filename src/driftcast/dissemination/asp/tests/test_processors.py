@@ -3,7 +3,7 @@
 import pytest
 
 from driftcast.dissemination.asp.messages import PathKind, Publication, ShortAnnouncement
-from driftcast.dissemination.asp.processors import _combined
+from driftcast.dissemination.asp.results import combined
 from driftcast.dissemination.asp.rules import announcement_id, derived_subscriber, stream_id
 from driftcast.dissemination.asp.tables import Item, Stream
 from driftcast.dissemination.asp.tests.bench import (
@@ -171,8 +171,8 @@ def test_the_number_of_an_aggregate_goes_on_when_an_input_starts_anew() -> None:
     """Incarnations 5 and 0, then 5 and 1: the counts add up to less than before, but no number comes twice."""
     stream = Stream(1)
     five = 5 << 32
-    before = _combined(stream, [Item(five + 10, CELSIUS, 0, 9.0), Item(100, CELSIUS, 0, 9.0)], CELSIUS)
-    after = _combined(stream, [Item(five + 11, CELSIUS, 0, 9.0), Item((1 << 32) + 1, CELSIUS, 0, 9.0)], CELSIUS)
+    before = combined(stream, [Item(five + 10, CELSIUS, 0, 9.0), Item(100, CELSIUS, 0, 9.0)], CELSIUS)
+    after = combined(stream, [Item(five + 11, CELSIUS, 0, 9.0), Item((1 << 32) + 1, CELSIUS, 0, 9.0)], CELSIUS)
     assert (before.counter, after.counter) == (five + 110, five + 111)
 
 

@@ -246,7 +246,7 @@ def test_paths_that_break_later_do_not_put_off_the_announcement_for_the_first() 
     assert source.timers("patience") == [pytest.approx(1.0)], "still at 5 s"
     source.asp.on_message(4.5, 1, subscribe(7, 0.05), "radio")
     source.effects()
-    stream = next(iter(source.asp._sources._by_stream))
+    stream = source.asp.broker.table.entries()[0].stream.id
     source.asp.on_timer(5.0, ("patience", (stream,)))
     assert source.timers("patience") == [pytest.approx(2.0)], "the first is made again; the second waits until 7 s"
     source.asp.on_timer(7.0, ("patience", (stream,)))

@@ -31,12 +31,12 @@ def random_graph(rng: Random, nodes: int = 12) -> nx.Graph:
 
 def active_path(web: Web, source: NodeId, sink: NodeId, id: int) -> list[NodeId]:
     """The nodes that a publication passes on its way to a sink, by each broker's own table."""
-    subscriber = web.brokers[sink]._broker.subscriber
+    subscriber = web.brokers[sink].broker.subscriber
     path = [source]
     while path[-1] != sink:
-        entry = web.brokers[path[-1]]._broker.table.get(id)
+        entry = web.brokers[path[-1]].broker.table.get(id)
         assert entry is not None
-        path.append(entry.active[subscriber].neighbor)
+        path.append(entry.path.active[subscriber].neighbor)
     return path
 
 
@@ -44,10 +44,10 @@ def brokers_with_path(web: Web, subscriber: int, id: int) -> set[NodeId]:
     """Every broker that would pass a publication on to a subscriber, whether or not one could come to it."""
     found = set()
     for node, broker in web.brokers.items():
-        entry = broker._broker.table.get(id)
-        if entry is not None and subscriber in entry.active:
+        entry = broker.broker.table.get(id)
+        if entry is not None and subscriber in entry.path.active:
             found.add(node)
-            assert not entry.standby.get(subscriber), "nobody waits once all is quiet"
+            assert not entry.path.waiting(subscriber), "nobody waits once all is quiet"
     return found
 
 
@@ -63,12 +63,12 @@ def test_metrics_and_active_paths_are_the_shortest(seed: int) -> None:
     id = web.known(0, unit="C").id
     lengths = nx.single_source_dijkstra_path_length(graph, 0, weight="cost_s")
     for node in graph:
-        assert web.known(node, unit="C").metric_s == pytest.approx(lengths[node])
+        assert web.known(node, unit="C").path.metric_s == pytest.approx(lengths[node])
     for sink in sinks:
         path = active_path(web, 0, sink, id)
         assert path == nx.dijkstra_path(graph, 0, sink, weight="cost_s")
         # Whatever better announcements came after the first subscription: nothing is left of the paths before.
-        assert brokers_with_path(web, web.brokers[sink]._broker.subscriber, id) == set(path)
+        assert brokers_with_path(web, web.brokers[sink].broker.subscriber, id) == set(path)
     second = web.publish(0, topic="t", unit="C", value=21.0)
     assert all(web.delivered[sink].count(second) == 1 for sink in sinks)
 
@@ -87,7 +87,7 @@ def test_messages_that_arrive_at_the_second_try_only_make_the_same_paths(seed: i
     for sink in sinks:
         path = active_path(web, 0, sink, id)
         assert path == nx.dijkstra_path(graph, 0, sink, weight="cost_s")
-        assert brokers_with_path(web, web.brokers[sink]._broker.subscriber, id) == set(path)
+        assert brokers_with_path(web, web.brokers[sink].broker.subscriber, id) == set(path)
     second = web.publish(0, topic="t", unit="C", value=21.0)
     assert all(web.delivered[sink].count(second) == 1 for sink in sinks)
 
@@ -131,13 +131,13 @@ def test_paths_through_processors_are_the_shortest_of_the_state_graph(seed: int)
     lengths = nx.single_source_dijkstra_path_length(states, (0, 0))
     for node in graph:
         for stage, unit in enumerate("CKR"):
-            assert web.known(node, unit=unit).metric_s == pytest.approx(lengths[node, stage])
+            assert web.known(node, unit=unit).path.metric_s == pytest.approx(lengths[node, stage])
     assert len(web.delivered[sink]) == 1, "five processors, but equal results are one announcement"
 
     # The path that a publication takes, by the brokers' own tables, state by state.
     expected = nx.dijkstra_path(states, (0, 0), (sink, 2))
     ids = [web.known(0, unit=unit).id for unit in "CKR"]
-    subscribers = [web.brokers[sink]._broker.subscriber]
+    subscribers = [web.brokers[sink].broker.subscriber]
     for id in (ids[2], ids[1]):
         subscribers.insert(0, derived_subscriber(subscribers[0], id))
     for stage in range(3):
@@ -175,7 +175,7 @@ def test_an_aggregate_is_made_where_its_inputs_and_its_sink_are_nearest(seed: in
     combine = sum if how == "sum" else max
     for node in graph:
         nearest = min(combine((lengths[0][at], lengths[1][at])) + 0.01 + lengths[at][node] for at in places)
-        assert web.known(node, topic="mean").metric_s == pytest.approx(nearest)
+        assert web.known(node, topic="mean").path.metric_s == pytest.approx(nearest)
     assert [event.attributes["value"] for event in web.delivered[sink]] == [15.0]
 
     # One mean for each pair of new inputs, made at one place only.
@@ -203,7 +203,7 @@ def test_repairs_make_no_loop_and_lose_no_subscriber_that_has_a_feasible_announc
         web.lose(a, b)
         graph.remove_edge(a, b)
         for broker in web.brokers.values():
-            for entry in broker._broker.table.entries():
+            for entry in broker.broker.table.entries():
                 assert follows_to_source(web, entry.id, broker.node)
         web.now += 1
         published.append(web.publish(0, topic="t", unit="C", value=value + 0.5))
@@ -216,9 +216,9 @@ def follows_to_source(web: Web, id: int, node: NodeId) -> bool:
     passed: set[NodeId] = set()
     while node not in passed:
         passed.add(node)
-        entry = web.brokers[node]._broker.table.get(id)
+        entry = web.brokers[node].broker.table.get(id)
         assert entry is not None
-        if entry.announcer is None or entry.announcer == node:
+        if entry.path.announcer is None or entry.path.announcer == node:
             return True
-        node = entry.announcer
+        node = entry.path.announcer
     return False

@@ -222,10 +222,10 @@ def test_repair_finds_the_long_way_round_without_a_new_announcement() -> None:
     publish(net, 0, 1.0)
     asp = net.protocol(3)
     assert isinstance(asp, Asp)
-    [entry] = asp._broker.table.entries()
-    assert entry.announcer is not None
+    [entry] = asp.broker.table.entries()
+    assert entry.path.announcer is not None
     announced = net.sent("Announcement")
-    net.cut(entry.announcer, 3)
+    net.cut(entry.path.announcer, 3)
     net.run(1)
     publish(net, 0, 2.0)
     assert values(net, 3) == [1.0, 2.0]

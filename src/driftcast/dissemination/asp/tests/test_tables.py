@@ -56,14 +56,14 @@ def test_a_stream_is_remembered_for_a_while_after_its_last_announcement() -> Non
 
 def test_asking_for_the_next_end_does_not_look_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    is_live = Table._is_live
+    is_live = Table.is_live
 
     def counted(table: Table, end: float, what: Announced | Stream | Item, stream: Stream) -> bool:
         nonlocal looks
         looks += 1
         return is_live(table, end, what, stream)
 
-    monkeypatch.setattr(Table, "_is_live", counted)
+    monkeypatch.setattr(Table, "is_live", counted)
     table = Table()
     for number in range(2000):
         table.put(announced(table, number, number, 1000.0 + number), MEMORY_S)
@@ -78,7 +78,7 @@ def test_what_is_gone_does_not_stay_in_memory_until_its_end_would_have_come() ->
         table.keep(stream, Item(number, CELSIUS, 0, 600.0 + number))
         if len(stream.cache) > 16:
             stream.cache.popleft()
-    assert len(table._ends) <= 2 * 17 + SPARE_ENDS
+    assert len(table) <= 2 * 17 + SPARE_ENDS
 
 
 def test_the_newest_message_of_a_stream_stays_the_newest_when_an_older_one_comes_late() -> None:
@@ -86,6 +86,6 @@ def test_the_newest_message_of_a_stream_stays_the_newest_when_an_older_one_comes
     broker.hear(1, announcement(0.02))
     for counter in (3, 2):
         broker.hear(1, publication(counter, event(0, counter)))
-    entry = broker.asp._broker.table.get(C)
+    entry = broker.asp.broker.table.get(C)
     assert entry is not None
     assert entry.latest.counter == 3

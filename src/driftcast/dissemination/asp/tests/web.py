@@ -104,7 +104,7 @@ class Web:
 
     def known(self, node: NodeId, **attributes: str | int | float) -> Announced:
         """The newest announcement at a node whose message has the given attributes."""
-        entries = self.brokers[node]._broker.table.entries()
+        entries = self.brokers[node].broker.table.entries()
         return [one for one in entries if attributes.items() <= one.item.event.attributes.items()][-1]
 
     def _carry_out(self, node: NodeId) -> None:
