@@ -5,7 +5,7 @@ import math
 from driftcast.dissemination.asp.broker import Broker, announcement_of, packet_size
 from driftcast.dissemination.asp.digests import Digests
 from driftcast.dissemination.asp.messages import Announcement, Flag, ShortAnnouncement
-from driftcast.dissemination.asp.path_state import Alternative
+from driftcast.dissemination.asp.path_state import Alternative, PathState
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.publications import Publications
@@ -65,8 +65,7 @@ class Announcements:
                 message.sequence,
                 item,
                 now + message.validity_s,
-                sender,
-                metric_s,
+                PathState(sender, metric_s),
                 message.flags & ~Flag.CACHED,
                 message.stages,
             )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from driftcast.dissemination.asp.announcements import Announcements
 from driftcast.dissemination.asp.broker import Broker
+from driftcast.dissemination.asp.path_state import PathState
 from driftcast.dissemination.asp.paths import Paths
 from driftcast.dissemination.asp.processors import LocalProcessors, Work
 from driftcast.dissemination.asp.publications import Publications
@@ -107,8 +108,7 @@ class Results:
             sequence,
             combined(stream, work.items, event),
             min(one.until for one in inputs),
-            broker.node,
-            math.inf if metric_s is None else metric_s,
+            PathState(broker.node, math.inf if metric_s is None else metric_s),
             flags,
             1 + max(one.stages for one in inputs),
             production,

@@ -5,6 +5,7 @@ import msgspec
 from driftcast.dissemination.asp.announcements import Announcements
 from driftcast.dissemination.asp.broker import Broker
 from driftcast.dissemination.asp.messages import Flag
+from driftcast.dissemination.asp.path_state import PathState
 from driftcast.dissemination.asp.publications import Publications
 from driftcast.dissemination.asp.rules import announcement_id
 from driftcast.dissemination.asp.streams import DUE_S, LocalStreams, Source
@@ -83,8 +84,7 @@ class Sources:
             sequence,
             item._replace(event=message),
             now + settings.validity_s,
-            broker.node,
-            0.0,
+            PathState(broker.node, 0.0),
             flags,
         )
         if not self._announcements.announce(now, entry):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from driftcast.dissemination.asp.messages import Flag
 from driftcast.dissemination.asp.path_state import PathState
-from driftcast.model import Event, NodeId, ProcessorId
+from driftcast.model import Event, ProcessorId
 from driftcast.parts.window import CounterWindow
 
 MAX_ANNOUNCEMENTS = 10_000
@@ -68,8 +68,7 @@ class Announced:
         sequence: int,
         item: Item,
         until: float,
-        announcer: NodeId,
-        metric_s: float,
+        path: PathState,
         flags: int = 0,
         stages: int = 0,
         production: Production | None = None,
@@ -83,7 +82,7 @@ class Announced:
         self.until = until
         self.flags = flags
         self.stages = stages
-        self.path = PathState(announcer, metric_s)
+        self.path = path
         self._production = production
         self._productions: list[Production] = []
 

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from driftcast.dissemination.asp.path_state import PathState
 from driftcast.dissemination.asp.tables import SPARE_ENDS, Announced, Item, Stream, Table
 from driftcast.dissemination.asp.tests.bench import CELSIUS, Broker, C, announcement, event, publication
 
@@ -12,7 +13,7 @@ MEMORY_S = 5.0
 
 
 def announced(table: Table, id: int, stream: int, until: float, sequence: int = 1) -> Announced:
-    return Announced(id, table.stream(stream), sequence, Item(sequence, CELSIUS, 0, math.inf), until, 1, 0.1)
+    return Announced(id, table.stream(stream), sequence, Item(sequence, CELSIUS, 0, math.inf), until, PathState(1, 0.1))
 
 
 @pytest.mark.parametrize("seed", range(10))
