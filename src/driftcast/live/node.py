@@ -47,6 +47,7 @@ class LiveNode(Applications):
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self._running = False
+        self._crashed = False
 
     async def __aenter__(self) -> "LiveNode":
         await self.start()
@@ -71,6 +72,11 @@ class LiveNode(Applications):
         """Stop cleanly: clients first, the protocol next, files last."""
         self._running = False
         await self._cleanup.aclose()
+
+    async def crash(self) -> None:
+        """End without a word to anybody, the protocol included, as a process that is killed; for small worlds."""
+        self._crashed = True
+        await self.stop()
 
     async def _start(self) -> None:
         config, cleanup = self.config, self._cleanup
@@ -121,7 +127,10 @@ class LiveNode(Applications):
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
-        self._runtime.stop()
+        if self._crashed:
+            self._runtime.crash()
+        else:
+            self._runtime.stop()
 
     # For applications.
 

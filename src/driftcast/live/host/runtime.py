@@ -111,6 +111,15 @@ class Runtime(Stack):
         self._close_interfaces()
         self._record.mark(Kind.STOP)
 
+    def crash(self) -> None:
+        """End as a killed process does: no handler runs, now or afterwards."""
+        self._running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._close_interfaces()
+        self._record.mark(Kind.CRASH)
+
     def _close_interfaces(self) -> None:
         for interface in self.interfaces.values():
             interface.close()
