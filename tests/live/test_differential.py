@@ -1,12 +1,19 @@
 """One story, two worlds: what live nodes on loopback deliver and write down is what the simulator does."""
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from driftcast.functions import Fault
+from driftcast.live.host.processing import ProcessorConfig
+from driftcast.live.node import LiveNode
+from driftcast.loopback.network import until
+from driftcast.model import Processor
 from driftcast.pipeline.trace_metrics import read_tables, trace_metrics
+from driftcast.testing import Net
 from driftcast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
 from tests.live.worlds import Account, Phase, Story, Subject, label, live, simulated, subjects
@@ -109,6 +116,50 @@ def assert_same_losses(one: Account, other: Account) -> None:
 
     assert reasons(one) - LIVE_REASONS <= reasons(other) | AIR_REASONS
     assert reasons(other) - AIR_REASONS <= reasons(one)
+
+
+FUNCTIONS = """
+def raises(event):
+    raise KeyError("no such road")
+
+def odd(event):
+    return {"n": [1, 2]}
+
+def words(event):
+    return "no attributes"
+
+def hoards(event, state):
+    return None, bytes(1 << 20) + b"."
+"""
+FAILING = ("raises", "odd", "words", "hoards")
+
+
+def test_a_processor_that_fails_is_the_same_row_in_both_worlds(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "functions.py"
+    file.write_text(FUNCTIONS)
+    entries = [{"id": name, "function": f"{file}:{name}", "nodes": [0], "filter": "true"} for name in FAILING]
+    net = Net.line(2, "processor_flooding", {"processors": entries})
+    net.publish(0, {"n": 1})
+    net.run(2)
+
+    async def story() -> None:
+        processors = tuple(ProcessorConfig(Processor(name, "true"), file, name, 10.0) for name in FAILING)
+        async with LiveNode(replace(config(0, "processor_flooding"), processors=processors)) as node:
+            node.publish({"n": 1})
+            await until(lambda: sum(node.drops[reason] for reason in set(Fault)) == len(FAILING), 20.0)
+            traces = [Account([], [node.trace]), Account([], [net.simulation.trace])]
+        ours, theirs = (
+            sorted(account.of(Kind.PROCESSOR_ERROR), key=lambda row: str(row["reason"])) for account in traces
+        )
+        same = ("node", "layer", "kind", "event", "message", "class", "peer", "interface", "value")
+        assert [[row[column] for column in same] for row in ours] == [
+            [row[column] for column in same] for row in theirs
+        ]
+        reasons = [[str(row["reason"]) for row in rows] for rows in (ours, theirs)]
+        assert [reason.split(":")[0] for reason in reasons[0]] == [reason.split(":")[0] for reason in reasons[1]]
+        assert reasons[0][0] == reasons[1][0] == "processor_raised: raises raised KeyError: 'no such road'"
+
+    run(story())
 
 
 def test_protocols_differ_in_this_story() -> None:

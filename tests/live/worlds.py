@@ -37,6 +37,7 @@ CERTAIN: dict[str, dict[str, object]] = {
 }
 REPORT_S = {"adaptive": 0.5, "semi_probabilistic": 0.5}
 """Who tells its neighbors every 0.1 s what it wants is given so long after links have changed."""
+SEED = 1
 OFFERED = offered(store=False, position=False, directory=False)
 
 
@@ -75,7 +76,7 @@ def net_of(edges: Iterable[Edge], subject: Subject) -> Net:
     edges = list(edges)
     beacons = {"mode": "beacon", "period_s": BEACONS.period_s, "missed": BEACONS.missed}
     settings = {key: value for key, value in subject.items() if key != "name"}
-    net = Net.graph(edges, str(subject["name"]), {"discovery": beacons}, **settings)
+    net = Net.graph(edges, str(subject["name"]), {"discovery": beacons}, SEED, **settings)
     for a, b in edges:
         net.cut(a, b)
     return net
