@@ -1,10 +1,15 @@
 """Marks tests by what they need, so that `pytest -m 'not spark and not live'` runs anywhere."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LIVE = Path(__file__).parent / "live"
 
@@ -22,3 +27,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
         if _LIVE in item.path.parents:
             item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """One session for all tests, since starting one takes seconds; on two cores, so that the order of partitions is
+    never certain."""
+    from driftcast.pipeline.session import session, stop
+
+    yield session("driftcast tests", cores=2)
+    stop()

@@ -5,6 +5,7 @@ attributes of the result as a dict, a list of such dicts, or None for nothing. A
 second argument and returns `(result, state)`; the state is bytes, so that it can move with the processor.
 """
 
+import enum
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,36 @@ UserFunction: TypeAlias = Callable[..., object]
 
 MAX_TOLD = 300
 """Characters of a user's error; the first ones say what is wrong."""
+MAX_STATE_BYTES = 1 << 20
+"""State travels with a processor that moves, so it has the limit of a payload."""
+
+
+class Fault(enum.StrEnum):
+    """Why a job of a processor has no result, in every world. Only where functions run apart can the last four be."""
+
+    RAISED = "processor_raised"
+    RESULT = "processor_result"
+    """It gave back something that is no result."""
+    STATE_TOO_LONG = "processor_state_too_long"
+    UNKNOWN = "processor_unknown"
+    """The node has no such processor."""
+    BUSY = "processor_busy"
+    TIMEOUT = "processor_timeout"
+    DIED = "processor_died"
+    NOT_STARTED = "processor_not_started"
 
 
 class ProcessorError(Exception):
-    """The user's function raised, or gave back something that is no result. Told to the protocol, never fatal."""
+    """What is wrong with the user's function or with what it did. Told to the protocol, never fatal."""
+
+    def __init__(self, text: str, fault: Fault = Fault.NOT_STARTED) -> None:
+        super().__init__(text)
+        self.fault = fault
+
+    @property
+    def told(self) -> str:
+        """The fault, for programs, and the text, for people."""
+        return f"{self.fault}: {self}"
 
 
 def split_function(text: str) -> tuple[str, str]:
@@ -99,15 +126,18 @@ class Installed:
         try:
             outcome = self.function(argument, state) if self.stateful else self.function(argument)
         except (Exception, SystemExit) as error:
-            raise ProcessorError(f"{self.processor.id} raised {_told(error)}") from error
+            raise ProcessorError(f"{self.processor.id} raised {_told(error)}", Fault.RAISED) from error
         if self.stateful:
             if not (isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], bytes)):
-                raise ProcessorError(f"{self.processor.id} must return (result, state as bytes)")
+                raise ProcessorError(f"{self.processor.id} must return (result, state as bytes)", Fault.RESULT)
             outcome, state = outcome
+            if len(state) > MAX_STATE_BYTES:
+                raise ProcessorError(f"{self.processor.id} keeps {len(state)} bytes", Fault.STATE_TOO_LONG)
         results: list[Attributes] = []
         for result in [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]:
             if not isinstance(result, dict):
-                raise ProcessorError(f"{self.processor.id} returned {type(result).__name__}, not a dict of attributes")
+                what = type(result).__name__
+                raise ProcessorError(f"{self.processor.id} returned {what}, not a dict of attributes", Fault.RESULT)
             results.append(result)
         return state, results
 
@@ -125,4 +155,4 @@ def derived_event(
             derived_from=tuple(event.id for event in inputs),
         )
     except (ValueError, TypeError) as error:
-        raise ProcessorError(f"{processor} returned attributes that are no event: {error}") from error
+        raise ProcessorError(f"{processor} returned attributes that are no event: {error}", Fault.RESULT) from error

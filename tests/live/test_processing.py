@@ -14,7 +14,7 @@ from driftcast.live.host import processing
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
-from driftcast.model import Event, NodeId, Processor, ProcessorId
+from driftcast.model import Event, EventId, NodeId, Processor, ProcessorId
 from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
@@ -47,6 +47,9 @@ def odd(event):
 
 def nothing(event):
     return None
+
+def hoards(event, state):
+    return None, bytes(1 << 20) + b"."
 """
 
 
@@ -132,15 +135,27 @@ def test_a_processor_that_misbehaves_is_reported_and_the_next_call_is_served(
     caplog.set_level(logging.CRITICAL, "driftcast.live")
 
     async def story() -> None:
-        names = ("raises", "dies", "odd")
+        names = ("raises", "dies", "odd", "hoards")
         async with LiveNode(with_functions(config(1, Runner), tmp_path, *names)) as node:
             assert (await outcome(node, "raises", n=1))[2] == "processor_raised: raises raised KeyError: 'no such road'"
-            assert (await outcome(node, "odd", n=1))[2].startswith("processor_raised: Expected")
+            assert (await outcome(node, "odd", n=1))[2].startswith("processor_result: odd returned no result: Expected")
             assert (await outcome(node, "dies", n=1))[2].startswith("processor_died")
             assert (await outcome(node, "dies", n=1))[2].startswith("processor_died")
-            assert (await outcome(node, "unheard-of", n=1))[2] == "processor_unknown"
-            assert node.drops["processor_raised"] == 2
-            assert node.drops["processor_died"] == 2
+            unknown = "processor_unknown: there is no processor unheard-of"
+            assert (await outcome(node, "unheard-of", n=1))[2] == unknown
+            assert (await outcome(node, "hoards", n=1))[2].startswith("processor_state_too_long: hoards keeps")
+            told = {reason: node.status().drops[reason] for reason in node.drops if reason.startswith("processor_")}
+            assert told == {
+                "processor_raised": 1,
+                "processor_result": 1,
+                "processor_died": 2,
+                "processor_unknown": 1,
+                "processor_state_too_long": 1,
+            }
+            failed = [row for row in node.trace.table().to_pylist() if row["kind"] == "processor_error"]
+            assert failed[0]["reason"] == "processor_raised: raises raised KeyError: 'no such road'"
+            assert failed[0]["event"] == str(EventId(1, min(runner().processed)))
+            assert failed[-2]["reason"] == unknown
 
     run(story())
 

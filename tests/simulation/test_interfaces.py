@@ -37,7 +37,7 @@ class Story:
 
     def say(self, node: int, **attributes: int | str) -> None:
         event = Event(EventId(node, self.simulation.next_sequence(node)), dict(attributes), b"", 0.0, 60.0, None)
-        self.simulation.network.nodes[node].publish(event, 0)
+        self.simulation.network.nodes[node].publish(event)
         self.told_within = len(self.outcomes(node))
         self.simulation.advance(self.simulation.kernel.now_s + 0.5)
 

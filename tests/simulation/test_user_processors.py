@@ -87,7 +87,7 @@ def test_what_a_processor_said_when_it_failed_is_in_the_trace_and_in_the_outcome
         net.publish(0, {"topic": "t", "value": value})
         net.run(2)
     [first, _] = net.rows("processor_error")
-    assert (first["node"], first["reason"]) == (1, "exits raised SystemExit: enough")
+    assert (first["node"], first["reason"]) == (1, "processor_raised: exits raised SystemExit: enough")
     failures = net.stop().failures
     assert {id: (one.times, one.first) for id, one in failures.items()} == {
         "exits": (2, "exits raised SystemExit: enough")

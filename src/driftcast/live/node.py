@@ -29,7 +29,7 @@ from driftcast.matching import Filter
 from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar, SubscriptionId
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.effects import Process
-from driftcast.trace import Kind, Level, Trace
+from driftcast.trace import Level, Trace, rows
 from driftcast.wire import Layer
 
 MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
@@ -47,6 +47,7 @@ class LiveNode(Applications):
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self._running = False
+        self._crashed = False
 
     async def __aenter__(self) -> "LiveNode":
         await self.start()
@@ -71,6 +72,11 @@ class LiveNode(Applications):
         """Stop cleanly: clients first, the protocol next, files last."""
         self._running = False
         await self._cleanup.aclose()
+
+    async def crash(self) -> None:
+        """End without a word to anybody, the protocol included, as a process that is killed; for small worlds."""
+        self._crashed = True
+        await self.stop()
 
     async def _start(self) -> None:
         config, cleanup = self.config, self._cleanup
@@ -103,7 +109,6 @@ class LiveNode(Applications):
         subscription_numbers = Sequence("subscription", self._store)
         self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
         self._runtime.start()
-        self._record.mark(Kind.START)
         cleanup.callback(self._stop_runtime)
         self._subscribers.restore()
         self._install()
@@ -122,8 +127,10 @@ class LiveNode(Applications):
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
-        self._runtime.stop()
-        self._record.mark(Kind.STOP)
+        if self._crashed:
+            self._runtime.crash()
+        else:
+            self._runtime.stop()
 
     # For applications.
 
@@ -253,10 +260,10 @@ class LiveNode(Applications):
                 id = EventId(self.node, self._event_numbers.take())
                 events.append(derived_event(finished.processor, finished.inputs, attributes, id, time.time()))
         except ProcessorError as problem:
-            error, events = f"processor_result: {problem}", []
+            error, events = problem.told, []
         if error:
             LOG.warning("processor %s: %s", finished.processor, error)
-            self.note_drop(error.partition(":")[0])
+            self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))
         for event in events:
             self._record.publish(event)
         self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)

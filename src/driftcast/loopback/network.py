@@ -1,15 +1,17 @@
 """Live nodes of one process on loopback, between which links come and go.
 
 For tests, and for seeing protocols at work on real sockets without a network. Every node is told of every other; who
-hears whom is decided by each node's reach list.
+hears whom is decided by each node's reach list, by hand or as a contact plan says.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from types import TracebackType
 
-from driftcast.errors import WorkError
+from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig
 from driftcast.live.link.interface import UDP
 from driftcast.live.link.transport import UdpTransport
@@ -32,6 +34,8 @@ class LoopbackNetwork:
         self.transports: dict[tuple[NodeId, Interface], ReachTransport] = {}
         self._links: set[tuple[NodeId, NodeId, Interface]] = set()
         self._configs = {config.node: config for config in configs}
+        self._ports: dict[tuple[NodeId, Interface], int] = {}
+        """Where each was heard: one that starts again is heard there again, as a machine that was rebooted."""
 
     async def __aenter__(self) -> "LoopbackNetwork":
         try:
@@ -48,14 +52,18 @@ class LoopbackNetwork:
         await self._stop_all()
 
     async def start(self, id: NodeId) -> LiveNode:
-        """Start a node, for the first time or again; its links are as they were."""
+        """Start a node, for the first time or again; its links and its addresses are as they were."""
         config = self._configs[id]
         transports = {
-            interface.name: ReachTransport(UdpTransport("127.0.0.1", 0, None, interface.link.queue))
+            interface.name: ReachTransport(
+                UdpTransport("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue)
+            )
             for interface in config.interfaces
         }
         node = LiveNode(config, transports)
         await node.start()
+        for interface, address in node.addresses.items():
+            self._ports[id, interface] = address[1]
         for other in self.nodes.values():
             for interface in node.addresses.keys() & other.addresses.keys():
                 node.add_peer(other.addresses[interface], interface)
@@ -70,13 +78,20 @@ class LoopbackNetwork:
 
     async def stop(self, id: NodeId) -> None:
         """Stop a node cleanly."""
+        await self._without(id).stop()
+
+    async def crash(self, id: NodeId) -> None:
+        """End a node as if its process had been killed: its protocol is not told, and says nothing to its neighbors."""
+        await self._without(id).crash()
+
+    def _without(self, id: NodeId) -> LiveNode:
         node = self.nodes.pop(id)
         for interface, address in node.addresses.items():
             del self.transports[id, interface]
             for other in self.nodes.values():
                 if interface in other.addresses:
                     other.remove_peer(address, interface)
-        await node.stop()
+        return node
 
     def link(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
         """From now on two nodes hear each other."""
@@ -97,6 +112,29 @@ class LoopbackNetwork:
         ids = list(self._configs)
         for a, b in pairwise(ids):
             self.link(a, b)
+
+    async def play(self, plan: ContactPlan, pace: float = 1.0, on: Interface = UDP) -> None:
+        """Let links come and go as a plan says, from its start to its end; `pace` seconds of it pass in one.
+
+        Node k of the plan is the network's k-th. Links of which the plan says nothing stay as they are, and afterwards
+        those that are open at its end stay open.
+        """
+        if not (pace > 0 and math.isfinite(pace)):
+            raise UserError(f"pace: {pace:g} is no pace; expected seconds of the plan in one second, above 0")
+        ids = list(self._configs)
+        if plan.nodes > len(ids):
+            raise UserError(f"the plan has {plan.nodes} nodes, but the network only {len(ids)}")
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        changes = plan.changes(plan.duration_s)
+        columns = (changes.time_s.tolist(), changes.up.tolist(), changes.a.tolist(), changes.b.tolist())
+        for time_s, up, a, b in zip(*columns, strict=True):
+            # To the time in the plan, so that being late does not add up.
+            late_s = loop.time() - begun_s - time_s / pace
+            if late_s < 0:
+                await asyncio.sleep(-late_s)
+            (self.link if up else self.cut)(ids[a], ids[b], on)
+        await asyncio.sleep(max(0.0, begun_s + plan.duration_s / pace - loop.time()))
 
     async def discovered(self, within_s: float = 5.0) -> None:
         """Wait until every node knows exactly the links that it has."""

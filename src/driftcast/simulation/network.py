@@ -18,7 +18,7 @@ from driftcast.simulation.kernel import US_PER_S, microseconds
 from driftcast.simulation.node import SimNode
 from driftcast.simulation.world import World
 from driftcast.streams import stream
-from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message, carried
+from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message
 
 # Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
 _NOWHERE = (nan, nan)
@@ -141,9 +141,7 @@ class Network(Air):
             node.stack.on_neighbor_failed(node.now(), frame.target, frame.interface, failure)
 
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
-        event = carried(frame.message)[1]
-        peer = frame.target if node == frame.sender else frame.sender
-        self._recorder.on_drop(node, frame.layer, peer, reason, event)
+        self._recorder.on_lost(frame, node, reason)
 
     def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         self._recorder.on_missed(frame, nodes, reason)

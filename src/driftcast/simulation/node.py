@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from driftcast.functions import Installed, ProcessorError, derived_event
+from driftcast.functions import Fault, Installed, ProcessorError, derived_event
 from driftcast.model import (
     Event,
     EventId,
@@ -32,7 +32,7 @@ from driftcast.simulation.interfaces import Interfaces
 from driftcast.simulation.kernel import Timer
 from driftcast.simulation.world import World
 from driftcast.streams import stream
-from driftcast.trace import Kind
+from driftcast.trace import Kind, rows
 from driftcast.wire import Layer, Message
 
 
@@ -172,10 +172,10 @@ class SimNode:
 
     # What applications do.
 
-    def publish(self, event: Event, size_bytes: int) -> None:
+    def publish(self, event: Event) -> None:
         """An application publishes; on a node that is down nobody does."""
         if self.up:
-            self.recorder.on_event(self.id, event, size_bytes)
+            self.recorder.on_event(self.id, event)
             self.stack.on_publish(self.now(), event)
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -245,34 +245,34 @@ class SimNode:
         def finish(_: object) -> None:
             if not self.up or self._boot != boot:
                 return
-            results, error, new_state = self._results(id, installed, state, events)
-            if error:
+            try:
+                results, new_state = self._results(id, installed, state, events)
+            except ProcessorError as error:
                 self._on_failure(id, events, error)
-            self.stack.on_processed(self.now(), token, new_state, results, cost_s, error)
+                self.stack.on_processed(self.now(), token, state, [], cost_s, error.told)
+            else:
+                self.stack.on_processed(self.now(), token, new_state, results, cost_s, "")
 
         self._kernel.timer(cost_s, finish, None)
 
     def _results(
         self, id: ProcessorId, installed: Installed | None, state: bytes, events: tuple[Event, ...]
-    ) -> tuple[list[Event], str, bytes]:
+    ) -> tuple[list[Event], bytes]:
         if installed is None:
-            return [], f"node {self.id} has no processor {id}", state
-        try:
-            new_state, outcomes = installed.run(state, events)
-            results = []
-            for attributes in outcomes:
-                identity = EventId(self.id, self._world.next_sequence(self.id))
-                results.append(derived_event(id, events, attributes, identity, self.now()))
-        except ProcessorError as error:
-            return [], str(error), state
+            raise ProcessorError(f"there is no processor {id}", Fault.UNKNOWN)
+        new_state, outcomes = installed.run(state, events)
+        results = []
+        for attributes in outcomes:
+            identity = EventId(self.id, self._world.next_sequence(self.id))
+            results.append(derived_event(id, events, attributes, identity, self.now()))
         # Only now: if one of several results is none, nothing has been made.
         for result in results:
-            self.recorder.on_event(self.id, result, 0)
-        return results, "", new_state
+            self.recorder.on_event(self.id, result)
+        return results, new_state
 
-    def _on_failure(self, id: ProcessorId, events: tuple[Event, ...], error: str) -> None:
+    def _on_failure(self, id: ProcessorId, events: tuple[Event, ...], error: ProcessorError) -> None:
         """For people: the protocol only learns that there was an error."""
         before = self.failures.get(id)
-        first = (error, self._kernel.now_s) if before is None else (before.first, before.first_s)
+        first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
         self.failures[id] = Failures(1 if before is None else before.times + 1, *first)
-        self.recorder.on_fact(self.id, Layer.DISSEMINATION, Fact("processor_error", events[0].id, reason=error))
+        self.recorder.on_fact(self.id, Layer.DISSEMINATION, rows.processor_error(events, error.told))

@@ -258,5 +258,5 @@ class _Player:
     def _publish(self, _: object) -> None:
         event = self._publishes[self._next].event
         self._next += 1
-        self._network.nodes[event.id.source].publish(event, len(msgspec.msgpack.encode(event)))
+        self._network.nodes[event.id.source].publish(event)
         self._schedule_next()

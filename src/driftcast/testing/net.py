@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-import msgspec
 import numpy as np
 
 from driftcast.contacts.plan import ContactPlan
@@ -161,7 +160,7 @@ class Net:
             lease_s,
             None if access is None else AccessPolicy(access),
         )
-        self.machine(node).publish(event, len(msgspec.msgpack.encode(event)))
+        self.machine(node).publish(event)
         return event
 
     def subscribe(

@@ -33,6 +33,8 @@ class Kind(enum.StrEnum):
     EVICT = "evict"
     LINK_UP = "link_up"
     LINK_DOWN = "link_down"
+    LINK_CHANGED = "link_changed"
+    PROCESSOR_ERROR = "processor_error"
     START = "start"
     STOP = "stop"
     CRASH = "crash"

@@ -6,6 +6,7 @@ appears under its name only when it is whole.
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,12 @@ class Trace:
     def add(self, row: Row) -> None:
         """Keep one row; the caller has asked `full` or `deliveries` first."""
         self._rows.append(row)
+        if len(self._rows) >= PART_ROWS:
+            self.flush()
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Keep several, which go into one part."""
+        self._rows += rows
         if len(self._rows) >= PART_ROWS:
             self.flush()
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from driftcast.errors import UserError
+from driftcast.functions import Fault
 from driftcast.live.host.worker import MAX_VALUE_BYTES, Job, Outcome
 from driftcast.live.record import LOG
 from driftcast.model import Attributes, Event, Processor, ProcessorId
@@ -27,8 +28,6 @@ START_LIMIT_S = 10.0
 """A small device needs seconds to start Python and to import a processor's libraries."""
 JOBS = 64
 """Jobs that may wait for one processor; more are answered with `processor_busy`."""
-MAX_STATE_BYTES = 1 << 20
-"""State travels with a processor that moves, so it has the limit of a payload."""
 SOURCE_FOLDER = Path(__file__).parents[2]
 """Where driftcast itself is imported from, for the workers, wherever this process found it."""
 
@@ -110,21 +109,17 @@ class _Worker:
             error = await self._spawn()
             if error:
                 await self._kill()
-                return Outcome(job.state, [], f"processor_failed: {error}")
+                return Outcome(job.state, [], f"{Fault.NOT_STARTED}: {error}")
         try:
             async with asyncio.timeout(self._config.time_limit_s):
                 await self._write(Job(job.state, list(job.events)))
                 outcome = await self._read()
         except TimeoutError:
             await self._kill()
-            return Outcome(job.state, [], "processor_timeout")
+            return Outcome(job.state, [], Fault.TIMEOUT)
         except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
             await self._kill()
-            return Outcome(job.state, [], f"processor_died: {error}")
-        if len(outcome.state) > MAX_STATE_BYTES:
-            return Outcome(job.state, [], f"processor_state_too_long: {len(outcome.state)} bytes")
-        if outcome.error:
-            return Outcome(job.state, [], f"processor_raised: {outcome.error}")
+            return Outcome(job.state, [], f"{Fault.DIED}: {error}")
         return outcome
 
     async def _spawn(self) -> str:
@@ -203,9 +198,9 @@ class Processing:
         """Run a processor on events."""
         worker = self._workers.get(job.processor)
         if worker is None:
-            self._refuse(job, "processor_unknown")
+            self._refuse(job, f"{Fault.UNKNOWN}: there is no processor {job.processor}")
         elif not worker.submit(job):
-            self._refuse(job, "processor_busy")
+            self._refuse(job, Fault.BUSY)
 
     def _refuse(self, job: effect.Process, error: str) -> None:
         finished = Finished(job.processor, job.token, job.events, job.state, (), 0.0, error)

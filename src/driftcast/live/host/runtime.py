@@ -32,6 +32,7 @@ from driftcast.protocol.effects import (
     Send,
     SetTimer,
 )
+from driftcast.trace import Kind
 from driftcast.wire import Layer, Message
 
 
@@ -96,6 +97,7 @@ class Runtime(Stack):
             self._close_interfaces()
             raise
         self._running = True
+        self._record.mark(Kind.START)
         self.on_start(self.now)
 
     def stop(self) -> None:
@@ -107,6 +109,16 @@ class Runtime(Stack):
             self._record.drop(layer, "timer_left")
         self._timers.clear()
         self._close_interfaces()
+        self._record.mark(Kind.STOP)
+
+    def crash(self) -> None:
+        """End as a killed process does: no handler runs, now or afterwards."""
+        self._running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._close_interfaces()
+        self._record.mark(Kind.CRASH)
 
     def _close_interfaces(self) -> None:
         for interface in self.interfaces.values():

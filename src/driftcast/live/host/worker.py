@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from driftcast.functions import Installed, ProcessorError, load_function
+from driftcast.functions import Fault, Installed, ProcessorError, load_function
 from driftcast.model import Attributes, Event, Processor
 
 MAX_VALUE_BYTES = 1 << 26
@@ -47,8 +47,11 @@ def run_job(installed: Installed, body: bytes) -> Outcome:
         state, results = installed.run(job.state, job.events)
         # A user's function may have put anything into its results; what is no attribute shows here, not in the node.
         return msgspec.msgpack.decode(msgspec.msgpack.encode(Outcome(state, results, "")), type=Outcome)
-    except (ProcessorError, TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        return Outcome(job.state, [], str(error) or type(error).__name__)
+    except ProcessorError as error:
+        return Outcome(job.state, [], error.told)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        refused = ProcessorError(f"{installed.processor.id} returned no result: {error}", Fault.RESULT)
+        return Outcome(job.state, [], refused.told)
 
 
 def main(arguments: list[str]) -> int:
