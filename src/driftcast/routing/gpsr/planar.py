@@ -13,17 +13,11 @@ from driftcast.routing.gpsr.geometry import facing, is_shorter
 Rule = Literal["gabriel", "rng"]
 
 
-class Planar:
-    """A node and its edges in the planar graph, with the positions that they were computed from."""
-
-    __slots__ = ("edges", "here")
-
-    def __init__(self, here: Position, edges: list[tuple[NodeId, Position]]) -> None:
-        self.here = here
-        self.edges = edges
+Edge = tuple[NodeId, Position]
+"""To a neighbor, and where that is."""
 
 
-def planar(node: NodeId, here: Position, neighbors: Mapping[NodeId, Position], rule: Rule) -> Planar:
+def planar(node: NodeId, here: Position, neighbors: Mapping[NodeId, Position], rule: Rule) -> list[Edge]:
     """The edges of one node, ordered by the neighbors' ids.
 
     Of nodes at one place the one with the lowest id stands for all, and the others have an edge to it alone.
@@ -33,10 +27,10 @@ def planar(node: NodeId, here: Position, neighbors: Mapping[NodeId, Position], r
         if where not in by_place or other < by_place[where]:
             by_place[where] = other
     if by_place[here] != node:
-        return Planar(here, [(by_place[here], here)])
+        return [(by_place[here], here)]
     del by_place[here]
     kept = [(other, where) for where, other in by_place.items() if _is_kept(here, where, by_place, rule)]
-    return Planar(here, sorted(kept))
+    return sorted(kept)
 
 
 def _is_kept(u: Position, v: Position, others: Mapping[Position, NodeId], rule: Rule) -> bool:

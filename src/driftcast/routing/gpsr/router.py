@@ -24,7 +24,7 @@ from driftcast.routing.gpsr.geometry import square_m2
 from driftcast.routing.gpsr.messages import MAX_HOPS, GeoPacket, Here, Tour
 from driftcast.routing.gpsr.neighbors import NeighborTable
 from driftcast.routing.gpsr.perimeter import enter, walk
-from driftcast.routing.gpsr.planar import Planar, planar
+from driftcast.routing.gpsr.planar import Edge, planar
 from driftcast.routing.gpsr.settings import GpsrSettings
 from driftcast.wire import Message, Parcel
 
@@ -62,8 +62,8 @@ class Gpsr(Router):
         self.table = NeighborTable(settings.expiry_s, settings.max_neighbors)
         self._beacons = Beacons(settings, port, host, rng)
         self._links = Neighbors()
-        self._graph: tuple[int, Planar] | None = None
-        """The planar graph, and the version of the table it was made of."""
+        self._graph: tuple[int, list[Edge]] | None = None
+        """The edges in the planar graph, and the version of the table they were made of."""
         self._tokens = 0
         self._under_way: dict[Token, tuple[NodeId, Carried]] = {}
 
@@ -154,8 +154,9 @@ class Gpsr(Router):
             self._send(carried, here, place.node, None)
             return
         tour = packet.tour
-        if tour is not None and own_m2 < square_m2(tour.entered, goal):
-            # [GPSR00 §2.3] Nearer than where the perimeter was entered: greedy again.
+        if tour is not None and tour.entry != self.node and own_m2 < square_m2(tour.entered, goal):
+            # [GPSR00 §2.3] Nearer than where the perimeter was entered: greedy again. Back at the entry it is not, even
+            # if this node has moved a little: else it would go round for ever.
             tour = None
         if tour is None:
             nearest = self.table.nearest(now, goal)
@@ -177,16 +178,16 @@ class Gpsr(Router):
         if here == goal or self._settings.recovery == "none":
             self._end(carried, place.node is None, "local_minimum")
             return
-        graph = self._planar(now, here)
+        edges = self._planar(now, here)
         came_from = None if tour is None else self._came_from(now, carried)
-        if tour is None or came_from is None or came_from == graph.here:
+        if tour is None or came_from is None or came_from == here:
             # From a node at the very same place: no direction to turn from, and nothing lost by entering here.
-            if graph.edges:
-                self._send(carried, here, *enter(self.node, graph, goal))
+            if edges:
+                self._send(carried, here, *enter(self.node, here, edges, goal))
             else:
                 self._end(carried, place.node is None, "no_neighbor")
             return
-        step = walk(self.node, graph, came_from, goal, tour) if graph.edges else None
+        step = walk(self.node, here, edges, came_from, goal, tour) if edges else None
         if step is None:
             # [003 §3.5, GPSR00 §2.3] Around the face and back: this node is the nearest, or the target is not there.
             self._end(carried, place.node is None and tour.entry == self.node, "face_toured")
@@ -200,8 +201,8 @@ class Gpsr(Router):
             return self.table.position(now, sender)
         return carried.packet.at
 
-    def _planar(self, now: float, here: Position) -> Planar:
-        """Computed anew only when the table has changed: packets in between use the same graph."""
+    def _planar(self, now: float, here: Position) -> list[Edge]:
+        """Computed anew only when the table has changed: packets in between use the same edges."""
         if self._graph is None or self._graph[0] != self.table.version:
             made = planar(self.node, here, self.table.positions(now), self._settings.planarization)
             self._graph = (self.table.version, made)

@@ -40,8 +40,8 @@ class GpsrSettings(Settings, frozen=True):
     direct: Annotated[
         bool, Meta(description="a packet for a node that is a neighbor is sent straight to it, wherever it was to be")
     ] = True
-    # [gpsr-ns2] 128 hops in perimeter mode.
-    max_hops: Annotated[int, Meta(ge=1, le=10_000, description="hops after which a packet is dropped")] = 128
+    # [gpsr-ns2] 32 to 128 hops in perimeter mode; where neighbors see different graphs a tour may never end.
+    max_hops: Annotated[int, Meta(ge=1, le=10_000, description="hops after which a packet is dropped")] = 64
     # No radio of this kind reaches farther.
     max_range_m: Annotated[
         float, Meta(gt=0, le=1e9, description="a neighbor that claims to be farther away is not believed")

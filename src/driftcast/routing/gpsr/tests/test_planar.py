@@ -32,7 +32,7 @@ def planar_graph(graph: nx.Graph, positions: list[Position], rule: Rule) -> nx.D
     found.add_nodes_from(graph)
     for node in graph:
         neighbors = {other: positions[other] for other in graph[node]}
-        found.add_edges_from((node, other) for other, _ in planar(node, positions[node], neighbors, rule).edges)
+        found.add_edges_from((node, other) for other, _ in planar(node, positions[node], neighbors, rule))
     return found
 
 
@@ -103,7 +103,7 @@ def test_the_rules_worked_by_hand() -> None:
 
     def kept(witness: Position, rule: Rule) -> bool:
         neighbors: dict[NodeId, Position] = {1: far, 2: witness}
-        return 1 in dict(planar(0, here, neighbors, rule).edges)
+        return 1 in dict(planar(0, here, neighbors, rule))
 
     assert not kept(Position(5, 4.9), "gabriel"), "in the circle"
     assert not kept(Position(5, 5), "gabriel"), "on it"
@@ -116,5 +116,5 @@ def test_the_rules_worked_by_hand() -> None:
 
 def test_of_nodes_at_one_place_the_lowest_stands_for_all() -> None:
     here, there = Position(0, 0), Position(9, 0)
-    assert planar(4, here, {5: here, 7: there, 6: there}, "gabriel").edges == [(6, there)]
-    assert planar(5, here, {4: here, 7: there, 6: there}, "gabriel").edges == [(4, here)]
+    assert planar(4, here, {5: here, 7: there, 6: there}, "gabriel") == [(6, there)]
+    assert planar(5, here, {4: here, 7: there, 6: there}, "gabriel") == [(4, here)]
