@@ -29,11 +29,11 @@ def stack_plan(
         raise UserError(f"{where}: router: {kind.name} sends through a router; name one")
     if not uses and router is not None:
         raise UserError(f"{where}: router: {kind.name} uses no router; leave it out")
-    _check_needs(kind, settings, offers, where)
+    _check_needs(kind, settings, offers, f"{where}: protocol")
     if router is None:
         return StackPlan(kind, settings, beacons=beacons)
     router_kind, router_settings = chosen_router(router, where)
-    _check_needs(router_kind, router_settings, offers, where)
+    _check_needs(router_kind, router_settings, offers, f"{where}: router")
     return StackPlan(kind, settings, router_kind, router_settings, beacons)
 
 
@@ -72,4 +72,4 @@ def _check_needs(machine: type[StateMachine], settings: Settings, offers: frozen
         needed = ", ".join(sorted(always | also))
         because = "" if always else " with these settings"
         offered = ", ".join(sorted(offers)) or "nothing"
-        raise UserError(f"{where}: protocol: {machine.name} needs {needed}{because}; what is offered is {offered}")
+        raise UserError(f"{where}: {machine.name} needs {needed}{because}; what is offered is {offered}")

@@ -103,7 +103,7 @@ def test_faults_of_every_kind_break_nothing() -> None:
 
 
 def test_a_geographic_router_is_refused_where_nobody_knows_where_they_are() -> None:
-    with pytest.raises(UserError, match="gpsr needs position"):
+    with pytest.raises(UserError, match="mobile: router: gpsr needs position; what is offered is "):
         mobile("gpsr", "disk", mobility=None, contacts="plan.parquet")
 
 
