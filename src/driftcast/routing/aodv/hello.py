@@ -57,7 +57,8 @@ class Hellos:
 
     def forget(self, neighbor: NodeId) -> None:
         """Its link is broken."""
-        if self._watched.pop(neighbor, 0) is None:
+        if neighbor in self._watched:
+            del self._watched[neighbor]
             self._station.port.cancel_timer(("silent", neighbor))
 
     def _silence_s(self) -> float:
