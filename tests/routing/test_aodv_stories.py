@@ -104,6 +104,14 @@ def test_routes_are_shortest_paths_on_static_graphs(seed: int) -> None:
                 assert hops is None or hops >= lengths[node][other]
 
 
+def test_if_only_destinations_answer_one_asker_after_the_other_finds_them() -> None:
+    net = over("aodv", LINE, destination_only=True)
+    for origin in (2, 1, 0):
+        net.publish(origin, {"to": 4})
+        net.run(1)
+    assert [letter.origin for letter in arrived(net, 4)] == [2, 1, 0]
+
+
 def test_hellos_find_a_broken_link_that_nobody_sends_over() -> None:
     net = over("aodv", LINE, tables={"discovery": {"mode": "none"}}, detection="hello", active_route_timeout_s=60)
     net.publish(0, {"to": 4})

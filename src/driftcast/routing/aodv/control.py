@@ -46,7 +46,10 @@ class Control:
         station, settings = self._station, self._station.settings
         if request.origin == station.node or not self._is_new(now, sender, request):
             return
-        hops = min(request.hops + 1, MAX_HOPS)
+        if request.hops >= MAX_HOPS:
+            station.drop("hops_exhausted", sender)
+            return
+        hops = request.hops + 1
         if station.is_forged(now, request.origin, request.origin_sequence) or station.is_forged(
             now, request.target, request.target_sequence
         ):
@@ -99,8 +102,9 @@ class Control:
     # [RFC 6.6.1]
     def _answer_as_target(self, now: float, request: RouteRequest, back: Route | None) -> None:
         station, settings = self._station, self._station.settings
-        if settings.raise_on_reply:
-            # ns-2: max(own, asked for) + 1.
+        if settings.raise_on_reply or request.destination_only:
+            # ns-2: max(own, asked for) + 1. Deviation: with flag D too. A reply that is no news to a node on the way,
+            # which has the same number from before, would go no further.
             station.raise_sequence(request.target_sequence + 1)
         elif request.target_sequence > station.sequence:
             # [RFC 6.1] "the maximum of its current number and the number in the RREQ"
@@ -178,7 +182,11 @@ class Control:
         if station.is_forged(now, reply.target, reply.target_sequence):
             station.drop("sequence_forged", sender)
             return
-        hops = min(reply.hops + 1, MAX_HOPS)
+        if reply.hops >= MAX_HOPS:
+            # A distance that cannot grow any more would not order routes.
+            station.drop("hops_exhausted", sender)
+            return
+        hops = reply.hops + 1
         # Nobody may keep others believing for longer than a destination itself does.
         longest_s = max(settings.my_route_timeout_s, settings.active_route_timeout_s)
         until = now + min(reply.lifetime_ms / 1000, longest_s)

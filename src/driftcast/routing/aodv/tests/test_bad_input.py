@@ -79,6 +79,15 @@ def test_a_packet_that_comes_back_or_has_gone_too_far_is_dropped() -> None:
     assert said(bench.hear(1, packet(5, 7, hops=63)))
 
 
+def test_a_distance_that_cannot_grow_any_more_is_not_believed() -> None:
+    bench = Bench()
+    assert drops(bench.hear(1, request(5, 7, hops=255))) == ["hops_exhausted"]
+    assert drops(bench.hear(1, reply(ME, 7, hops=255))) == ["hops_exhausted"]
+    assert (bench.router.hops_to(0.0, 5), bench.router.hops_to(0.0, 7)) == (None, None)
+    bench.hear(1, reply(ME, 7, hops=254))
+    assert bench.router.hops_to(0.0, 7) == 255
+
+
 def test_a_reply_cannot_make_a_route_live_longer_than_its_destination_would() -> None:
     bench = Bench()
     bench.hear(1, reply(ME, 7, lifetime_ms=2**32 - 1))
