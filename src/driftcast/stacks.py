@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from driftcast.errors import UserError
 from driftcast.protocol import BeaconSettings, Capability, Settings, StackPlan, UsesRouter
-from driftcast.protocol.machine import Protocol, StateMachine
+from driftcast.protocol.machine import Protocol, Router, StateMachine
 from driftcast.protocol.registry import protocol_named, router_named
 from driftcast.settings import typed, unknown_key
 
@@ -29,11 +29,11 @@ def stack_plan(
         raise UserError(f"{where}: router: {kind.name} sends through a router; name one")
     if not uses and router is not None:
         raise UserError(f"{where}: router: {kind.name} uses no router; leave it out")
-    _check_needs(kind, settings, offers, where)
+    _check_needs(kind, settings, offers, f"{where}: protocol")
     if router is None:
         return StackPlan(kind, settings, beacons=beacons)
-    router_kind, router_settings = _machine(router, "router", router_named, where)
-    _check_needs(router_kind, router_settings, offers, where)
+    router_kind, router_settings = chosen_router(router, where)
+    _check_needs(router_kind, router_settings, offers, f"{where}: router")
     return StackPlan(kind, settings, router_kind, router_settings, beacons)
 
 
@@ -42,13 +42,18 @@ def chosen_protocol(table: Mapping[str, object], where: str) -> tuple[type[Proto
     return _machine(table, "protocol", protocol_named, where)
 
 
+def chosen_router(table: Mapping[str, object], where: str) -> tuple[type[Router], Settings]:
+    """A router and its settings."""
+    return _machine(table, "router", router_named, where)
+
+
 def _machine(
     table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
 ) -> tuple[type[M], Settings]:
     settings = dict(table)
     name = settings.pop("name", None)
     if not isinstance(name, str):
-        raise UserError(f"{where}: {place}.name: is needed, as a text; `driftcast protocols` lists what there is")
+        raise UserError(f"{where}: {place}.name: is needed, as a text; `driftcast {place}s` lists what there is")
     try:
         kind = find(name)
     except UserError as error:
@@ -67,4 +72,4 @@ def _check_needs(machine: type[StateMachine], settings: Settings, offers: frozen
         needed = ", ".join(sorted(always | also))
         because = "" if always else " with these settings"
         offered = ", ".join(sorted(offers)) or "nothing"
-        raise UserError(f"{where}: protocol: {machine.name} needs {needed}{because}; what is offered is {offered}")
+        raise UserError(f"{where}: {machine.name} needs {needed}{because}; what is offered is {offered}")

@@ -1,13 +1,18 @@
-"""`protocols`, `mobility`, `experiments`: everything there is, for people and for programs."""
+"""`protocols`, `routers`, `mobility`, `experiments`: everything there is, for people and for programs."""
 
 import pytest
 
 from driftcast.mobility.registry import models
 from driftcast.pipeline.experiment import experiment_names
-from driftcast.protocol.registry import protocol_named, protocol_names
+from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
 from tests.cli.console import call
 
-NAMES = {"protocols": protocol_names(), "mobility": list(models()), "experiments": experiment_names()}
+NAMES = {
+    "protocols": protocol_names(),
+    "routers": router_names(),
+    "mobility": list(models()),
+    "experiments": experiment_names(),
+}
 
 
 def rows(*arguments: str) -> list[dict[str, object]]:
@@ -42,6 +47,29 @@ def test_a_protocol_is_shown_with_all_its_settings(name: str) -> None:
     for setting in settings:
         assert f"\n{setting['name']} " in done.out
         assert setting["meaning"], f"{setting['name']} says what it is for"
+
+
+@pytest.mark.parametrize("name", NAMES["routers"])
+def test_a_router_is_shown_with_all_its_settings(name: str) -> None:
+    done = call("routers", name)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"{name}: ")
+    (row,) = rows("routers", name)
+    settings = row["settings"]
+    assert isinstance(settings, list)
+    assert [setting["name"] for setting in settings] == list(router_named(name).settings_type.__struct_fields__)
+    for setting in settings:
+        assert f"\n{setting['name']} " in done.out
+        assert setting["meaning"], f"{setting['name']} says what it is for"
+    variants = row["variants"]
+    assert isinstance(variants, dict)
+    assert all(variant in call("routers").out for variant in variants)
+
+
+def test_a_router_that_is_not_there_is_named() -> None:
+    done = call("routers", "aodw")
+    assert done.status == 2
+    assert "did you mean 'aodv'?" in done.err
 
 
 @pytest.mark.parametrize("name", NAMES["mobility"])

@@ -48,7 +48,7 @@ def test_a_scenario_runs_and_gives_what_it_always_gives(plain: dict[str, str], t
     assert (tmp_path / "trace" / "trace" / "part-00000.parquet").is_file()
 
 
-@pytest.mark.parametrize("command", ["protocols", "mobility", "experiments"])
+@pytest.mark.parametrize("command", ["protocols", "routers", "mobility", "experiments"])
 def test_everything_can_be_listed(plain: dict[str, str], command: str) -> None:
     assert spawn(command, "--json", env=plain).object() == call(command, "--json").object()
 

@@ -1,4 +1,4 @@
-"""`protocols`, `mobility`, `experiments`: what there is, and what can be set."""
+"""`protocols`, `routers`, `mobility`, `experiments`: what there is, and what can be set."""
 
 import argparse
 import typing
@@ -10,6 +10,9 @@ from rich.table import Table
 from driftcast.cli.options import add_json, console, print_json
 from driftcast.errors import UserError
 
+if typing.TYPE_CHECKING:
+    from driftcast.protocol import StateMachine
+
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare them."""
@@ -17,6 +20,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     protocols.add_argument("name", nargs="?", metavar="PROTOCOL")
     add_json(protocols)
     protocols.set_defaults(command=_protocols)
+    routers = commands.add_parser("routers", help="list the routers, or the settings of one")
+    routers.add_argument("name", nargs="?", metavar="ROUTER")
+    add_json(routers)
+    routers.set_defaults(command=_routers)
     mobility = commands.add_parser("mobility", help="list the movement models, or the settings of one")
     mobility.add_argument("name", nargs="?", metavar="MODEL")
     add_json(mobility)
@@ -88,16 +95,8 @@ def _protocols(arguments: argparse.Namespace) -> int:
     rows = []
     for name in names:
         kind = protocol_named(name)
-        rows.append(
-            {
-                "name": name,
-                "summary": kind.summary,
-                "variants": {variant: dict(settings) for variant, settings in kind.variants.items()},
-                "needs": sorted(kind.needs),
-                "also": [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)],
-                "settings": settings_of(kind.settings_type),
-            }
-        )
+        also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
+        rows.append({**_machine(kind), "also": also})
     if arguments.json:
         print_json({"protocols": rows})
     elif arguments.name is None:
@@ -105,6 +104,30 @@ def _protocols(arguments: argparse.Namespace) -> int:
     else:
         _print_settings(rows[0])
     return 0
+
+
+def _routers(arguments: argparse.Namespace) -> int:
+    from driftcast.protocol.registry import router_named, router_names
+
+    rows = [_machine(router_named(name)) for name in (router_names() if arguments.name is None else [arguments.name])]
+    if arguments.json:
+        print_json({"routers": rows})
+    elif arguments.name is None:
+        _print_list(rows, "settings: driftcast routers ROUTER; a scenario names one in its table `router`")
+    else:
+        _print_settings(rows[0])
+    return 0
+
+
+def _machine(kind: "type[StateMachine]") -> dict[str, object]:
+    """What protocols and routers have in common."""
+    return {
+        "name": kind.name,
+        "summary": kind.summary,
+        "variants": {variant: dict(settings) for variant, settings in kind.variants.items()},
+        "needs": sorted(kind.needs),
+        "settings": settings_of(kind.settings_type),
+    }
 
 
 def _mobility(arguments: argparse.Namespace) -> int:
@@ -182,7 +205,7 @@ def _print_settings(row: dict[str, object]) -> None:
             console().print(f"{key}: {', '.join(values)}")
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("setting", "default", "type", "meaning"):
-        table.add_column(column)
+        table.add_column(column, no_wrap=column == "setting")
     settings = row["settings"]
     if not isinstance(settings, list):
         raise UserError(f"{row['name']} has no settings")

@@ -136,6 +136,8 @@ class Simulation:
             metrics |= self.recorder.tally.metrics()
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
+        if stack.router is not None:
+            settings["router"] = {"name": stack.router.name, **msgspec.to_builtins(stack.router_settings)}
         return Run(
             self.scenario.name,
             stack.protocol.name,

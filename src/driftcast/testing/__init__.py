@@ -8,8 +8,8 @@
 True
 """
 
-from driftcast.testing.alone import LoneHost, alone
+from driftcast.testing.alone import LoneHost, Told, alone, alone_router
 from driftcast.testing.examples import example_tables, examples
 from driftcast.testing.net import Net
 
-__all__ = ["LoneHost", "Net", "alone", "example_tables", "examples"]
+__all__ = ["LoneHost", "Net", "Told", "alone", "alone_router", "example_tables", "examples"]

@@ -3,9 +3,20 @@
 from random import Random
 
 from driftcast.model import NodeId, Position, Processor, Velocity
-from driftcast.protocol import Capability, DurableStore, GlobalView, Host, Protocol, RecordingPort
+from driftcast.protocol import (
+    Capability,
+    DurableStore,
+    GlobalView,
+    Host,
+    Place,
+    Protocol,
+    RecordingPort,
+    Router,
+    Upward,
+)
 from driftcast.simulation.host import MemoryStore
-from driftcast.stacks import chosen_protocol
+from driftcast.stacks import chosen_protocol, chosen_router
+from driftcast.wire import Parcel
 
 
 class LoneHost(Host):
@@ -58,3 +69,28 @@ def alone(
     protocol = kind(node, chosen, port, host or LoneHost(), Random(seed))
     protocol.on_start(0.0)
     return protocol, port
+
+
+class Told(Upward):
+    """What a router told the layer above: packets as (origin, body, hops), and what it gave up on."""
+
+    def __init__(self) -> None:
+        self.packets: list[tuple[NodeId, bytes, int]] = []
+        self.given_up: list[tuple[NodeId | Place, bytes]] = []
+
+    def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
+        self.packets.append((origin, parcel.body, hops))
+
+    def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
+        self.given_up.append((target, parcel.body))
+
+
+def alone_router(
+    name: str, node: NodeId = 0, host: Host | None = None, seed: int = 1, **settings: object
+) -> tuple[Router, RecordingPort, Told]:
+    """A router by name with its settings, started at time 0, its port, and what it tells the layer above."""
+    kind, chosen = chosen_router({"name": name, **settings}, "alone")
+    port, told = RecordingPort(), Told()
+    router = kind(node, chosen, port, host or LoneHost(), Random(seed), told)
+    router.on_start(0.0)
+    return router, port, told

@@ -1,0 +1,70 @@
+"""What the parts of the router share: who the node is, its sequence number, its routes, its sends under way."""
+
+from typing import NamedTuple
+
+from driftcast.model import EventId, NodeId
+from driftcast.protocol import Fact, Place, Port, Token
+from driftcast.routing.aodv.messages import MAX_NUMBER, Packet
+from driftcast.routing.aodv.rules import MAX_JUMP, first_number, is_plausible
+from driftcast.routing.aodv.settings import AodvSettings
+from driftcast.routing.aodv.table import RouteTable
+from driftcast.wire import Message
+
+
+class Carried(NamedTuple):
+    """A packet on its way through this node."""
+
+    packet: Packet
+    asked: NodeId | Place
+    """The target in the words of the layer above, for packets of this node's own."""
+    sender: NodeId | None
+    """The neighbor it came from; None for an own one."""
+    until: float
+    """It waits for a route no longer than that, all its waits together."""
+
+
+class Station:
+    """One node."""
+
+    def __init__(self, node: NodeId, settings: AodvSettings, port: Port, incarnation: int) -> None:
+        self.node = node
+        self.settings = settings
+        self.port = port
+        self.table = RouteTable(node, settings.delete_period_s, settings.max_routes)
+        self.sequence = first_number(incarnation)
+        self.last_broadcast_s = 0.0
+        self._tokens = 0
+        self._under_way: dict[Token, tuple[NodeId, Carried | None]] = {}
+
+    # [RFC 6.1]
+    def raise_sequence(self, least: int = 0) -> int:
+        """The own number, one higher, or as high as somebody already believes it to be."""
+        self.sequence = min(max(self.sequence + 1, least), MAX_NUMBER)
+        return self.sequence
+
+    def is_forged(self, now: float, target: NodeId, sequence: int) -> bool:
+        """Whether a sequence number is one that its node cannot have reached."""
+        if target == self.node:
+            # Of itself a node knows: others add to its number only for breaks that it has not heard of.
+            return sequence > self.sequence + MAX_JUMP
+        route = self.table.known(now, target)
+        return route is not None and route.sequence > 0 and not is_plausible(sequence, route.sequence)
+
+    def send(self, neighbor: NodeId, message: Message, carried: Carried | None) -> None:
+        """To a neighbor, with an outcome."""
+        self._tokens += 1
+        self._under_way[self._tokens] = (neighbor, carried)
+        self.port.send(neighbor, message, token=self._tokens)
+
+    def sent(self, token: Token) -> tuple[NodeId, Carried | None]:
+        """What an outcome is about: to whom, and the packet, if it was no control message."""
+        return self._under_way.pop(token)
+
+    def broadcast(self, now: float, message: Message) -> None:
+        """To all in reach; it stands for a HELLO."""
+        self.last_broadcast_s = now
+        self.port.broadcast(message)
+
+    def drop(self, reason: str, peer: NodeId | None = None, event: EventId | None = None) -> None:
+        """Say why something goes no further."""
+        self.port.note(Fact("drop", event=event, peer=peer, reason=reason))

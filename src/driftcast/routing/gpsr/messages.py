@@ -1,0 +1,45 @@
+"""What GPSR says: beacons, and packets with the header of [GPSR00] Table 1."""
+
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from driftcast.model import NodeId, Position, Velocity
+from driftcast.protocol import Place
+from driftcast.wire import Message, ParcelMessage
+
+MAX_HOPS = 65535
+
+
+class Here(Message, frozen=True, gc=False, tag=1):
+    """A beacon: where the sender is, and how it moves if others shall reckon with it."""
+
+    position: Position
+    velocity: Velocity | None = None
+
+
+class Tour(NamedTuple):
+    """What a packet in perimeter mode remembers."""
+
+    entry: NodeId
+    """The node at which it entered the mode,"""
+    entered: Position
+    """and where that was: Lp."""
+    progress: tuple[Annotated[float, Meta(ge=0, le=1)], Annotated[float, Meta(ge=-1e18, le=1e18)]]
+    """Where on the line from there to the target it entered the face it is on: Lf, as a share of the line, and an order
+    among edges that meet there."""
+    first: tuple[NodeId, NodeId]
+    """The first edge of this face: e0."""
+
+
+class GeoPacket(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=2):
+    """What the layer above wants brought. Greedy without a tour, else in perimeter mode.
+
+    `hops` counts the transmissions behind it when it arrives; `at` is where its last sender was.
+    """
+
+    origin: NodeId
+    place: Place
+    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
+    at: Position | None = None
+    tour: Tour | None = None

@@ -1,0 +1,251 @@
+"""GPSR: greedy perimeter stateless routing (Karp and Kung, MobiCom 2000), to nodes and to places."""
+
+from collections.abc import Mapping
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from driftcast.model import Failure, NodeId, Position, Velocity
+from driftcast.parts.links import Neighbors
+from driftcast.protocol import (
+    Capability,
+    Fact,
+    Host,
+    Interface,
+    Link,
+    Place,
+    Port,
+    Router,
+    TimerKey,
+    Token,
+    Upward,
+)
+from driftcast.routing.gpsr.beacons import Beacons, is_position
+from driftcast.routing.gpsr.geometry import square_m2
+from driftcast.routing.gpsr.messages import MAX_HOPS, GeoPacket, Here, Tour
+from driftcast.routing.gpsr.neighbors import NeighborTable
+from driftcast.routing.gpsr.perimeter import enter, walk
+from driftcast.routing.gpsr.planar import Edge, planar
+from driftcast.routing.gpsr.settings import GpsrSettings
+from driftcast.wire import Message, Parcel
+
+
+class Carried(NamedTuple):
+    """A packet at this node, as it came."""
+
+    packet: GeoPacket
+    asked: NodeId | Place
+    """The target in the words of the layer above, as far as this node knows them."""
+    sender: NodeId | None
+    """The neighbor it came from; None for an own one."""
+
+
+class Gpsr(Router):
+    """Brings packets to positions: to any node near one, to the nearest, or to the very node that was there.
+
+    It says its own beacons and forgets the silent itself, so it runs with discovery "none".
+    """
+
+    name = "gpsr"
+    summary = "by positions: greedily to the neighbor nearest to the target, around voids by the right-hand rule"
+    settings_type = GpsrSettings
+    messages = (Here, GeoPacket)
+    needs = frozenset({Capability.POSITION})
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        "ns2": {"beacon_s": 0.5},
+        "rng": {"planarization": "rng"},
+        "predictive": {"dead_reckoning": True, "beacon_skips": 3},
+    }
+
+    def __init__(self, node: NodeId, settings: GpsrSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:
+        super().__init__(node, settings, port, host, rng, up)
+        self._settings = settings
+        self.table = NeighborTable(settings.expiry_s, settings.max_neighbors)
+        self._beacons = Beacons(settings, port, host, rng)
+        self._links = Neighbors()
+        self._graph: tuple[int, list[Edge]] | None = None
+        """The edges in the planar graph, and the version of the table they were made of."""
+        self._tokens = 0
+        self._under_way: dict[Token, tuple[NodeId, Carried]] = {}
+
+    def hops_to(self, now: float, target: NodeId) -> int | None:
+        """How far a node is, as far as the table tells."""
+        return 0 if target == self.node else self.table.hops_to(now, target)
+
+    def on_start(self, now: float) -> None:
+        self._beacons.start()
+
+    def on_stop(self, now: float) -> None:
+        self._beacons.stop()
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        self._beacons.tick(now)
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        self._links.add(link)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        if self._links.remove(link):
+            self.table.forget(link.neighbor)
+
+    # What is heard.
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if isinstance(message, Here):
+            self._learn(now, sender, message.position, message.velocity)
+            return
+        assert isinstance(message, GeoPacket)
+        if message.at is not None and self._settings.piggyback:
+            known = self.table.known_velocity(sender)
+            self._learn(now, sender, message.at, known)
+        if message.hops >= min(self._settings.max_hops, MAX_HOPS):
+            self._drop("hops_exhausted", message, sender)
+        else:
+            self._forward(now, Carried(message, message.place, sender))
+
+    def _learn(self, now: float, sender: NodeId, position: Position, velocity: Velocity | None) -> None:
+        here = self.host.position(now)
+        most_m = self._settings.max_range_m
+        if not is_position(position) or (is_position(here) and square_m2(here, position) > most_m * most_m):
+            self.port.note(Fact("drop", peer=sender, reason="absurd_position"))
+        elif velocity is not None and not self._is_speed(velocity):
+            self.port.note(Fact("drop", peer=sender, reason="absurd_velocity"))
+        else:
+            learned = self.table.learn(now, sender, position, velocity)
+            if learned is None:
+                self.port.note(Fact("drop", peer=sender, reason="table_full"))
+            elif learned:
+                self._beacons.neighbor_met()
+
+    def _is_speed(self, velocity: Velocity) -> bool:
+        """Whether something can move like that and still be a neighbor when it is forgotten."""
+        most_mps = self._settings.max_range_m / self._settings.expiry_s
+        return velocity[0] * velocity[0] + velocity[1] * velocity[1] <= most_mps * most_mps
+
+    # Where packets go.
+
+    def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
+        place = target if isinstance(target, Place) else None
+        if place is None:
+            self.table.expire(now)
+            assert isinstance(target, int)
+            if target not in self.table:
+                # A node that is no neighbor needs the position it was last heard of at.
+                self.port.note(Fact("drop", event=parcel.event, peer=target, reason="position_unknown"))
+                self.up.unreachable(target, parcel)
+                return
+            place = Place(self.table.position(now, target), 0.0, target)
+        packet = GeoPacket(parcel, origin=self.node, place=place, hops=0)
+        self._forward(now, Carried(packet, target, None))
+
+    def _forward(self, now: float, carried: Carried) -> None:
+        packet = carried.packet
+        place, goal = packet.place, packet.place.position
+        here = self.host.position(now)
+        if not is_position(here) or not is_position(goal):
+            self._give_up(carried, "no_position")
+            return
+        own_m2 = square_m2(here, goal)
+        # [003 §3.5] Whoever comes within the radius captures the packet; failing that, the nearest one does.
+        if place.node == self.node or (place.node is None and own_m2 <= place.radius_m * place.radius_m):
+            self._take(packet)
+            return
+        self.table.expire(now)
+        if self._settings.direct and place.node is not None and place.node in self.table:
+            self._send(carried, here, place.node, None)
+            return
+        tour = packet.tour
+        if tour is not None and tour.entry != self.node and own_m2 < square_m2(tour.entered, goal):
+            # [GPSR00 §2.3] Nearer than where the perimeter was entered: greedy again. Back at the entry it is not, even
+            # if this node has moved a little: else it would go round for ever.
+            tour = None
+        if tour is None:
+            nearest = self.table.nearest(now, goal)
+            # [GPSR00 §2.1] The neighbor nearest to the target, if it is nearer than this node.
+            if nearest is not None and nearest[0] < own_m2:
+                self._send(carried, here, nearest[1], None)
+                return
+            node = place.node
+            if node is not None and node in self.table and square_m2(self.table.position(now, node), goal) <= own_m2:
+                # The target itself, no nearer and no farther: as a rule the two are at one place.
+                self._send(carried, here, node, None)
+                return
+        self._around(now, carried, here, tour)
+
+    def _around(self, now: float, carried: Carried, here: Position, tour: Tour | None) -> None:
+        """Nobody is nearer: the right-hand rule, until the tour of the face around the target is over."""
+        place = carried.packet.place
+        goal = place.position
+        if here == goal or self._settings.recovery == "none":
+            self._end(carried, place.node is None, "local_minimum")
+            return
+        edges = self._planar(now, here)
+        came_from = None if tour is None else self._came_from(now, carried)
+        if tour is None or came_from is None or came_from == here:
+            # From a node at the very same place: no direction to turn from, and nothing lost by entering here.
+            if edges:
+                self._send(carried, here, *enter(self.node, here, edges, goal))
+            else:
+                self._end(carried, place.node is None, "no_neighbor")
+            return
+        step = walk(self.node, here, edges, came_from, goal, tour) if edges else None
+        if step is None:
+            # [003 §3.5, GPSR00 §2.3] Around the face and back: this node is the nearest, or the target is not there.
+            self._end(carried, place.node is None and tour.entry == self.node, "face_toured")
+        else:
+            self._send(carried, here, *step)
+
+    def _came_from(self, now: float, carried: Carried) -> Position | None:
+        """Where the last sender is, as the planar graph has it; None if there was none, or it does not say."""
+        sender = carried.sender
+        if sender is not None and sender in self.table:
+            return self.table.position(now, sender)
+        return carried.packet.at
+
+    def _planar(self, now: float, here: Position) -> list[Edge]:
+        """Computed anew only when the table has changed: packets in between use the same edges."""
+        if self._graph is None or self._graph[0] != self.table.version:
+            made = planar(self.node, here, self.table.positions(now), self._settings.planarization)
+            self._graph = (self.table.version, made)
+        return self._graph[1]
+
+    def _send(self, carried: Carried, here: Position, onward: NodeId, tour: Tour | None) -> None:
+        packet = carried.packet
+        at = here if self._settings.piggyback or tour is not None else None
+        sent = GeoPacket(
+            packet.parcel, origin=packet.origin, place=packet.place, hops=packet.hops + 1, at=at, tour=tour
+        )
+        self._tokens += 1
+        self._under_way[self._tokens] = (onward, carried)
+        self._beacons.packet_sent()
+        self.port.send(onward, sent, token=self._tokens)
+
+    def _take(self, packet: GeoPacket) -> None:
+        self.up.packet(packet.origin, packet.parcel, packet.hops)
+
+    def _end(self, carried: Carried, is_nearest: bool, reason: str) -> None:
+        if is_nearest:
+            self._take(carried.packet)
+        else:
+            self._give_up(carried, reason)
+
+    # What goes wrong.
+
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
+        neighbor, carried = self._under_way.pop(token)
+        if failure is None:
+            return
+        if failure is Failure.UNREACHABLE:
+            # [GPSR00 §2.4] The neighbor is gone, and the packet chooses again.
+            self.table.forget(neighbor)
+            self.port.note(Fact("reroute", event=carried.packet.parcel.event, peer=neighbor))
+            self._forward(now, carried)
+        else:
+            self._give_up(carried, failure)
+
+    def _give_up(self, carried: Carried, reason: str) -> None:
+        self._drop(reason, carried.packet, carried.sender)
+        if carried.packet.origin == self.node:
+            self.up.unreachable(carried.asked, carried.packet.parcel)
+
+    def _drop(self, reason: str, packet: GeoPacket, peer: NodeId | None) -> None:
+        self.port.note(Fact("drop", event=packet.parcel.event, peer=peer, reason=reason))

@@ -1,0 +1,118 @@
+"""Both routers live, over links that come and go."""
+
+import contextlib
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from driftcast.errors import WorkError
+from driftcast.live.config import NodeConfig
+from driftcast.loopback.network import LoopbackNetwork, until
+from driftcast.model import Event, NodeId, Position, Scalar
+from driftcast.protocol import Interface, Place, StackPlan, UsesRouter
+from driftcast.protocol.registry import router_named
+from driftcast.settings import typed
+from driftcast.wire import Message
+from tests.live.conftest import BEACONS, MakeConfig, Run
+from tests.live.talker import Talker, Word
+
+SPACING_M = 100.0
+SETTINGS: dict[str, dict[str, object]] = {
+    # Live nodes count their starts over restarts of the process, so each looks like one that has started anew.
+    "aodv": {"reboot_wait": False, "node_traversal_s": 0.02},
+    "gpsr": {"beacon_s": 0.05, "dead_reckoning": True},
+}
+
+
+class Walker(Talker, UsesRouter):
+    """Routes what an event says to the node, or to the place, that it names."""
+
+    name = "walker"
+    all: ClassVar[dict[NodeId, Talker]] = {}
+
+    def on_publish(self, now: float, event: Event) -> None:
+        at, target = event.attributes.get("at"), event.attributes.get("target")
+        node = None if target is None else int(target)
+        word = Word(str(event.attributes["text"]))
+        if at is not None:
+            self.port.route(Place(Position(float(at), 0.0), 0.0, node), word)
+        else:
+            assert node is not None
+            self.port.route(node, word)
+
+    def on_packet(self, now: float, origin: NodeId, message: Message, hops: int) -> None:
+        assert isinstance(message, Word)
+        self.heard.append(f"{message.text} from {origin} after {hops}")
+
+    def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
+        assert isinstance(message, Word)
+        self.heard.append(f"{message.text} not sent")
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        raise AssertionError("everything goes through the router")
+
+
+def routed(config: NodeConfig, router: str, x_m: float) -> NodeConfig:
+    kind = router_named(router)
+    settings = typed(SETTINGS[router], kind.settings_type, "test")
+    plan = StackPlan(Walker, Walker.settings_type(), kind, settings, BEACONS)
+    return replace(config, plan=plan, position=Position(x_m, 0.0))
+
+
+def heard(node: NodeId) -> list[str]:
+    return Talker.all[node].heard
+
+
+@pytest.mark.parametrize("router", ["aodv", "gpsr"])
+def test_packets_find_their_way_while_links_come_and_go(router: str, config: MakeConfig, run: Run) -> None:
+    # A line 1 - 2 - 3 - 4, and node 5 as another way from 2 to 4 when node 3 is cut off.
+    places = {1: 0.0, 2: 100.0, 3: 200.0, 4: 300.0, 5: 205.0}
+
+    def letter(text: str) -> dict[str, Scalar]:
+        said: dict[str, Scalar] = {"target": 4, "text": text}
+        return {**said, "at": places[4]} if router == "gpsr" else said
+
+    async def story() -> None:
+        async with LoopbackNetwork(routed(config(node), router, x_m) for node, x_m in places.items()) as network:
+            for a, b in ((1, 2), (2, 3), (3, 4)):
+                network.link(a, b)
+            await network.discovered()
+            await said_until_heard(network, letter("one"))
+            assert set(heard(4)) == {"one from 1 after 3"}
+            network.cut(3, 4)
+            network.link(2, 5)
+            network.link(5, 4)
+            await network.discovered()
+            await said_until_heard(network, letter("two"))
+            network.cut(2, 5)
+            network.link(3, 4)
+            await network.discovered()
+            await said_until_heard(network, letter("three"))
+            assert heard(4)[-1] == "three from 1 after 3"
+
+    run(story())
+
+
+async def said_until_heard(network: LoopbackNetwork, attributes: dict[str, Scalar]) -> None:
+    """A router may lose what is under way when a link goes, so who wants to be heard says it again."""
+    text = str(attributes["text"])
+    for _ in range(20):
+        network.nodes[1].publish(attributes)
+        with contextlib.suppress(WorkError):
+            await until(lambda: any(word.startswith(f"{text} from 1 after ") for word in heard(4)), 0.5)
+            return
+    raise AssertionError(f"{text} was never heard")
+
+
+def test_a_target_that_is_not_there_is_said_to_be_unreachable(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LoopbackNetwork(routed(config(node), "gpsr", SPACING_M * node) for node in (1, 2)) as network:
+            network.line()
+            await network.discovered()
+            network.nodes[1].publish({"target": 9, "text": "hello"})
+            await until(lambda: heard(1) == ["hello not sent"])
+            network.nodes[1].publish({"target": 9, "at": -500.0, "text": "far"})
+            await until(lambda: heard(1) == ["hello not sent", "far not sent"])
+
+    run(story())

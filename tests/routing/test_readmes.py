@@ -1,0 +1,43 @@
+"""A router's README lists its settings as they are, and every reason for a drop, each of which some test hits."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import driftcast.routing
+from driftcast.protocol.registry import router_named, router_names
+
+
+def folder(name: str) -> Path:
+    return Path(driftcast.routing.__path__[0]) / name
+
+
+@pytest.mark.parametrize("name", router_names())
+def test_it_lists_every_setting_with_its_default(name: str) -> None:
+    text = (folder(name) / "README.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", text, re.MULTILINE))
+    for field in msgspec.structs.fields(router_named(name).settings_type):
+        default = field.default
+        written = (
+            str(default).lower()
+            if isinstance(default, bool)
+            else f"{default:g}"
+            if isinstance(default, float)
+            else default
+        )
+        assert rows[field.name] == str(written)
+
+
+@pytest.mark.parametrize("name", router_names())
+def test_it_lists_every_reason_for_a_drop(name: str) -> None:
+    sources = [path.read_text() for path in folder(name).glob("*.py")]
+    pattern = r'(?:drop|_give_up|_end)\((?:[^()"]|\([^()]*\))*"(\w+)"|reason="(\w+)"'
+    reasons = {one or other for source in sources for one, other in re.findall(pattern, source)}
+    listed = set(re.findall(r"`(\w+)`", (folder(name) / "README.md").read_text().split("## Drops by name")[1]))
+    assert len(reasons) >= 9
+    assert reasons <= listed
+    tested = "".join(path.read_text() for path in (folder(name) / "tests").glob("*.py"))
+    tested += "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
+    assert [reason for reason in sorted(reasons) if f'"{reason}"' not in tested] == []
