@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from driftcast.model import Event, EventId, NodeId
+from driftcast.model import Event, NodeId
 from driftcast.parts.fanout import allowed_links, by_distance, chosen_links, quota
 from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import Interests
@@ -172,11 +172,6 @@ class LinkChoice(Generic[Report]):
             if holders is not None and sender is not None:
                 holders.add(sender)
             self.carrier.store(now, Copy(event, hops, sender, until, spread.attempts, holders))
-
-    def meet_again(self, event: EventId, sender: NodeId) -> None:
-        """A neighbor has an event too."""
-        if self._spread.tracks:
-            self.carrier.held_by(event, sender)
 
     def retry(self, now: float) -> None:
         """The timer "retry" has run out: forward what is due again, by the same rule."""

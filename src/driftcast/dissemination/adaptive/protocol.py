@@ -67,6 +67,7 @@ class Adaptive(Protocol, LinkRules):
         choice = LinkChoice(node, host.incarnation, port, rng, spread, Reports(_subscribed, Carried), self)
         self._choice = choice
         self._seen_ids = choice.seen_ids
+        self._tracks = spread.tracks
         self._neighbors = choice.neighbors
         self._horizon = choice.horizon
         self._interests = choice.interests
@@ -114,10 +115,11 @@ class Adaptive(Protocol, LinkRules):
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if isinstance(message, Carried):
             event = message.event
+            # Most receptions are repetitions.
             if event.id not in self._seen_ids:
                 self._choice.meet(now, event, message.hops, message.remaining_s, sender)
-            else:
-                self._choice.meet_again(event.id, sender)
+            elif self._tracks:
+                self._choice.carrier.held_by(event.id, sender)
         else:
             self._on_report(now, sender, message)
 

@@ -43,6 +43,7 @@ class SemiProbabilistic(Protocol, LinkRules):
         reports = Reports(_wanted, Forwarded)
         self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self)
         self._seen_ids = self._choice.seen_ids
+        self._tracks = spread.tracks
 
     def on_start(self, now: float) -> None:
         if self._settings.phi > 0:
@@ -74,10 +75,11 @@ class SemiProbabilistic(Protocol, LinkRules):
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if isinstance(message, Forwarded):
             event = message.event
+            # Most receptions are repetitions.
             if event.id not in self._seen_ids:
                 self._choice.meet(now, event, message.hops, message.remaining_s, sender)
-            else:
-                self._choice.meet_again(event.id, sender)
+            elif self._tracks:
+                self._choice.carrier.held_by(event.id, sender)
         else:
             self._on_report(now, sender, message)
 
