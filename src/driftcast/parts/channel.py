@@ -125,7 +125,7 @@ class Channel:
         self._outbox = Outbox(
             port, _Anyhow(), handling, self._transmit, limits.retries, limits.messages, limits.waiting
         )
-        self._inbox = Inbox(port, handling, types.carried, incarnation)
+        self._inbox = Inbox(port, types.carried, incarnation)
         self._peers: dict[NodeId, _Peer] = {}
         self._targets: dict[Token, NodeId] = {}
         self._floor = 0
@@ -243,14 +243,13 @@ class Channel:
     def _packet(self, now: float, known: _Peer, one: _Outgoing, number: int) -> ChannelPacket:
         index = number - one.start
         return self._types.packet(
-            Parcel(one.pieces[index], one.traffic, one.event),
+            Parcel(one.pieces[index], one.traffic, one.event, now - one.since),
             session=self._incarnation,
             peer=known.incarnation,
             number=number,
             first=known.first,
             index=index,
             count=len(one.pieces),
-            age_s=now - one.since,
         )
 
     def _outcome(self, now: float, peer: NodeId, token: Token, failure: Failure | None) -> list[GivenUp]:

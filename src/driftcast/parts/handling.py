@@ -33,7 +33,7 @@ class Ways(ABC):
 
 
 class Handling:
-    """What the user of an outbox says of its messages. As it stands: nothing ages, nothing supersedes, all may wait."""
+    """What the user of an outbox says of its messages. As it stands: nothing supersedes, all may wait."""
 
     def key(self, message: Message) -> Hashable:
         """Under what a later message may supersede this one; None if none does."""
@@ -42,10 +42,6 @@ class Handling:
     def supersedes(self, message: Message) -> Hashable:
         """The key of the messages that must not arrive after this one; None if there are none."""
         return self.key(message)
-
-    def aged(self, message: Message, waited_s: float) -> Message | None:
-        """The message after it has waited; None if its lease is over."""
-        return message
 
     def waits(self, message: Message) -> bool:
         """Whether it is tried again when a queue was full."""

@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from driftcast.model import NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly
-from driftcast.parts.handling import Handling
 from driftcast.protocol import Fact, Port
 from driftcast.wire import Message, ParcelMessage
 
@@ -26,7 +25,7 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class ChannelPacket(ParcelMessage, frozen=True, gc=False, kw_only=True):
-    """The base of a protocol's packets on a channel: a piece of an encoded message, as a parcel."""
+    """The base of a protocol's packets on a channel: a piece of an encoded message, as a parcel of its age."""
 
     session: Count
     """The sender's incarnation: numbers begin anew with it."""
@@ -37,8 +36,6 @@ class ChannelPacket(ParcelMessage, frozen=True, gc=False, kw_only=True):
     """The lowest number that the sender still sends."""
     index: Annotated[int, Meta(ge=0, lt=MAX_FRAGMENTS)]
     count: Annotated[int, Meta(ge=1, le=MAX_FRAGMENTS)]
-    age_s: Annotated[float, Meta(ge=0)]
-    """How long ago the message was encoded."""
 
 
 class ChannelAck(Message, frozen=True, gc=False):
@@ -73,9 +70,8 @@ class _Stream:
 class Inbox:
     """What peers send to one node."""
 
-    def __init__(self, port: Port, handling: Handling, messages: Sequence[type[Message]], incarnation: int) -> None:
+    def __init__(self, port: Port, messages: Sequence[type[Message]], incarnation: int) -> None:
         self._port = port
-        self._handling = handling
         self._incarnation = incarnation
         union = Union[tuple(messages)] if messages else None  # noqa: UP007 - built at run time
         self._decode = msgspec.msgpack.Decoder(union).decode
@@ -142,7 +138,7 @@ class Inbox:
     def _put(self, now: float, peer: NodeId, stream: _Stream, held: _Held) -> Message | None:
         """The next piece; the message, if it is its last one."""
         packet = held.packet
-        encoded = held.since - packet.age_s
+        encoded = held.since - packet.parcel.waited_s
         if packet.index == 0:
             stream.assembly, stream.since = Assembly(packet.count), encoded
         assembly = stream.assembly
@@ -159,7 +155,7 @@ class Inbox:
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             self._drop("channel_malformed", peer, packet)
             return None
-        aged = self._handling.aged(message, now - stream.since)
+        aged = message.aged(now - stream.since)
         if aged is None:
             self._drop("lease_over", peer, packet)
         return aged

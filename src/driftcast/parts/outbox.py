@@ -225,7 +225,7 @@ class Outbox:
     def _again(self, now: float, line: _Line, pending: _Pending, way: Way) -> None:
         """Send what is left of a message after its wait, perhaps over another way."""
         waited_s = now - pending.since
-        aged = self._handling.aged(pending.message, waited_s) if waited_s > 0 else pending.message
+        aged = pending.message.aged(waited_s) if waited_s > 0 else pending.message
         if aged is None:
             self._drop("lease_over", pending.peer, pending.message)
             self._end(line, pending)

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Hashable
 from functools import partial
 from random import Random
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -23,6 +24,8 @@ LIMITS = ChannelLimits(timeout_s=1.0, retries=3, piece_bytes=20, messages=4, wai
 
 class Word(Message, frozen=True, gc=False, tag=1):
     """One of a count; a later one with the same key supersedes it. Good for a while."""
+
+    durations: ClassVar[tuple[str, ...]] = ("good_s",)
 
     number: int
     key: int
@@ -49,12 +52,6 @@ CODEC = Codec(Layer.DISSEMINATION, "channel", (Packet, Ack))
 class Words(Handling):
     def key(self, message: Message) -> Hashable:
         return message.key or None if isinstance(message, Word) else None
-
-    def aged(self, message: Message, waited_s: float) -> Message | None:
-        if not isinstance(message, Word):
-            return message
-        left_s = message.good_s - waited_s
-        return msgspec.structs.replace(message, good_s=left_s) if left_s > 0 else None
 
 
 def word(number: int, key: int = 0, size: int = 0, good_s: float = 1e6) -> Word:
@@ -238,7 +235,7 @@ def test_what_is_kept_is_bounded_though_nothing_arrives() -> None:
 
 def test_pieces_that_wait_are_bounded_though_their_first_never_comes() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, Handling(), TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.carried, 1)
     for number in range(1, 2000):
         assert inbox.take(0.0, 9, packet(number, first=0)) == []
     assert len(inbox) == WINDOW - 1
@@ -285,7 +282,7 @@ def test_one_that_waits_at_its_receiver_alone_is_taken_when_the_one_before_it_is
 
 def test_copies_that_come_late_leave_nothing_behind() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, Handling(), TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.carried, 1)
     body = msgspec.msgpack.encode(word(1))
     assert inbox.take(0.0, 9, packet(1, body=body)) == [word(1)]
     for first in (0, 1):
@@ -387,7 +384,7 @@ def test_words_of_a_past_session_and_answers_to_it_are_dropped_by_name() -> None
 
 
 def packet(number: int, session: int = 1, first: int | None = None, body: bytes = b"", **fields: int) -> Packet:
-    values: dict[str, object] = {"index": 0, "count": 1, "age_s": 0.0, "peer": None, **fields}
+    values: dict[str, object] = {"index": 0, "count": 1, "peer": None, **fields}
     start = number if first is None else first
     return Packet(Parcel(body, Traffic.CONTROL), session=session, number=number, first=start, **values)  # type: ignore[arg-type] # by name
 
@@ -403,7 +400,7 @@ def packet(number: int, session: int = 1, first: int | None = None, body: bytes 
 )
 def test_what_makes_no_sense_is_dropped_by_name(bad: Packet) -> None:
     port = RecordingPort()
-    inbox = Inbox(port, Handling(), TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.carried, 1)
     assert inbox.take(0.0, 2, bad) == []
     assert [effect.fact.reason for effect in port.take() if isinstance(effect, Note)] == ["channel_malformed"]
 
@@ -419,11 +416,12 @@ def test_packets_count_as_what_they_carry() -> None:
 
 def test_the_time_that_a_message_waits_for_others_is_taken_off_it() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, Words(), TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.carried, 1)
     body = msgspec.msgpack.encode(word(1, good_s=10.0))
     late = packet(0, body=body)
-    early = msgspec.structs.replace(packet(1, first=0, body=body), age_s=3.0)
-    over = msgspec.structs.replace(packet(2, first=0, body=body), age_s=8.0)
+    early, over = packet(1, first=0, body=body).aged(3.0), packet(2, first=0, body=body).aged(8.0)
+    assert early is not None
+    assert over is not None
     assert inbox.take(0.0, 2, early) == []
     assert inbox.take(0.0, 2, over) == []
     [one, two] = inbox.take(4.0, 2, late)

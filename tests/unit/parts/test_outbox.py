@@ -1,6 +1,7 @@
 """Messages on their way to peers: retried, superseded by key, aged while they wait, given up with a cause."""
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 import pytest
 
@@ -18,6 +19,8 @@ WIRE = Way("wire", 0.001)
 class Word(Message, frozen=True, gc=False, tag=1):
     """Something to say about a topic, for as long as it is good."""
 
+    durations: ClassVar[tuple[str, ...]] = ("good_s",)
+
     topic: int
     number: int
     good_s: float = 10.0
@@ -30,11 +33,6 @@ class Words(Handling):
     def key(self, message: Message) -> Hashable:
         assert isinstance(message, Word)
         return message.topic or None
-
-    def aged(self, message: Message, waited_s: float) -> Message | None:
-        assert isinstance(message, Word)
-        left_s = message.good_s - waited_s
-        return Word(message.topic, message.number, left_s, message.over) if left_s > 0 else None
 
     def waits(self, message: Message) -> bool:
         assert isinstance(message, Word)

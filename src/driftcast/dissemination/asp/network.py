@@ -200,18 +200,6 @@ class AspHandling(Handling):
             return message.id
         return self.key(message) if isinstance(message, PathMessage) else None
 
-    def aged(self, message: Message, waited_s: float) -> Message | None:
-        """What is left of an event's lease and of an announcement's validity has become less."""
-        if isinstance(message, Announcement):
-            validity_s = message.validity_s - waited_s
-            if validity_s <= 0:
-                return None
-            message = msgspec.structs.replace(message, validity_s=validity_s)
-        if not isinstance(message, Announcement | Publication | Fragment):
-            return message
-        remaining_s = message.remaining_s - waited_s
-        return msgspec.structs.replace(message, remaining_s=remaining_s) if remaining_s > 0 else None
-
     def waits(self, message: Message) -> bool:
         """What makes paths waits for a queue; messages on the paths do not: they would only keep the queue full, and
         the streams' counters and caches are there for them."""

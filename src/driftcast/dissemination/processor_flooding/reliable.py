@@ -7,13 +7,11 @@ same one, `retries` times. Removing the neighbor is left to discovery, which hos
 
 from collections.abc import Iterator
 
-import msgspec
-
 from driftcast.model import Failure, NodeId
 from driftcast.parts.handling import Handling, Way, Ways
 from driftcast.parts.outbox import Outbox
 from driftcast.protocol import Interface, Link, Port, Token
-from driftcast.wire import EventMessage, Message
+from driftcast.wire import Message
 
 
 class ReliableLinks(Ways):
@@ -89,11 +87,6 @@ class ReliableLinks(Ways):
 
 class FloodHandling(Handling):
     """Messages of a flood: each stands for itself, and what a full queue did not take is lost."""
-
-    def aged(self, message: Message, waited_s: float) -> Message | None:
-        assert isinstance(message, EventMessage)
-        remaining_s = message.remaining_s - waited_s
-        return msgspec.structs.replace(message, remaining_s=remaining_s) if remaining_s > 0 else None
 
     def waits(self, message: Message) -> bool:
         return False
