@@ -17,6 +17,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "hello": {"detection": "hello"},
     # Everything is soon forgotten, so that expiry and deletion play their part.
     "short": {"active_route_timeout_s": 0.3, "my_route_timeout_s": 0.6, "hello_interval_s": 0.1},
+    "target": {"destination_only": True},
     "chatty": {"gratuitous": True, "local_repair": "past_half", "forward_jitter_s": 0.2},
 }
 DISCOVERY = ["none", "oracle"]
