@@ -36,6 +36,9 @@ def table(kind: type[StateMachine]) -> str:
         default = "" if setting["required"] else f"`{_written(setting['default'])}`"
         cells = (f"`{setting['name']}`", default, str(setting["type"]), str(setting["meaning"]))
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    for name, settings in kind.variants.items():
+        changed = ", ".join(f"`{key} = {_written(value)}`" for key, value in settings.items())
+        lines += ["", f"Variant `{name}`: {changed or 'the defaults'}"]
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftcast.errors import UserError
-from driftcast.pipeline.claims import Claim, judge, load_hook
+from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.experiment import FOLDER, Experiment, load_experiment, read_definition
 from driftcast.pipeline.plan import planned_runs
@@ -142,17 +142,6 @@ def test_the_ratio_of_two_means_has_an_interval_of_its_own() -> None:
     assert ratio_interval([1.0, 2.0], [0.0, 0.0]).mean is None
 
 
-def test_one_run_that_differs_refutes_what_is_said_of_every_run_and_is_shown(asp: Experiment, tmp_path: Path) -> None:
-    (point,) = [point for point in asp.points if point.chosen({"radio": "802.11b", "range": 177.0, "setting": "100 s"})]
-    records: list[Record] = [
-        {"experiment": "asp", "point": point.name, "seed": seed, "error": None}
-        | {"more": json.dumps({"announcements": 2 if seed == 5 else 1, "path_breaks": 0})}
-        for seed in range(40)
-    ]
-    claim = load_hook(FOLDER / "asp" / "claims.py").__globals__["one_announcement"](Results(asp, records, tmp_path))
-    assert (claim.holds, claim.ours, claim.low, claim.high) == (False, 2.0, 2.0, 2.0)
-
-
 def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_for(tmp_path: Path) -> None:
     written = (FOLDER / "asp" / "experiment.toml").read_text("utf-8")
     broken = tmp_path / "asp.toml"
@@ -161,11 +150,11 @@ def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_f
         read_definition(broken)
 
 
-def judged(experiment: Experiment, found: dict[str, list[dict[str, float]]]) -> dict[str, Claim]:
-    """The claims, where each setting over 802.11b has these runs, in turn, on twenty seeds."""
+def judged(experiment: Experiment, found: dict[str, list[dict[str, float]]], seeds: int = 20) -> dict[str, Claim]:
+    """The claims, where each setting over 802.11b has these runs, in turn."""
     records: list[Record] = []
     for setting, runs in found.items():
-        for seed in range(1, 21):
+        for seed in range(1, seeds + 1):
             metrics = {**runs[(seed - 1) % len(runs)]}
             metrics["sent_per_node_bytes"] = metrics.get("sent_per_node_bytes", 1.0) * (1 + 1e-6 * seed)
             record: Record = {"experiment": "asp", "point": f"802.11b / 177 / {setting}", "seed": seed, "error": None}
@@ -215,9 +204,9 @@ def test_without_path_failures_one_announcement_has_to_suffice(asp: Experiment) 
 def test_means_have_to_fall_at_each_step_of_the_validity(asp: Experiment) -> None:
     for means, holds in (((99.0, 98.0, 97.0, 95.0), True), ((99.0, 98.0, 98.5, 95.0), False)):
         settings = zip(("10 s", "20 s", "50 s", "100 s"), means, strict=True)
-        found = judged(
-            asp, {name: [{"received_by_sink_0": mean, "received_by_sink_1": mean}] for name, mean in settings}
-        )
+        # As many as it takes to meet one of the rare runs that decide a mean.
+        runs = {name: [{"received_by_sink_0": mean, "received_by_sink_1": mean}] for name, mean in settings}
+        found = judged(asp, runs, seeds=300)
         for sink in (0, 1):
             assert found[f"ASP: the mean at sink {sink} falls with the validity, at each of its steps"].holds is holds
 
