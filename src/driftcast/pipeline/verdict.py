@@ -62,10 +62,6 @@ def decide_all(
     return Verdict(None, Case("", NOTHING))
 
 
-def exactly(value: float) -> Interval:
-    """What was looked at itself and not estimated."""
-    return Interval(1, value, value, value)
-
 
 def runs_to_see(rare: float) -> int:
     """How many runs show, with 95 % confidence, at least one of a kind that has this share: about 3 / share."""
