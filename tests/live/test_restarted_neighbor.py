@@ -25,8 +25,12 @@ LINE = [(PUBLISHER, RELAY), (RELAY, SUBSCRIBER)]
 AWAY_S = 0.1
 assert BEACONS.period_s * BEACONS.missed / 2 > AWAY_S
 
-NAMES = ("adaptive", "epidemic", "flooding", "gossip", "processor_flooding", "semi_probabilistic")
-PATIENT = {"semi_probabilistic": {"retry_s": 0.2, "attempts": 1000}}
+NAMES = ("adaptive", "asp", "epidemic", "flooding", "gossip", "processor_flooding", "semi_probabilistic")
+PATIENT: dict[str, dict[str, object]] = {
+    "semi_probabilistic": {"retry_s": 0.2, "attempts": 1000},
+    # Who subscribes while a stream is announced learns of it with the next announcement: so that is soon.
+    "asp": {"validity_s": 0.5},
+}
 SUBJECTS = [{**subject, **PATIENT.get(label(subject), {})} for subject in subjects() if label(subject) in NAMES]
 CARRY = {"adaptive", "epidemic", "semi_probabilistic"}
 """Who keeps an event for whom it cannot reach."""

@@ -2,7 +2,7 @@
 
 import argparse
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from rich.table import Table
@@ -97,26 +97,16 @@ def _protocols(arguments: argparse.Namespace) -> int:
         kind = protocol_named(name)
         also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
         rows.append({**_machine(kind), "also": also})
-    if arguments.json:
-        print_json({"protocols": rows})
-    elif arguments.name is None:
-        _print_list(rows, "settings: driftcast protocols PROTOCOL")
-    else:
-        _print_settings(rows[0])
-    return 0
+    return _show(arguments, "protocols", rows, "settings: driftcast protocols PROTOCOL")
 
 
 def _routers(arguments: argparse.Namespace) -> int:
     from driftcast.protocol.registry import router_named, router_names
 
     rows = [_machine(router_named(name)) for name in (router_names() if arguments.name is None else [arguments.name])]
-    if arguments.json:
-        print_json({"routers": rows})
-    elif arguments.name is None:
-        _print_list(rows, "settings: driftcast routers ROUTER; a scenario names one in its table `router`")
-    else:
-        _print_settings(rows[0])
-    return 0
+    return _show(
+        arguments, "routers", rows, "settings: driftcast routers ROUTER; a scenario names one in its table `router`"
+    )
 
 
 def _machine(kind: "type[StateMachine]") -> dict[str, object]:
@@ -135,13 +125,7 @@ def _mobility(arguments: argparse.Namespace) -> int:
 
     kinds = models() if arguments.name is None else {arguments.name: lookup(arguments.name)}
     rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
-    if arguments.json:
-        print_json({"mobility": rows})
-    elif arguments.name is None:
-        _print_list(rows, "settings: driftcast mobility MODEL")
-    else:
-        _print_settings(rows[0])
-    return 0
+    return _show(arguments, "mobility", rows, "settings: driftcast mobility MODEL")
 
 
 def _experiments(arguments: argparse.Namespace) -> int:
@@ -161,12 +145,29 @@ def _experiments(arguments: argparse.Namespace) -> int:
                 "figures": [{"name": figure.name, "title": figure.title} for figure in definition.figures],
             }
         )
+    return _show(
+        arguments,
+        "experiments",
+        rows,
+        "more of one: driftcast experiments EXPERIMENT; run it: driftcast reproduce EXPERIMENT",
+        _print_experiment,
+    )
+
+
+def _show(
+    arguments: argparse.Namespace,
+    what: str,
+    rows: list[dict[str, object]],
+    hint: str,
+    print_one: Callable[[dict[str, object]], None] | None = None,
+) -> int:
+    """All of them in a list, or the one that was asked for with all there is to say of it."""
     if arguments.json:
-        print_json({"experiments": rows})
+        print_json({what: rows})
     elif arguments.name is None:
-        _print_list(rows, "more of one: driftcast experiments EXPERIMENT; run it: driftcast reproduce EXPERIMENT")
+        _print_list(rows, hint)
     else:
-        _print_experiment(rows[0])
+        (print_one or _print_settings)(rows[0])
     return 0
 
 

@@ -62,7 +62,6 @@ def decide_all(
     return Verdict(None, Case("", NOTHING))
 
 
-
 def runs_to_see(rare: float) -> int:
     """How many runs show, with 95 % confidence, at least one of a kind that has this share: about 3 / share."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-rare)) if rare > 0 else 0

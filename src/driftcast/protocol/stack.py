@@ -275,10 +275,14 @@ class Stack(Upward, Neighborhood):
         self._tell(Layer.DISSEMINATION, self._hand_back, target, parcel)
 
     def link_found(self, link: Link) -> None:
-        self._tell(Layer.DISCOVERY, self._on_link_found, link)
+        self._tell(Layer.DISCOVERY, self._witness_link, link, None)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_up, link)
 
     def link_lost(self, link: Link, cause: Failure) -> None:
-        self._tell(Layer.DISCOVERY, self._on_link_lost, link, cause)
+        self._tell(Layer.DISCOVERY, self._witness_link, link, cause)
+        for layer, machine in self._above_links():
+            self._tell(layer, machine.on_link_down, link, cause)
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._cost_s(neighbor, interface)
@@ -286,17 +290,9 @@ class Stack(Upward, Neighborhood):
     def _above_links(self) -> list[tuple[Layer, StateMachine]]:
         return self._machines[1:] if self.discovery is not None else self._machines
 
-    def _on_link_found(self, now: float, link: Link) -> None:
+    def _witness_link(self, now: float, link: Link, lost: Failure | None) -> None:
         if self._witness is not None:
-            self._witness(link, None)
-        for layer, machine in self._above_links():
-            self._tell(layer, machine.on_link_up, link)
-
-    def _on_link_lost(self, now: float, link: Link, cause: Failure) -> None:
-        if self._witness is not None:
-            self._witness(link, cause)
-        for layer, machine in self._above_links():
-            self._tell(layer, machine.on_link_down, link, cause)
+            self._witness(link, lost)
 
     def _hand_up(self, now: float, origin: NodeId, parcel: Parcel, hops: int) -> None:
         protocol = self.protocol
