@@ -216,7 +216,12 @@ def test_publishing_and_subscribing_say_whether_the_protocol_took_it() -> None:
 
 def test_the_witness_of_links_is_told_before_the_layers_above() -> None:
     told: list[object] = []
-    stack, _ = whole(witness=lambda link, lost: told.append((lost, stack.take())))
+    stack: Watched
+
+    def witness(link: Link, lost: Failure | None) -> None:
+        told.append((lost, stack.take()))
+
+    stack, _ = whole(witness=witness)
     stack.on_message(0.0, Layer.DISCOVERY, 7, Beacon(1.0), "radio")
     stack.on_message(0.5, Layer.DISCOVERY, 7, Beacon(1.0, 1), "radio")
     assert told == [
