@@ -99,6 +99,8 @@ class Stack(Upward, Neighborhood):
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
         self._place(Layer.DISSEMINATION, self.protocol)
+        self._above = [(layer, machine) for layer, machine in self._machines if layer is not Layer.DISCOVERY]
+        """Those that are told of links."""
 
     def _place(self, layer: Layer, machine: StateMachine) -> None:
         self._machines.append((layer, machine))
@@ -112,13 +114,23 @@ class Stack(Upward, Neighborhood):
     # Where handlers are entered.
 
     def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
-        """Run one handler of one layer.
+        """Run one handler of one layer; False if it failed.
 
-        A world that must do something around each handler overrides this. False says that the handler failed and did
-        nothing: then what it told the other layers is forgotten too.
+        A world that must do something around each handler overrides this. If the handler fails it takes back what that
+        has told the other layers: `take_back` all that came after `told` was asked before.
         """
         handler(now, *arguments)
         return True
+
+    @property
+    def told(self) -> int:
+        """How much has been told that is not passed on yet."""
+        return len(self._waiting)
+
+    def take_back(self, told: int) -> None:
+        """Forget what was told after so much had been."""
+        while len(self._waiting) > told:
+            self._waiting.pop()
 
     @property
     def receiver(self) -> Receiver | None:
@@ -132,12 +144,8 @@ class Stack(Upward, Neighborhood):
 
     def _input(self, now: float, layer: Layer, handler: Callable[..., None], *arguments: object) -> bool:
         """A handler, and whatever follows from it in the other layers; False if the handler itself failed."""
-        waiting = self._waiting
-        told = len(waiting)
         went_well = self.enter(now, layer, handler, arguments)
-        if not went_well:
-            self._forget(told)
-        if waiting:
+        if self._waiting:
             self._settle(now)
         return went_well
 
@@ -146,14 +154,7 @@ class Stack(Upward, Neighborhood):
         waiting = self._waiting
         while waiting:
             layer, handler, arguments = waiting.popleft()
-            told = len(waiting)
-            if not self.enter(now, layer, handler, arguments):
-                self._forget(told)
-
-    def _forget(self, told: int) -> None:
-        """Drop what was told after so much waited."""
-        while len(self._waiting) > told:
-            self._waiting.pop()
+            self.enter(now, layer, handler, arguments)
 
     def _tell(self, layer: Layer, handler: Callable[..., None], *arguments: object) -> None:
         """To be entered when the handler that says it has returned."""
@@ -185,21 +186,18 @@ class Stack(Upward, Neighborhood):
 
     def on_link_up(self, now: float, link: Link) -> None:
         """For the router, then for the protocol."""
-        for layer, machine in self._above_links():
-            self._tell(layer, machine.on_link_up, link)
-        self._settle(now)
+        for layer, machine in self._above:
+            self._input(now, layer, machine.on_link_up, link)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         """For the router, then for the protocol."""
-        for layer, machine in self._above_links():
-            self._tell(layer, machine.on_link_changed, link)
-        self._settle(now)
+        for layer, machine in self._above:
+            self._input(now, layer, machine.on_link_changed, link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         """For the router, then for the protocol."""
-        for layer, machine in self._above_links():
-            self._tell(layer, machine.on_link_down, link, cause)
-        self._settle(now)
+        for layer, machine in self._above:
+            self._input(now, layer, machine.on_link_down, link, cause)
 
     def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
         """The world could not reach a neighbor, or saw it start anew: with discovery by beacons, its link is lost until
@@ -276,19 +274,16 @@ class Stack(Upward, Neighborhood):
 
     def link_found(self, link: Link) -> None:
         self._tell(Layer.DISCOVERY, self._witness_link, link, None)
-        for layer, machine in self._above_links():
+        for layer, machine in self._above:
             self._tell(layer, machine.on_link_up, link)
 
     def link_lost(self, link: Link, cause: Failure) -> None:
         self._tell(Layer.DISCOVERY, self._witness_link, link, cause)
-        for layer, machine in self._above_links():
+        for layer, machine in self._above:
             self._tell(layer, machine.on_link_down, link, cause)
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._cost_s(neighbor, interface)
-
-    def _above_links(self) -> list[tuple[Layer, StateMachine]]:
-        return self._machines[1:] if self.discovery is not None else self._machines
 
     def _witness_link(self, now: float, link: Link, lost: Failure | None) -> None:
         if self._witness is not None:

@@ -45,7 +45,7 @@ class SimHost(Host):
     """What one layer of one node may know."""
 
     def __init__(self, node: NodeId, world: World, view: GlobalView, store: DurableStore, incarnation: int) -> None:
-        self.offers = world.scenario.offers()
+        self.offers = world.offers
         self.roles = tuple(role for role, nodes in world.roles.items() if node in nodes)
         self.incarnation = incarnation
         self._node = node

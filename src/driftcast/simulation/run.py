@@ -96,6 +96,7 @@ class Simulation:
             scenario=scenario,
             seed=seed,
             stack=stack,
+            offers=scenario.offers(),
             kernel=self.kernel,
             recorder=self.recorder,
             plan=plan,

@@ -6,7 +6,7 @@ from driftcast.contacts.plan import ContactPlan
 from driftcast.functions import Installed
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position, ProcessorId
-from driftcast.protocol import StackPlan
+from driftcast.protocol import Capability, StackPlan
 from driftcast.scenario.faults import FaultPlan
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
@@ -22,6 +22,7 @@ class World:
     scenario: Scenario
     seed: int
     stack: StackPlan
+    offers: frozenset[Capability]
     kernel: Kernel
     recorder: Recorder
     plan: ContactPlan

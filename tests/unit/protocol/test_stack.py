@@ -104,7 +104,7 @@ class Plain(Protocol):
 
 
 class Watched(Stack):
-    """Writes down what is entered; handlers of the names in `failing` do not get to run."""
+    """Writes down what is entered; what those named in `failing` tell is taken back."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.entered: list[tuple[Layer, str]] = []
@@ -113,8 +113,12 @@ class Watched(Stack):
 
     def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         self.entered.append((layer, handler.__name__))
+        told = self.told
         super().enter(now, layer, handler, arguments)
-        return handler.__name__ not in self.failing
+        if handler.__name__ in self.failing:
+            self.take_back(told)
+            return False
+        return True
 
     def take(self) -> list[str]:
         """Their names since the last look, those of the stack's own left out."""

@@ -126,11 +126,13 @@ class Runtime(Stack):
 
     def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         """A handler, then its effects; or neither its effects nor its writes, if it raises."""
+        told = self.told
         try:
             handler(now, *arguments)
             if self._store is not None:
                 self._store.commit()
         except Exception as error:
+            self.take_back(told)
             self._ports[layer].take()
             if self._store is not None:
                 self._store.rollback()
