@@ -141,9 +141,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
         always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
-        moving = {Capability.POSITION, Capability.VELOCITY} if self.mobility is not None else set()
+        model = self.mobility_model()
+        moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
+        roads = {Capability.MAP} if model is not None and model.on_roads() else set()
         powered = {Capability.ENERGY} if self.energy is not None else set()
-        return frozenset(always | moving | powered)
+        return frozenset(always | moving | roads | powered)
 
 
 def load(path: Path) -> Scenario:
