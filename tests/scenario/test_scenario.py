@@ -117,6 +117,12 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
             "count, every_s, from_s, interval_s, lease_s, nodes, payload_bytes, to_s",
         ),
         ("roles = { cars = 6 }", "FILE: roles.cars: a number of nodes from 0 to 5, not 6"),
+        ("faults = [{ kind = 'gps_error' }]", "FILE: faults[0].error_m: this key is required"),
+        ("faults = [{ kind = 'gps_error', error_m = 0 }]", "FILE: faults[0].error_m: Expected `float` > 0.0 (it is 0)"),
+        (
+            "faults = [{ kind = 'gps_error', error_m = 1, nodes = [5] }]",
+            "FILE: faults[0].nodes: there is no node 5; nodes are 0 to 4",
+        ),
         ("faults = [{ kind = 'crash', nodes = 1 }]", "FILE: faults[0]: a crash needs either at_s or every_s"),
         (
             "faults = [{ kind = 'link_cut', between = [1, 1], at_s = 0.0, for_s = 1.0 }]",
@@ -129,7 +135,7 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
         (
             "faults = [{ kind = 'fire' }]",
             "FILE: faults[0].kind: 'fire' is none of "
-            "'crash', 'link_cut', 'loss', 'duplication', 'corruption', 'clock_skew'",
+            "'crash', 'link_cut', 'loss', 'duplication', 'corruption', 'clock_skew', 'gps_error'",
         ),
         ("measure = { from_s = 5.0, to_s = 1.0 }", "FILE: measure.to_s: must not be before from_s = 5.0"),
         ("contacts = 'plan.parquet'", "FILE: needs either [mobility] or contacts (a file of contacts to replay)"),
@@ -230,6 +236,13 @@ def test_who_asks_for_a_map_where_there_is_none_is_told(
         path = tmp_path / "walk.toml"
         path.write_text(text.replace(mobility, f"mobility = {{ {roads} }}"))
         assert {Capability.AREA, Capability.MAP} <= load(path).offers()
+
+
+def test_positions_that_do_not_exist_cannot_be_wrong(tmp_path: Path) -> None:
+    (tmp_path / "contacts.txt").write_text("")
+    text = GOOD.replace('mobility = { model = "line" }', "contacts = 'contacts.txt'")
+    told = complaint(tmp_path, text + "[[faults]]\nkind = 'gps_error'\nerror_m = 5.0\n")
+    assert told == "FILE: faults[0]: where contacts are replayed nobody has a position; leave it out"
 
 
 def test_who_publishes_only_after_the_end_of_the_run_is_told(tmp_path: Path) -> None:

@@ -52,9 +52,17 @@ class SimHost(Host):
         self._world = world
         self._view = view
         self._store = store
+        self._errors = world.faults.positions.get(node, ())
 
     def position(self, now: float) -> Position | None:
-        return self._world.position(self._node)
+        where = self._world.position(self._node)
+        if where is None or not self._errors:
+            return where
+        x_m, y_m = where
+        for wandering in self._errors:
+            off_x_m, off_y_m = wandering.at(self._world.kernel.now_s)
+            x_m, y_m = x_m + off_x_m, y_m + off_y_m
+        return Position(x_m, y_m)
 
     def velocity(self, now: float) -> Velocity | None:
         trajectories = self._world.trajectories
