@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.functions import ProcessorError, split_function
-from driftcast.live.host.host import HostFacts, offered
+from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.link.exchange import LinkSettings
@@ -28,6 +28,7 @@ from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
 from driftcast.model.area import Extent
+from driftcast.model.identity import Coordinate
 from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import stack_plan
@@ -57,10 +58,10 @@ class ControlSection(Section, frozen=True):
 
 
 class PositionSection(Section, frozen=True):
-    """Where a node stands that does not move."""
+    """Where a node stands, until it is told otherwise."""
 
-    x_m: float
-    y_m: float
+    x_m: Coordinate
+    y_m: Coordinate
 
 
 class ProcessorSection(Section, frozen=True):
@@ -126,9 +127,10 @@ class NodeConfig:
     roads: RoadMap | None = None
 
     def facts(self) -> HostFacts:
-        """What the node's state machines may be told of it."""
+        """What the node's state machines may be told of it; each start begins at the position given here."""
+        there = None if self.position is None else Whereabouts(self.position)
         processors = tuple(installed.processor for installed in self.processors)
-        return HostFacts(self.position, processors, self.roles, self.directory, self.area, self.roads)
+        return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads)
 
 
 def load_config(path: Path) -> NodeConfig:
@@ -154,7 +156,7 @@ def load_config(path: Path) -> NodeConfig:
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
         control=None if file.control is None else _control(file.control, path),
-        position=facts.position,
+        position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,
         directory=facts.directory,
@@ -171,7 +173,6 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
 
 
 def _facts(file: NodeFile, path: Path) -> HostFacts:
-    position = None if file.position is None else Position(file.position.x_m, file.position.y_m)
     area = None if file.area_m is None else Area(*file.area_m)
     roads = None
     if file.map is not None:
@@ -186,7 +187,8 @@ def _facts(file: NodeFile, path: Path) -> HostFacts:
                 f"{path}: area_m: the map {roads.name} needs {roads.width_m:g} m x {roads.height_m:g} m; "
                 f"make the area as large, or leave it out"
             )
-    return HostFacts(position, roles=file.roles, directory=_directory(file), area=area, roads=roads)
+    there = None if file.position is None else Whereabouts(Position(file.position.x_m, file.position.y_m))
+    return HostFacts(there, roles=file.roles, directory=_directory(file), area=area, roads=roads)
 
 
 def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:

@@ -9,12 +9,24 @@ from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
 from driftcast.wire import Layer
 
+STANDING = Velocity(0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """Where a node is and how it moves, as it was last told; all its layers look here."""
+
+    position: Position | None
+    """None while the node does not know."""
+    velocity: Velocity = STANDING
+
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a configuration says of a node, for its state machines."""
+    """What a node was given, for its state machines."""
 
-    position: Position | None = None
+    whereabouts: Whereabouts | None = None
+    """None for a node that has no means to know."""
     processors: tuple[Processor, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
@@ -29,8 +41,8 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
         offers.add(Capability.DIRECTORY)
     if store:
         offers.add(Capability.DURABLE_STORE)
-    if facts.position is not None:
-        # A position from a configuration does not change, so the velocity is known too.
+    if facts.whereabouts is not None:
+        # Who does not move has a velocity too, and who does is told of it with the position.
         offers |= {Capability.POSITION, Capability.VELOCITY}
     if facts.area is not None:
         offers.add(Capability.AREA)
@@ -51,14 +63,17 @@ class LiveHost(Host):
         self._facts = facts
         self._store = None if store is None else store.layer(layer)
 
-    def position(self, now: float) -> Position:
-        if self._facts.position is None:
-            raise LookupError("this node was given no position")
-        return self._facts.position
+    def position(self, now: float) -> Position | None:
+        return self._whereabouts().position
 
-    def velocity(self, now: float) -> Velocity:
-        self.position(now)
-        return Velocity(0.0, 0.0)
+    def velocity(self, now: float) -> Velocity | None:
+        there = self._whereabouts()
+        return None if there.position is None else there.velocity
+
+    def _whereabouts(self) -> Whereabouts:
+        if self._facts.whereabouts is None:
+            raise LookupError("this node was given no position")
+        return self._facts.whereabouts
 
     def load(self, now: float) -> float:
         """The processes that wanted to run in the last minute, per processor."""
