@@ -1,4 +1,4 @@
-"""`node`, `pub`, `sub`, `status`: processes on this machine that talk to each other."""
+"""`node`, `pub`, `sub`, `position`, `status`: processes on this machine that talk to each other."""
 
 import json
 import signal
@@ -103,20 +103,37 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
         (["sub", "speed >"], "filter: expected a value after '>' at position 8: speed >"),
         (["sub", "--count", "0"], "--count: at least 1, not 0"),
         (["sub", "--timeout", "-1"], "--timeout: a time above 0, not -1.0"),
+        (["position", "1"], "a position is two numbers, X and Y, or --unknown"),
+        (["position", "1", "2", "--unknown"], "a position is two numbers, X and Y, or --unknown"),
+        (["position"], "a position is two numbers, X and Y, or --unknown"),
+        (["position", "nan", "2"], "position: Expected `float`"),
+        (["position", "1", "2"], "this node has no position to change; give it [position] in its configuration"),
     ],
 )
 def test_wrong_use_of_a_running_node_is_told_in_one_line(node: Path, arguments: list[str], told: str) -> None:
     assert told in call(*arguments, "--node", node).refusal()
 
 
-@pytest.mark.parametrize("command", ["pub", "sub", "status"])
+def test_a_node_is_told_where_it_is(tmp_path: Path) -> None:
+    config, control = write_config(tmp_path, "mover"), tmp_path / "mover.sock"
+    config.write_text(config.read_text() + "[position]\nx_m = 1\ny_m = 2\n")
+    with running_node(config):
+        assert status_of(control)["position"] == [1.0, 2.0]
+        assert call("position", "-5.5", "3", "--velocity", "-1", "0", "--node", control).out == ""
+        assert status_of(control)["position"] == [-5.5, 3.0]
+        assert "position -5.5, 3.0\n" in call("status", "--node", control).out
+        assert call("position", "--unknown", "--node", control).status == 0
+        assert "position -\n" in call("status", "--node", control).out
+
+
+@pytest.mark.parametrize("command", ["pub", "sub", "status", "position --unknown"])
 def test_a_node_that_is_not_there_is_told_in_one_line(tmp_path: Path, command: str) -> None:
     address = tmp_path / "nobody.sock"
-    assert f"no node answers at {address}" in call(command, "--node", address).refusal(1)
+    assert f"no node answers at {address}" in call(*command.split(), "--node", address).refusal(1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = f"127.0.0.1:{free.getsockname()[1]}"
-        assert f"no node answers at {port}" in call(command, "--node", port).refusal(1)
+        assert f"no node answers at {port}" in call(*command.split(), "--node", port).refusal(1)
 
 
 def test_a_port_already_in_use_is_told_in_one_line(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.cli.console import QUICK, call, spawn
 
 COMMANDS = [
     "run", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
-    "node", "pub", "sub", "status", "protocols", "mobility", "experiments", "new",
+    "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new",
 ]  # fmt: skip
 
 

@@ -4,19 +4,22 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
 
 import pytest
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.commands import parse_attributes, publish, status, subscribe
+from driftcast.live.commands import move, parse_attributes, publish, status, subscribe
 from driftcast.live.door import control
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import MAX_LINE_BYTES
 from driftcast.live.node import MAX_EVENT_BYTES, LiveNode
 from driftcast.loopback.network import until
-from driftcast.model import EventId
+from driftcast.model import EventId, Position, Velocity
 from tests.live.conftest import MakeConfig, Run
+from tests.live.talker import Talker
 
 Story = Callable[[str], None]
 
@@ -87,6 +90,54 @@ def test_the_commands_publish_subscribe_and_tell_the_status(config: MakeConfig, 
             assert await asyncio.to_thread(lambda: list(subscribe(str(place), "", timeout_s=0.02))) == []
 
     run(story())
+
+
+def test_a_node_is_told_where_it_is_and_its_protocol_reads_it(config: MakeConfig, run: Run, place: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(replace(config(1, Talker, control=place), position=Position(1.0, 2.0))) as node:
+            host = Talker.all[1].host
+
+            async def told(
+                at: tuple[float, float] | None, moving: tuple[float, float] = (0.0, 0.0)
+            ) -> tuple[Position | None, Velocity | None]:
+                await asyncio.to_thread(move, str(place), at, moving)
+                return host.position(0.0), host.velocity(0.0)
+
+            standing = Velocity(0.0, 0.0)
+            assert (host.position(0.0), host.velocity(0.0)) == (Position(1.0, 2.0), standing)
+            assert await told((-3.5, 4e6), (1.5, 0)) == (Position(-3.5, 4e6), Velocity(1.5, 0.0))
+            assert node.status().position == Position(-3.5, 4e6)
+            assert await told((7, 8)) == (Position(7.0, 8.0), standing)
+            assert await told(None) == (None, None)
+            assert (await asyncio.to_thread(status, str(place))).position is None
+            for wrong in ((nan, 0.0), (0.0, inf), (1e10, 0.0)):
+                with pytest.raises(UserError, match="position: "):
+                    await told(wrong)
+            assert host.position(0.0) is None
+        # It starts where its configuration has it.
+        async with LiveNode(node.config):
+            assert Talker.all[1].host.position(0.0) == Position(1.0, 2.0)
+
+    run(story())
+
+
+def test_a_node_that_has_no_position_cannot_be_given_one(config: MakeConfig, run: Run, place: Path) -> None:
+    def client(address: str) -> None:
+        with pytest.raises(UserError, match=r"no position to change; give it \[position\] in its configuration"):
+            move(address, (1.0, 2.0))
+
+    with_node(config, run, place, client)
+
+
+@pytest.mark.parametrize("said", ["[1]", "[1, null]", "[1, 1e999]", '"here"', "[1, 2, 3]", "7"])
+def test_a_position_that_is_none_is_not_understood(config: MakeConfig, run: Run, said: str) -> None:
+    def client(address: str) -> None:
+        with raw(address) as line:
+            line.sendall(b'{"op": "position", "position": %s}\n' % said.encode())
+            answer = json.loads(line.makefile().readline())
+            assert (answer["answer"], answer["wrong_use"]) == ("refused", True)
+
+    with_node(config, run, 0, client)
 
 
 def test_a_named_subscription_keeps_events_for_a_client_that_comes_back(

@@ -116,3 +116,26 @@ def test_a_target_that_is_not_there_is_said_to_be_unreachable(config: MakeConfig
             await until(lambda: heard(1) == ["hello not sent", "far not sent"])
 
     run(story())
+
+
+def test_packets_for_a_place_go_to_whoever_has_moved_there(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LoopbackNetwork(routed(config(node), "gpsr", SPACING_M * node) for node in (1, 2, 3)) as network:
+            network.line()
+            await network.discovered()
+
+            async def said_to_the_east(text: str, nearest: NodeId) -> None:
+                for _ in range(40):
+                    network.nodes[1].publish({"at": 1000.0, "text": text})
+                    with contextlib.suppress(WorkError):
+                        await until(lambda: any(word.startswith(text) for word in heard(nearest)), 0.25)
+                        return
+                raise AssertionError(f"{text} was never heard by node {nearest}")
+
+            await said_to_the_east("before", 3)
+            network.nodes[3].move(Position(-150.0, 0.0))
+            await said_to_the_east("after", 2)
+            network.nodes[1].move(Position(900.0, 0.0))
+            await said_to_the_east("at home", 1)
+
+    run(story())

@@ -96,10 +96,25 @@ def test_faults_of_every_kind_break_nothing() -> None:
         {"kind": "corruption", "probability": 0.1},
         {"kind": "clock_skew", "offset_s": 5.0, "drift": 0.001},
         {"kind": "crash", "nodes": [1, 2, 3], "at_s": 10.0, "down_s": 5.0},
+        {"kind": "gps_error", "error_m": 50.0, "change_s": 1.0},
     ]
     for router in ROUTERS:
         done = run(mobile(router, "disk", faults=faults), 5, Level.FULL)
         assert done.metrics["published"]
+
+
+def test_small_errors_of_positions_do_no_harm_and_those_of_a_whole_range_do() -> None:
+    came = {}
+    for error_m in (0.0, 15.0, 250.0):
+        faults = [{"kind": "gps_error", "error_m": error_m}] if error_m else []
+        came[error_m] = 0
+        for seed in (3, 4):
+            simulation = Simulation(mobile("gpsr", "disk", faults=faults), seed)
+            simulation.start()
+            simulation.advance(30)
+            came[error_m] += len(letters(simulation))
+    assert came[15.0] > 0.95 * came[0.0]
+    assert 0.5 * came[0.0] < came[250.0] < 0.95 * came[0.0]
 
 
 def test_a_geographic_router_is_refused_where_nobody_knows_where_they_are() -> None:

@@ -1,5 +1,6 @@
 """Nodes that come and go: no position, no links, and nothing that is not a number."""
 
+from math import dist
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,27 @@ def test_a_node_that_is_absent_has_no_position_and_no_neighbors(tmp_path: Path, 
     assert (host.position(15.0), host.velocity(15.0)) == (Position(50.0, 0.0), Velocity(0.0, 0.0))
     assert host.global_view.position(1) == Position(50.0, 0.0)
     assert list(host.global_view.neighbors(1)) == [0]
+
+
+def test_an_absent_node_has_no_position_to_be_wrong_about(tmp_path: Path) -> None:
+    (tmp_path / "moves.txt").write_text(MOVES)
+    scenario = scenario_from(
+        {
+            "duration_s": 20.0,
+            "nodes": 2,
+            "base": str(tmp_path),
+            "mobility": {"model": "one", "file": "moves.txt"},
+            "protocol": {"name": "flooding"},
+            "faults": [{"kind": "gps_error", "error_m": 10.0}],
+        },
+        "test",
+    )
+    simulation = Simulation(scenario, 1)
+    simulation.start()
+    host = simulation.network.nodes[1].protocol.host
+    simulation.advance(5.0)
+    assert host.position(5.0) is None
+    simulation.advance(15.0)
+    there = host.position(15.0)
+    assert there is not None
+    assert 0 < dist(there, (50.0, 0.0)) <= 10.0

@@ -1,12 +1,15 @@
 """Named faults, one by one: what is drawn, and what it does to a run."""
 
 from itertools import pairwise
+from math import dist, hypot, inf
+from statistics import mean
 
 import pytest
 
-from driftcast.model import Event, EventId, Failure, NodeId
+from driftcast.model import Event, EventId, Failure, NodeId, Position, Velocity
 from driftcast.protocol import Interface, Link, Protocol, Token
-from driftcast.scenario.faults import ClockSkew, Crash, Fault, LinkCut, Loss, fault_plan
+from driftcast.scenario.faults import ClockSkew, Crash, Fault, GpsError, LinkCut, Loss, fault_plan
+from driftcast.scenario.gps import Wandering
 from driftcast.simulation.run import Simulation
 from driftcast.testing import Net
 from driftcast.wire import EventMessage, Message
@@ -42,6 +45,61 @@ def test_clocks_are_off_by_no_more_than_is_said() -> None:
     assert len(plan.clocks) == 50
     assert all(abs(clock.offset_s) <= 10 and abs(clock.drift) <= 0.01 for clock in plan.clocks.values())
     assert 0 < plan.worst_drift <= 0.01
+
+
+def test_errors_of_positions_are_no_larger_than_is_said_and_wander_without_a_jump() -> None:
+    plan = fault_plan([GpsError(error_m=30.0, change_s=10.0)], {}, 40, 100.0, 1)
+    assert len(plan.positions) == 40
+    drawn = []
+    for [wandering] in plan.positions.values():
+        errors = [wandering.at(tick / 10) for tick in range(1000)]
+        assert all(hypot(*error) <= 30.0 for error in errors)
+        # From one end of the disk to the other within a change, at most.
+        assert all(dist(one, other) <= 60.0 * 0.1 / 10.0 + 1e-9 for one, other in pairwise(errors))
+        drawn += [wandering.at(step * 10.0) for step in range(100)]
+    # Everywhere in the disk alike: two thirds of the radius on average, and a quarter of the points within half of it.
+    assert mean(hypot(*error) for error in drawn) == pytest.approx(20.0, rel=0.05)
+    assert sum(hypot(*error) <= 15.0 for error in drawn) / len(drawn) == pytest.approx(0.25, abs=0.03)
+
+
+def test_an_error_follows_from_the_time_alone_however_often_one_asks() -> None:
+    def wandering() -> Wandering:
+        return fault_plan([GpsError(error_m=30.0, change_s=2.0)], {}, 3, 100.0, 7).positions[1][0]
+
+    often, once, backwards = wandering(), wandering(), wandering()
+    steps = [often.at(tick / 4) for tick in range(100)]
+    assert once.at(24.75) == steps[99]
+    assert [backwards.at(tick / 4) for tick in reversed(range(100))] == steps[::-1]
+    # Half way from one draw to the next.
+    assert steps[4] == pytest.approx([(one + other) / 2 for one, other in zip(steps[0], steps[8], strict=True)])
+    others = fault_plan([GpsError(error_m=30.0, change_s=2.0)], {}, 3, 100.0, 7).positions
+    assert len({others[node][0].at(3.0) for node in range(3)}) == 3
+
+
+def test_an_error_may_stay_as_it_is() -> None:
+    plan = fault_plan([GpsError(nodes=[1], error_m=5.0, change_s=inf)], {}, 3, 100.0, 1)
+    assert list(plan.positions) == [1]
+    assert plan.positions[1][0].at(0.0) == plan.positions[1][0].at(1e6) != (0.0, 0.0)
+
+
+def test_a_node_is_told_of_a_wrong_place_and_heard_at_the_right_one() -> None:
+    wrong = [
+        {"kind": "gps_error", "nodes": [1], "error_m": 1000.0},
+        {"kind": "gps_error", "nodes": [1], "error_m": 1.0},
+    ]
+    net = Net.line(3, scenario={"faults": wrong})
+    net.subscribe(2)
+    net.run(90)
+    net.publish(0)
+    net.run(1)
+    assert net.delivered(2), "over node 1, whose true place is between the two"
+    host = net.protocol(1).host
+    plan = fault_plan([GpsError(nodes=[1], error_m=1000.0), GpsError(nodes=[1], error_m=1.0)], {}, 3, 1e6, 1)
+    one, other = (wandering.at(91.0) for wandering in plan.positions[1])
+    assert host.position(91.0) == Position(100.0 + one[0] + other[0], one[1] + other[1])
+    assert host.velocity(91.0) == Velocity(0.0, 0.0)
+    assert host.global_view.position(1) == Position(100.0, 0.0)
+    assert net.protocol(0).host.position(91.0) == Position(0.0, 0.0)
 
 
 def test_a_fault_more_leaves_the_others_as_they_were() -> None:
@@ -109,6 +167,8 @@ class Clerk(Protocol):
     def on_start(self, now: float) -> None:
         self.outcomes: list[tuple[Token, Failure | None]] = []
         self.heard: list[EventId] = []
+        self.told: list[object] = []
+        """Outcomes and links that are gone, in order."""
         self.clock = now
 
     def on_link_up(self, now: float, link: Link) -> None:
@@ -124,6 +184,10 @@ class Clerk(Protocol):
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self.outcomes.append((token, failure))
+        self.told.append(token)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self.told.append(cause)
 
 
 def clerks(monkeypatch: pytest.MonkeyPatch, **tables: object) -> tuple[Net, list[Clerk]]:
@@ -170,6 +234,29 @@ def test_a_neighbor_that_is_gone_is_unreachable(monkeypatch: pytest.MonkeyPatch)
     net.run(1)
     assert sender.outcomes == [(0, "unreachable")]
     assert net.dropped("out_of_reach") == 1
+
+
+@pytest.mark.parametrize(
+    ("radio", "told"),
+    [
+        ({"model": "csma", "retry_limit": 2}, [0, 1, 2, 3, "unreachable"]),
+        # The failure is known a millisecond after the transmission, and then the next one is on the air.
+        ({"rate_bps": 1e5}, [0, 2, 3, "unreachable", 1]),
+    ],
+)
+def test_all_that_waits_for_a_neighbor_fails_with_the_first_and_then_the_link(
+    radio: dict[str, object], told: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, (sender, _) = clerks(monkeypatch, radio=radio, discovery={"mode": "beacon"})
+    net.run(5)
+    net.crash(1)
+    for _ in range(4):
+        net.publish(0, payload=bytes(100))
+    net.run(0.5)
+    assert sender.told == told, "the link is down once, when all that failed with it has been told"
+    assert {failure for _, failure in sender.outcomes} == {"unreachable"}
+    on_air = len([row for row in net.rows("send") if int(str(row["size_bytes"])) > 100])
+    assert on_air + net.dropped("unreachable") == 4
 
 
 def test_a_skewed_clock_is_all_that_a_node_knows_of_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`node`, `pub`, `sub`, `status`: live nodes and their clients."""
+"""`node`, `pub`, `sub`, `position`, `status`: live nodes and their clients."""
 
 import argparse
 import base64
@@ -43,6 +43,24 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
     sub.add_argument("--json", action="store_true", help="print one JSON object per event")
     sub.set_defaults(command=_sub)
+
+    position = commands.add_parser(
+        "position",
+        help="tell a live node where it is",
+        description="Tell a node where it is now, as in: driftcast position 120.5 80 --velocity 13.9 0 --node a.sock",
+    )
+    position.add_argument("place", nargs="*", type=float, metavar="X Y", help="meters from the corner of the area")
+    position.add_argument(
+        "--velocity",
+        nargs=2,
+        type=float,
+        default=(0.0, 0.0),
+        metavar=("X", "Y"),
+        help="meters per second (default: 0 0)",
+    )
+    position.add_argument("--unknown", action="store_true", help="the node no longer knows where it is")
+    _add_node(position)
+    position.set_defaults(command=_position)
 
     status = commands.add_parser("status", help="how a live node is")
     _add_node(status)
@@ -100,6 +118,15 @@ def _sub(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _position(arguments: argparse.Namespace) -> int:
+    from driftcast.live.commands import move
+
+    if len(arguments.place) != (0 if arguments.unknown else 2):
+        raise UserError("a position is two numbers, X and Y, or --unknown")
+    move(arguments.node, tuple(arguments.place) or None, tuple(arguments.velocity))
+    return 0
+
+
 def _status(arguments: argparse.Namespace) -> int:
     from driftcast.live.commands import status
 
@@ -116,9 +143,11 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _told(value: object) -> str:
     """A fact about a node, for people."""
+    if value is None:
+        return "-"
     if isinstance(value, dict):
         return ", ".join(f"{key} {count}" for key, count in value.items()) or "-"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "-"
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 

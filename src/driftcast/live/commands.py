@@ -1,4 +1,4 @@
-"""What `driftcast node`, `pub`, `sub` and `status` do; the command line only reads their arguments."""
+"""What `driftcast node`, `pub`, `sub`, `position` and `status` do; the command line only reads their arguments."""
 
 import asyncio
 import signal
@@ -65,6 +65,12 @@ def subscribe(
                 return
             received += 1
             yield event
+
+
+def move(address: str, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
+    """Tell the node at an address where it is now; None if that is not known."""
+    with connect(address, PATIENCE_S) as client:
+        client.move(position, velocity)
 
 
 def status(address: str) -> Status:

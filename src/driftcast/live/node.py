@@ -16,7 +16,7 @@ from driftcast.live.config import NodeConfig
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener, Subscribers
-from driftcast.live.host.host import HostFacts, LiveHost
+from driftcast.live.host.host import STANDING, LiveHost
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.sequence import Sequence, incarnation
@@ -26,7 +26,7 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter
-from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar, SubscriptionId
+from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Position, Scalar, SubscriptionId, Velocity
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.effects import Process
 from driftcast.trace import Level, Trace, rows
@@ -92,12 +92,8 @@ class LiveNode(Applications):
         self._processing = Processing(config.processors, self._on_processed)
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
-        facts = HostFacts(
-            config.position,
-            tuple(installed.processor for installed in config.processors),
-            config.roles,
-            config.directory,
-        )
+        facts = config.facts()
+        self._whereabouts = facts.whereabouts
         started = incarnation(self._store)
 
         def host(layer: Layer) -> LiveHost:
@@ -219,6 +215,13 @@ class LiveNode(Applications):
         """Nobody listens any more: a named subscription stays, another ends."""
         self._subscribers.detach(subscription)
 
+    def move(self, position: Position | None, velocity: Velocity = STANDING) -> None:
+        """The node is there now, and moves so; None while nobody knows where it is."""
+        self._check_running()
+        if self._whereabouts is None:
+            raise UserError("this node has no position to change; give it [position] in its configuration")
+        self._whereabouts.position, self._whereabouts.velocity = position, velocity
+
     def status(self) -> Status:
         """How the node is."""
         return Status(
@@ -233,6 +236,7 @@ class LiveNode(Applications):
             subscriptions=len(self._subscribers),
             counts=dict(self._record.counts),
             drops=dict(self._record.drops),
+            position=None if self._whereabouts is None else self._whereabouts.position,
         )
 
     def note_drop(self, reason: str) -> None:

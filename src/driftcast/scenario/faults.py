@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.scenario.draws import Selection, check_selection, chosen
+from driftcast.scenario.gps import Wandering
 from driftcast.streams import stream
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
@@ -63,7 +64,17 @@ class ClockSkew(_Fault, frozen=True, tag="clock_skew"):
     drift: Annotated[float, Meta(ge=0, lt=0.5)] = 0.0
 
 
-Fault: TypeAlias = Crash | LinkCut | Loss | Duplication | Corruption | ClockSkew
+class GpsError(_Fault, frozen=True, kw_only=True, tag="gps_error"):
+    """Where nodes take themselves to be is off by up to `error_m`, in a direction that wanders."""
+
+    nodes: Selection = "all"
+    error_m: Annotated[float, Meta(gt=0, le=1e6)]
+    # What falsifies a position, the ionosphere above all, stays about the same for a minute or so.
+    change_s: Annotated[float, Meta(ge=0.001)] = 60.0
+    """How long until an error has nothing to do with what it was; inf for one that stays."""
+
+
+Fault: TypeAlias = Crash | LinkCut | Loss | Duplication | Corruption | ClockSkew | GpsError
 
 
 class Outage(NamedTuple):
@@ -87,6 +98,8 @@ class FaultPlan(NamedTuple):
     outages: list[Outage]
     cuts: list[LinkCut]
     clocks: dict[int, Clock]
+    positions: dict[int, list[Wandering]]
+    """The errors of nodes' positions; several add up."""
     loss: float
     duplication: float
     corruption: float
@@ -104,7 +117,7 @@ class FaultPlan(NamedTuple):
 
 def check_fault(fault: Fault, nodes: int, roles: dict[str, Selection], where: str) -> None:
     """Refuse, at loading, what could not happen."""
-    if isinstance(fault, Crash | ClockSkew):
+    if isinstance(fault, Crash | ClockSkew | GpsError):
         check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
     if isinstance(fault, Crash) and (fault.at_s is None) == (fault.every_s is None):
         raise UserError(f"{where}: a crash needs either at_s or every_s")
@@ -119,6 +132,7 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
     outages: list[Outage] = []
     cuts: list[LinkCut] = []
     clocks: dict[int, Clock] = {}
+    positions: dict[int, list[Wandering]] = {}
     keep = {"loss": 1.0, "duplication": 1.0, "corruption": 1.0}
     for place, fault in enumerate(faults):
         rng = stream(seed, f"fault {place}")
@@ -130,11 +144,16 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
             for node in chosen(fault.nodes, roles, nodes, rng):
                 offset_s = rng.uniform(-fault.offset_s, fault.offset_s)
                 clocks[node] = Clock(offset_s, rng.uniform(-fault.drift, fault.drift))
+        elif isinstance(fault, GpsError):
+            for node in chosen(fault.nodes, roles, nodes, rng):
+                wandering = Wandering(seed, f"fault {place}", node, fault.error_m, fault.change_s)
+                positions.setdefault(node, []).append(wandering)
         else:
             # Two faults of one kind strike independently.
             keep[str(fault.__struct_config__.tag)] *= 1 - fault.probability
     outages.sort(key=lambda outage: (outage.at_s, outage.node))
-    return FaultPlan(_apart(outages), cuts, clocks, 1 - keep["loss"], 1 - keep["duplication"], 1 - keep["corruption"])
+    failing = (1 - keep[kind] for kind in ("loss", "duplication", "corruption"))
+    return FaultPlan(_apart(outages), cuts, clocks, positions, *failing)
 
 
 def _outages(fault: Crash, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:

@@ -18,7 +18,7 @@ from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
-from driftcast.scenario.faults import Fault, check_fault
+from driftcast.scenario.faults import Fault, GpsError, check_fault
 from driftcast.scenario.measures import Asked, check_asked
 from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
 from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
@@ -141,9 +141,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
         always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
-        moving = {Capability.POSITION, Capability.VELOCITY} if self.mobility is not None else set()
+        model = self.mobility_model()
+        moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
+        roads = {Capability.MAP} if model is not None and model.on_roads() else set()
         powered = {Capability.ENERGY} if self.energy is not None else set()
-        return frozenset(always | moving | powered)
+        return frozenset(always | moving | roads | powered)
 
 
 def load(path: Path) -> Scenario:
@@ -193,6 +195,10 @@ def check(scenario: Scenario, where: str) -> None:
     _check_processors(scenario, where)
     for place, fault in enumerate(scenario.faults):
         check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
+        if isinstance(fault, GpsError) and scenario.mobility is None:
+            raise UserError(
+                f"{where}: faults[{place}]: where contacts are replayed nobody has a position; leave it out"
+            )
     if scenario.measure.from_s > scenario.duration_s:
         raise UserError(f"{where}: measure.from_s: is after the end of the run, {scenario.duration_s:g} s")
     to_s = scenario.measure.to_s

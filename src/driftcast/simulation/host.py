@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import DurableStore, GlobalView, Host
 from driftcast.radio.medium import Medium
 from driftcast.simulation.world import World
@@ -52,9 +52,17 @@ class SimHost(Host):
         self._world = world
         self._view = view
         self._store = store
+        self._errors = world.faults.positions.get(node, ())
 
     def position(self, now: float) -> Position | None:
-        return self._world.position(self._node)
+        where = self._world.position(self._node)
+        if where is None or not self._errors:
+            return where
+        x_m, y_m = where
+        for wandering in self._errors:
+            off_x_m, off_y_m = wandering.at(self._world.kernel.now_s)
+            x_m, y_m = x_m + off_x_m, y_m + off_y_m
+        return Position(x_m, y_m)
 
     def velocity(self, now: float) -> Velocity | None:
         trajectories = self._world.trajectories
@@ -73,6 +81,15 @@ class SimHost(Host):
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
         return tuple(self._world.roles.get(role, ()))
+
+    @property
+    def area(self) -> Area:
+        if self._world.trajectories is None:
+            raise TypeError("a replayed contact plan has no area; a protocol that reads it declares it in `needs`")
+        return self._world.scenario.area
+
+    def road_map(self) -> RoadMap:
+        return self._world.road_map()
 
     @property
     def store(self) -> DurableStore:

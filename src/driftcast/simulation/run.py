@@ -96,7 +96,6 @@ class Simulation:
             scenario=scenario,
             seed=seed,
             stack=stack,
-            offers=scenario.offers(),
             kernel=self.kernel,
             recorder=self.recorder,
             plan=plan,

@@ -22,6 +22,8 @@ from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
     AskStatus,
     Delivered,
+    Move,
+    Moved,
     Publish,
     Published,
     Question,
@@ -34,7 +36,7 @@ from driftcast.live.door.messages import (
     Unsubscribed,
 )
 from driftcast.live.link.address import parse_address
-from driftcast.model import FOREVER_S, Event, EventId, Scalar, SubscriptionId
+from driftcast.model import FOREVER_S, Event, EventId, Position, Scalar, SubscriptionId, Velocity
 
 CONNECT_S = 5.0
 ANSWER_S = 30.0
@@ -121,6 +123,15 @@ class Client:
         """End a subscription, named or not."""
         self._ask(Unsubscribe(id=self._number(), subscription=subscription), Unsubscribed)
         self._waiting.pop(subscription, None)
+
+    def move(self, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Tell the node where it is, in meters, and how it moves, in meters per second; None if that is not known."""
+        try:
+            there = msgspec.convert(position, Position | None)
+            moving = msgspec.convert(velocity, Velocity)
+        except msgspec.ValidationError as error:
+            raise UserError(f"position: {error}") from None
+        self._ask(Move(id=self._number(), position=there, velocity=moving), Moved)
 
     def status(self) -> Status:
         """How the node is."""

@@ -1,4 +1,4 @@
-"""The control channel: local clients publish, subscribe and ask for the status.
+"""The control channel: local clients publish, subscribe, tell where the node is and ask for its status.
 
 A Unix socket that only its owner may open, or a port on 127.0.0.1. Clients are not trusted with the node's memory or
 time: lines, connections, subscriptions and what waits for a slow reader are all bounded.
@@ -19,6 +19,8 @@ from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
     AskStatus,
     Delivered,
+    Move,
+    Moved,
     Publish,
     Published,
     Question,
@@ -32,7 +34,7 @@ from driftcast.live.door.messages import (
 )
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, EventId, Scalar, SubscriptionId
+from driftcast.model import FOREVER_S, Event, EventId, Position, Scalar, SubscriptionId, Velocity
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
@@ -63,6 +65,8 @@ class Served(Protocol):
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
 
     def detach(self, subscription: SubscriptionId) -> None: ...
+
+    def move(self, position: Position | None, velocity: Velocity) -> None: ...
 
     def status(self) -> Status: ...
 
@@ -135,6 +139,9 @@ class _Client:
             del self._subscriptions[question.subscription]
             node.unsubscribe(question.subscription)
             return Unsubscribed(id=question.id)
+        if isinstance(question, Move):
+            node.move(question.position, question.velocity)
+            return Moved(id=question.id)
         assert isinstance(question, AskStatus)
         return msgspec.structs.replace(node.status(), id=question.id)
 

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from driftcast.model import MAX_NODE_ID, EventId, FilterText, Scalar, SubscriptionId
+from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 
 MAX_LINE_BYTES = 1 << 21
 """More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
@@ -47,6 +47,13 @@ class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
     subscription: SubscriptionId
 
 
+class Move(Ask, frozen=True, tag="position"):
+    """The node is somewhere else now; without a position it no longer knows where."""
+
+    position: Position | None
+    velocity: Velocity = Velocity(0.0, 0.0)
+
+
 class AskStatus(Ask, frozen=True, tag="status"):
     """How is the node?"""
 
@@ -71,6 +78,10 @@ class Subscribed(Answer, frozen=True, tag="subscribed"):
 
 class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
     """The subscription has ended."""
+
+
+class Moved(Answer, frozen=True, tag="moved"):
+    """The node takes that for its position from now on."""
 
 
 class Delivered(Answer, frozen=True, tag="delivered"):
@@ -103,6 +114,8 @@ class Status(Answer, frozen=True, tag="status"):
     subscriptions: int
     counts: dict[str, int]
     drops: dict[str, int]
+    position: Position | None = None
+    """Where it takes itself to be, if it has been told."""
 
 
 class Refused(Answer, frozen=True, tag="refused"):
@@ -112,5 +125,5 @@ class Refused(Answer, frozen=True, tag="refused"):
     wrong_use: bool
 
 
-Question: TypeAlias = Publish | Subscribe | Unsubscribe | AskStatus
-Reply: TypeAlias = Published | Subscribed | Unsubscribed | Delivered | Status | Refused
+Question: TypeAlias = Publish | Subscribe | Unsubscribe | Move | AskStatus
+Reply: TypeAlias = Published | Subscribed | Unsubscribed | Moved | Delivered | Status | Refused

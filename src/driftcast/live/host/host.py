@@ -5,54 +5,75 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftcast.live.host.store import NodeStore
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
 from driftcast.wire import Layer
 
+STANDING = Velocity(0.0, 0.0)
 
-def offered(store: bool, position: bool, directory: bool) -> frozenset[Capability]:
-    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
-    offers = set()
-    if directory:
-        offers.add(Capability.DIRECTORY)
-    if store:
-        offers.add(Capability.DURABLE_STORE)
-    if position:
-        # A position from a configuration does not change, so the velocity is known too.
-        offers |= {Capability.POSITION, Capability.VELOCITY}
-    if hasattr(os, "getloadavg"):
-        offers.add(Capability.LOAD)
-    return frozenset(offers)
+
+@dataclass(slots=True)
+class Whereabouts:
+    """Where a node is and how it moves, as it was last told; all its layers look here."""
+
+    position: Position | None
+    """None while the node does not know."""
+    velocity: Velocity = STANDING
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a configuration says of a node, for its state machines."""
+    """What a node was given, for its state machines."""
 
-    position: Position | None = None
+    whereabouts: Whereabouts | None = None
+    """None for a node that has no means to know."""
     processors: tuple[Processor, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
+    area: Area | None = None
+    roads: RoadMap | None = None
+
+
+def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
+    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
+    offers = set()
+    if facts.directory is not None:
+        offers.add(Capability.DIRECTORY)
+    if store:
+        offers.add(Capability.DURABLE_STORE)
+    if facts.whereabouts is not None:
+        # Who does not move has a velocity too, and who does is told of it with the position.
+        offers |= {Capability.POSITION, Capability.VELOCITY}
+    if facts.area is not None:
+        offers.add(Capability.AREA)
+    if facts.roads is not None:
+        offers.add(Capability.MAP)
+    if hasattr(os, "getloadavg"):
+        offers.add(Capability.LOAD)
+    return frozenset(offers)
 
 
 class LiveHost(Host):
     """One layer's view of its node."""
 
     def __init__(self, layer: Layer, facts: HostFacts, store: NodeStore | None, incarnation: int) -> None:
-        self.offers = offered(store is not None, facts.position is not None, facts.directory is not None)
+        self.offers = offered(store is not None, facts)
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
         self._store = None if store is None else store.layer(layer)
 
-    def position(self, now: float) -> Position:
-        if self._facts.position is None:
-            raise LookupError("this node was given no position")
-        return self._facts.position
+    def position(self, now: float) -> Position | None:
+        return self._whereabouts().position
 
-    def velocity(self, now: float) -> Velocity:
-        self.position(now)
-        return Velocity(0.0, 0.0)
+    def velocity(self, now: float) -> Velocity | None:
+        there = self._whereabouts()
+        return None if there.position is None else there.velocity
+
+    def _whereabouts(self) -> Whereabouts:
+        if self._facts.whereabouts is None:
+            raise LookupError("this node was given no position")
+        return self._facts.whereabouts
 
     def load(self, now: float) -> float:
         """The processes that wanted to run in the last minute, per processor."""
@@ -65,6 +86,17 @@ class LiveHost(Host):
         if self._facts.directory is None:
             raise LookupError("this node was given no directory")
         return self._facts.directory.get(role, ())
+
+    @property
+    def area(self) -> Area:
+        if self._facts.area is None:
+            raise LookupError("this node was given no area")
+        return self._facts.area
+
+    def road_map(self) -> RoadMap:
+        if self._facts.roads is None:
+            raise LookupError("this node was given no map")
+        return self._facts.roads
 
     @property
     def store(self) -> DurableStore:
