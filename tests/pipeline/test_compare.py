@@ -62,6 +62,8 @@ def test_beacons_find_links_unless_something_else_is_said(
     beacons = compared.means["flooding", "discovery_bytes"].mean
     assert beacons is not None
     assert beacons > 0
+    of = {name: compared.means["flooding", f"{name}_bytes"].mean or 0.0 for name in ("data", "control", "total")}
+    assert of["total"] == pytest.approx(of["data"] + of["control"] + beacons)
     stated = tmp_path / "stated.toml"
     stated.write_text(SCENARIO + 'discovery = { mode = "oracle" }\n')
     flooding = parse_protocols("flooding")

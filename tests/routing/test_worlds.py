@@ -117,6 +117,20 @@ def test_small_errors_of_positions_do_no_harm_and_those_of_a_whole_range_do() ->
     assert 0.5 * came[0.0] < came[250.0] < 0.95 * came[0.0]
 
 
+def test_the_beacons_of_a_router_are_bytes_of_its_layer() -> None:
+    """Nobody writes to anybody: nothing is on the air but GPSR's beacons, and they are no discovery by the host."""
+    more = [
+        {"name": "said", "counts": "bytes", "layers": ["routing"], "traffic": ["control"], "per": "run"},
+        {"name": "said_per_node_s", "counts": "bytes", "layers": ["routing"]},
+    ]
+    metrics = run(mobile("gpsr", "csma", publish=[], measure={"more": more}), 3).metrics
+    said = metrics["said"]
+    assert said == metrics["control_bytes"] == metrics["total_bytes"]
+    assert said
+    assert metrics["said_per_node_s"] == pytest.approx(said / NODES / 30.0)
+    assert metrics["discovery_bytes"] == 0
+
+
 def test_a_geographic_router_is_refused_where_nobody_knows_where_they_are() -> None:
     with pytest.raises(UserError, match="mobile: router: gpsr needs position; what is offered is "):
         mobile("gpsr", "disk", mobility=None, contacts="plan.parquet")

@@ -8,6 +8,7 @@ from driftcast.protocol import Fact
 from driftcast.scenario.measures import Asked
 from driftcast.simulation.run import run
 from driftcast.simulation.witness.tally import Tally
+from driftcast.trace import Level
 from tests.simulation.worlds import line
 
 FIRST, SECOND, MADE, MADE_AGAIN = EventId(0, 0), EventId(0, 1), EventId(1, 0), EventId(2, 0)
@@ -100,6 +101,79 @@ def test_reports_count_once_for_each_node_that_heard_them_in_the_measured_window
         assert found.metrics["control_transmissions"] == 6 * 3
 
 
+def asked_bytes(**more: dict[str, object]) -> list[dict[str, object]]:
+    return [{"name": name, "counts": "bytes", **keys} for name, keys in more.items()]
+
+
+def test_bytes_are_counted_by_layer_and_class_per_node_and_second() -> None:
+    """Four nodes in a line with host beacons, on a lossy radio; two of them exchange events."""
+    more = asked_bytes(
+        all={"per": "run", "repetitions": True},
+        data={"per": "run", "repetitions": True, "traffic": ["data"]},
+        beacons={"per": "run", "repetitions": True, "layers": ["discovery"]},
+        rest={"per": "run", "repetitions": True, "traffic": ["data", "control"]},
+        once={"per": "run"},
+        node={"per": "node"},
+        rate={},
+        routing={"layers": ["routing"]},
+        both={"layers": ["routing", "dissemination"], "per": "run", "repetitions": True},
+    )
+    scenario = line(
+        protocol={"name": "epidemic"},
+        nodes=4,
+        radio={"model": "disk", "range_m": 120.0, "loss": 0.3},
+        discovery={"mode": "beacon"},
+        subscribe=[{"nodes": [3], "filter": "true"}],
+        publish=[{"nodes": [0], "interval_s": 1.0, "to_s": 4.0}],
+        measure={"more": more},
+    )
+    found = run(scenario, 1, Level.FULL)
+    metrics = {name: float(value or 0) for name, value in found.metrics.items()}
+    assert metrics["all"] == metrics["total_bytes"] > metrics["once"] > 0
+    total = metrics["data_bytes"] + metrics["control_bytes"] + metrics["discovery_bytes"]
+    assert metrics["total_bytes"] == total
+    assert (metrics["data"], metrics["beacons"]) == (metrics["data_bytes"], metrics["discovery_bytes"])
+    assert metrics["rest"] == metrics["both"] == metrics["data_bytes"] + metrics["control_bytes"] > 0
+    first = [row for row in found.trace.table().to_pylist() if row["kind"] == "send"]
+    assert metrics["once"] == sum(row["size_bytes"] for row in first)
+    assert metrics["node"] == metrics["once"] / 4
+    assert metrics["rate"] == pytest.approx(metrics["once"] / 4 / 10.0)
+    assert metrics["routing"] == 0
+
+
+def test_bytes_belong_to_the_window_in_which_they_were_handed_over() -> None:
+    beacons = asked_bytes(rate={"layers": ["discovery"], "per": "run"}, per_s={})
+    for from_s, to_s, rounds in ((0.0, 10.0, 10), (5.0, 10.0, 5)):
+        discovery = {"mode": "beacon", "period_s": 1.0, "jitter": 0.0}
+        found = run(line(discovery=discovery, measure={"from_s": from_s, "to_s": to_s, "more": beacons}), 1)
+        sizes = found.metrics["rate"]
+        assert sizes is not None
+        one = run(line(discovery=discovery), 1).metrics["discovery_bytes"]
+        assert one is not None
+        assert sizes == pytest.approx(one * rounds / 10, rel=0.15)
+        assert found.metrics["per_s"] == pytest.approx(sizes / 3 / (to_s - from_s))
+    nothing = run(line(measure={"from_s": 5.0, "to_s": 5.0, "more": beacons}), 1)
+    assert (nothing.metrics["per_s"], nothing.metrics["rate"]) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("entry", "meaning"),
+    [
+        (Asked(name="a", counts="bytes"), "bytes in the measured window per node and second"),
+        (
+            Asked(name="a", counts="bytes", layers=["routing"], traffic=["data", "control"], per="node"),
+            "data and control bytes of routing in the measured window per node",
+        ),
+        (
+            Asked(name="a", counts="bytes", per="run", repetitions=True),
+            "bytes in the measured window, repetitions by the radio among them",
+        ),
+    ],
+)
+def test_what_bytes_mean_is_said(entry: Asked, meaning: str) -> None:
+    assert entry.meaning() == meaning
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -107,6 +181,11 @@ def test_reports_count_once_for_each_node_that_heard_them_in_the_measured_window
         ({"name": "a", "counts": "facts"}, r"measure.more\[0\].fact: is needed"),
         ({"name": "a", "counts": "sources"}, r"measure.more\[0\].nodes: is needed"),
         ({"name": "a", "counts": "sources", "nodes": [3]}, "a list of nodes from 0 to 2"),
+        ({"name": "a", "counts": "load", "layers": ["routing"]}, "are for counts = 'bytes'; leave them out"),
+        ({"name": "a", "counts": "reports", "per": "run"}, "are for counts = 'bytes'; leave them out"),
+        ({"name": "a", "counts": "bytes", "layers": ["radio"]}, r"layers\[0\]: 'radio' is none of"),
+        ({"name": "a", "counts": "bytes", "traffic": "data"}, "traffic: Expected `array`"),
+        ({"name": "total_bytes", "counts": "bytes"}, "there is a metric 'total_bytes' already"),
     ],
 )
 def test_what_cannot_be_counted_is_refused_when_the_scenario_is_loaded(asked: dict[str, object], said: str) -> None:

@@ -3,20 +3,23 @@
 import gzip
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 from xml.parsers import expat
 
+import msgspec
 import numpy as np
 from msgspec import Meta
 
 from driftcast.errors import UserError
+from driftcast.maps import read_map
 from driftcast.mobility.model import Area
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.samples import joined
 from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.model import RoadMap
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16
@@ -43,6 +46,24 @@ class Sumo(TracePlayer, frozen=True, kw_only=True):
 
     persons: Annotated[bool, Meta(description="people on foot are nodes too")] = False
     first: Annotated[bool, Meta(description="of more vehicles than nodes, take the first instead of refusing")] = False
+    map: (
+        Annotated[str, Meta(min_length=1, description="the roads for protocols: highway, city, or a .toml file")] | None
+    ) = None
+
+    def with_files(self, change: Callable[[str], str]) -> Self:
+        """The recording's and the map's; a map that comes with driftcast keeps its name."""
+        named = super().with_files(change)
+        if self.map is None or not self.map.endswith(".toml"):
+            return named
+        return msgspec.structs.replace(named, map=change(self.map))
+
+    def on_roads(self) -> bool:
+        """If a map was given: a recording has none."""
+        return self.map is not None
+
+    def road_map(self) -> RoadMap | None:
+        """The map given, read from its file."""
+        return None if self.map is None else read_map(self.map)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The movement in the file; `area` and `rng` play no part."""

@@ -38,6 +38,7 @@ METRICS = (
     "data_bytes",
     "control_bytes",
     "discovery_bytes",
+    "total_bytes",
     "buffer_peak",
 )
 """Those of the table: what is gained first, then what it costs."""

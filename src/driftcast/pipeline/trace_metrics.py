@@ -166,6 +166,7 @@ def _frames(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
             f.sum(f.when(sent & (traffic == name), sized).otherwise(0)).alias(f"{name}_bytes")
             for name in ("data", "control", "discovery")
         ),
+        f.sum(f.when(sent, sized).otherwise(0)).alias("total_bytes"),
     )
 
 

@@ -25,6 +25,7 @@ METRIC_MEANINGS: Mapping[str, str] = {
     "data_bytes": "bytes on the air that carry events",
     "control_bytes": "bytes on the air that do not, discovery excluded",
     "discovery_bytes": "bytes of beacons",
+    "total_bytes": "bytes on the air in all: data, control and beacons",
     "buffer_peak": "most events stored at one node at one time",
 }
 
@@ -40,19 +41,28 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     repetitions.
     `reports`: messages without an event that went over links in the measured window: each once for each node that heard
     it.
+    `bytes`: bytes handed to the radio in the measured window, beacons too: `per` node and second, per node, or in all;
+    of some `layers` and some classes of `traffic` alone if they are named. With `repetitions`, as often as they were
+    on the air.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
-    counts: Literal["facts", "sources", "missed", "load", "reports"]
+    counts: Literal["facts", "sources", "missed", "load", "reports", "bytes"]
     fact: str = ""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
     within_s: Annotated[float, Meta(gt=0)] | None = None
     distinct: bool = False
+    layers: list[Literal["discovery", "routing", "dissemination"]] = []
+    traffic: list[Literal["data", "control", "discovery"]] = []
+    per: Literal["node_second", "node", "run"] = "node_second"
+    repetitions: bool = False
 
     def meaning(self) -> str:
         """For readers of a report."""
         if self.counts == "facts":
             return f"different events about which {self.fact} was noted" if self.distinct else f"notes of {self.fact}"
+        if self.counts == "bytes":
+            return self._bytes_meaning()
         where = f"node {' and '.join(map(str, self.nodes))}" + (", on average" if len(self.nodes) > 1 else "")
         if self.counts == "sources":
             late = "" if self.within_s is None else f" within {self.within_s:g} s"
@@ -63,6 +73,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return "messages without an event in the measured window, once for each node that heard them"
         return "bytes sent by a node on average, neither discovery nor repetitions by the radio"
 
+    def _bytes_meaning(self) -> str:
+        of = " and ".join(self.traffic)
+        said_by = f" of {' and '.join(self.layers)}" if self.layers else ""
+        per = {"node_second": " per node and second", "node": " per node", "run": ""}[self.per]
+        again = ", repetitions by the radio among them" if self.repetitions else ""
+        return f"{of + ' ' if of else ''}bytes{said_by} in the measured window{per}{again}"
+
 
 def check_asked(asked: list[Asked], nodes: int, where: str) -> None:
     """Refuse what cannot be counted."""
@@ -72,6 +89,10 @@ def check_asked(asked: list[Asked], nodes: int, where: str) -> None:
         if entry.name in METRIC_MEANINGS or entry.name in names:
             raise UserError(f"{at}.name: there is a metric {entry.name!r} already")
         names.add(entry.name)
+        if entry.counts != "bytes" and (
+            entry.layers or entry.traffic or entry.repetitions or entry.per != "node_second"
+        ):
+            raise UserError(f"{at}: layers, traffic, per and repetitions are for counts = 'bytes'; leave them out")
         if entry.counts in ("facts", "missed") and not entry.fact:
             raise UserError(f"{at}.fact: is needed: the name of what protocols note, such as announce")
         if entry.counts in ("sources", "missed") and (not entry.nodes or max(entry.nodes) >= nodes):

@@ -64,6 +64,9 @@ def check_files(scenario: Scenario) -> None:
     model = scenario.mobility_model()
     if input_files(scenario) or (model is not None and model.on_roads()):
         movement(scenario, seed=1)
+        # A model that only plays a recording does not read the map itself.
+        if model is not None:
+            model.road_map()
 
 
 def _replayed(scenario: Scenario) -> ContactPlan:

@@ -1,6 +1,7 @@
 """Playing floating car data of SUMO: vehicles that come and go, and files that are not what they should be."""
 
 import gzip
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,16 @@ from hypothesis import strategies as st
 
 from driftcast.contacts.exact import contacts
 from driftcast.errors import UserError
+from driftcast.maps import read_map
+from driftcast.maps.reader import SHIPPED
 from driftcast.mobility.model import Area
 from driftcast.mobility.sumo import MAX_TAG_BYTES, Sumo
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.protocol import Capability
 from driftcast.scenario.contact_files import plan_from
+from driftcast.scenario.inputs import input_files
 from driftcast.scenario.movement import check_files
-from driftcast.scenario.scenario import scenario_from
+from driftcast.scenario.scenario import Scenario, scenario_from
 
 # "a" is there from 100 s to 103 s, "b" from 101 s to 102 s, and "a" a second time from 105 s on.
 FCD = """\
@@ -193,3 +198,26 @@ def test_checking_a_scenario_reads_the_file_also_beside_stations(tmp_path: Path)
         table = {"duration_s": 9, "nodes": 4, "base": str(tmp_path), "mobility": mobility}
         with pytest.raises(UserError, match=r"fcd\.xml:20: time 99 comes after 104"):
             check_files(scenario_from(table, "test"))
+
+
+def test_a_recording_may_come_with_a_map_of_its_roads(tmp_path: Path) -> None:
+    (tmp_path / "cars.xml").write_text(FCD)
+    shutil.copy(SHIPPED / "city.toml", tmp_path / "roads.toml")
+    table: dict[str, object] = {"model": "sumo", "file": "cars.xml", "first": True}
+
+    def scenario(**more: object) -> Scenario:
+        tables = {"duration_s": 7.0, "nodes": 2, "base": str(tmp_path), "mobility": {**table, **more}}
+        return scenario_from({**tables, "protocol": {"name": "flooding"}}, "test")
+
+    assert Capability.MAP not in scenario().offers()
+    for name in ("roads.toml", "city"):
+        chosen = scenario(map=name)
+        assert Capability.MAP in chosen.offers()
+        model = chosen.mobility_model()
+        assert model is not None
+        assert model.road_map() == read_map("city")
+        check_files(chosen)
+    assert input_files(scenario(map="roads.toml")) == [tmp_path / "cars.xml", tmp_path / "roads.toml"]
+    assert input_files(scenario(map="city")) == [tmp_path / "cars.xml"]
+    with pytest.raises(UserError, match="there is no map 'town'"):
+        check_files(scenario(map="town"))

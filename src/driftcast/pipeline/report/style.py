@@ -69,6 +69,7 @@ METRIC_LABELS = {
     "data_bytes": "data on the air (kB)",
     "control_bytes": "control on the air (kB)",
     "discovery_bytes": "beacons on the air (kB)",
+    "total_bytes": "all on the air (kB)",
     "buffer_peak": "largest buffer (events)",
 }
 

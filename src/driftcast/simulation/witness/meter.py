@@ -155,6 +155,7 @@ class Meter:
             "data_bytes": self._bytes[Traffic.DATA],
             "control_bytes": self._bytes[Traffic.CONTROL],
             "discovery_bytes": self._bytes[Traffic.DISCOVERY],
+            "total_bytes": sum(self._bytes),
             "buffer_peak": self.buffer_peak,
         }
 

@@ -6,7 +6,7 @@ from driftcast.radio.medium import Frame, Reach
 from driftcast.scenario.measures import Asked
 from driftcast.simulation.kernel import US_PER_S
 from driftcast.simulation.witness.meter import Metrics
-from driftcast.wire import Traffic, carried
+from driftcast.wire import Layer, Traffic, carried
 
 MICROSECOND_S = 1e-6
 """The accuracy of all times."""
@@ -30,6 +30,8 @@ class Tally:
         self._reached_s: dict[NodeId, dict[EventId, float]] = {node: {} for entry in asked for node in entry.nodes}
         """Node -> the source messages that reached it, and when they did first."""
         self._load_bytes = 0
+        self._bytes: dict[tuple[Layer, Traffic, bool], int] = {}
+        """Of each layer and class in the measured window, without repetitions by the radio and with them."""
         self._reports = 0
 
     def on_event(self, now_s: float, event: Event) -> None:
@@ -59,8 +61,12 @@ class Tally:
         traffic = carried(frame.message)[0]
         if traffic is not Traffic.DISCOVERY:
             self._load_bytes += frame.copies * len(frame.encoded)
-        if traffic is Traffic.CONTROL and self._from_s <= frame.sent_us / US_PER_S <= self._to_s:
-            self._reports += len(reach.nodes)
+        if self._from_s <= frame.sent_us / US_PER_S <= self._to_s:
+            if traffic is Traffic.CONTROL:
+                self._reports += len(reach.nodes)
+            size_bytes = frame.copies * len(frame.encoded)
+            for key, times in (((frame.layer, traffic, False), 1), ((frame.layer, traffic, True), frame.attempts)):
+                self._bytes[key] = self._bytes.get(key, 0) + times * size_bytes
 
     def metrics(self) -> Metrics:
         """Every metric asked for."""
@@ -69,9 +75,11 @@ class Tally:
     def _behind(self, id: EventId) -> tuple[EventId, ...]:
         return self._sources.get(id, (id,))
 
-    def _count(self, entry: Asked) -> float | int:
+    def _count(self, entry: Asked) -> float | int | None:
         if entry.counts == "load":
             return self._load_bytes / self._nodes
+        if entry.counts == "bytes":
+            return self._bytes_of(entry)
         if entry.counts == "reports":
             return self._reports
         if entry.counts == "facts":
@@ -79,6 +87,20 @@ class Tally:
         one = self._missed if entry.counts == "missed" else self._reached
         counts = [one(entry, self._reached_s[node]) for node in entry.nodes]
         return counts[0] if len(counts) == 1 else sum(counts) / len(counts)
+
+    def _bytes_of(self, entry: Asked) -> float | int | None:
+        found = sum(
+            size_bytes
+            for (layer, traffic, repetitions), size_bytes in self._bytes.items()
+            if repetitions is entry.repetitions
+            and (not entry.layers or layer.name.lower() in entry.layers)
+            and (not entry.traffic or traffic.name.lower() in entry.traffic)
+        )
+        if entry.per == "run":
+            return found
+        seconds = self._to_s - self._from_s if entry.per == "node_second" else 1.0
+        # A window of no length has no rate.
+        return found / self._nodes / seconds if seconds > 0 else None
 
     def _missed(self, entry: Asked, reached_s: dict[EventId, float]) -> int:
         noted = dict.fromkeys(source for id in self._noted.get(entry.fact, {}) for source in self._behind(id))
