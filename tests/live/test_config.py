@@ -7,12 +7,17 @@ import pytest
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig, load_config
+from driftcast.live.host.host import LiveHost, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.link.address import format_address, parse_address
 from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface import InterfaceConfig
-from driftcast.model import MAX_NODE_ID, Position
+from driftcast.maps import read_map
+from driftcast.maps.reader import SHIPPED
+from driftcast.model import MAX_NODE_ID, Area, Position
+from driftcast.protocol import Capability
 from driftcast.trace import Level
+from driftcast.wire import Layer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
 
@@ -96,6 +101,50 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert config.position == Position(1.0, 2.5)
 
 
+def test_a_node_knows_the_ground_that_its_configuration_names(tmp_path: Path) -> None:
+    city = read_map("city")
+    shutil.copy(SHIPPED / "city.toml", tmp_path / "own.toml")
+    for given, area in (
+        ('map = "city"\n', Area(city.width_m, city.height_m)),
+        ('map = "own.toml"\narea_m = [5000, 6000]\n', Area(5000.0, 6000.0)),
+    ):
+        config = loaded(tmp_path, given + MINIMAL)
+        host = LiveHost(Layer.DISSEMINATION, config.facts(), None, 0)
+        assert (host.road_map(), host.area) == (city, area)
+        assert {Capability.MAP, Capability.AREA} <= host.offers == offered(False, config.facts())
+
+
+def test_a_node_that_was_told_of_no_ground_knows_none(tmp_path: Path) -> None:
+    config = loaded(tmp_path, MINIMAL)
+    host = LiveHost(Layer.DISSEMINATION, config.facts(), None, 0)
+    assert not {Capability.MAP, Capability.AREA} & host.offers
+    with pytest.raises(LookupError, match="no area"):
+        _ = host.area
+    with pytest.raises(LookupError, match="no map"):
+        host.road_map()
+    config = loaded(tmp_path, "area_m = [10, 20]\n" + MINIMAL)
+    assert (config.area, config.roads) == (Area(10.0, 20.0), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ('map = "town"', "map: there is no map 'town'; give a file that ends in .toml, or city, highway"),
+        ('map = "town.toml"', "town.toml: there is no such file"),
+        ('map = "city"\narea_m = [10, 6000]', "area_m: the map city needs "),
+        ("area_m = [0, 10]", "area_m[0]: Expected `float` > 0.0"),
+        ("area_m = [10]", "area_m: Expected `array` of length 2"),
+    ],
+)
+def test_a_wrong_ground_is_told_in_one_line(tmp_path: Path, given: str, told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        loaded(tmp_path, f"{given}\n{MINIMAL}")
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / 'node.toml'}: ")
+    assert told in message
+    assert "\n" not in message
+
+
 def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
     text = 'roles = ["broker"]\n' + MINIMAL + '[directory]\nbroker = ["car-1", 42]\n'
     config = loaded(tmp_path, text)
@@ -152,7 +201,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         ),
         (MINIMAL + "[control]", "control: give either socket .* or port"),
         (MINIMAL + "[trace]\ndirectory = 'x'\nlevel = 'all'", "trace.level: .*'all'"),
-        (MINIMAL + "[router]\nname = 'none'", "router: flooding uses no router; leave it out"),
+        (MINIMAL + "[router]\nname = 'aodv'", "router: flooding uses no router; leave it out"),
         (MINIMAL.replace("7400", "70000"), "listen.port: .*<= 65535"),
         (MINIMAL.replace("[listen]", "[listen]\nhost = 'here'"), "listen.host: 'here' is no IP address"),
         (

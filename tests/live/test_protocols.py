@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from driftcast.live.host.host import offered
+from driftcast.live.host.host import HostFacts, offered
 from driftcast.live.host.sequence import incarnation
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.protocol import StackPlan, UsesRouter
 from driftcast.protocol.registry import protocol_named, protocol_names
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run
 
-OFFERED = offered(store=False, position=False, directory=False)
+OFFERED = offered(store=False, facts=HostFacts())
 PROTOCOLS = [
     name
     for name in protocol_names()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from driftcast.errors import WorkError
 from driftcast.live.config import NodeConfig
-from driftcast.live.host.host import offered
+from driftcast.live.host.host import HostFacts, offered
 from driftcast.loopback.network import LoopbackNetwork, until
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, SubscriptionId
@@ -38,7 +38,7 @@ CERTAIN: dict[str, dict[str, object]] = {
 REPORT_S = {"adaptive": 0.5, "semi_probabilistic": 0.5}
 """Who tells its neighbors every 0.1 s what it wants is given so long after links have changed."""
 SEED = 1
-OFFERED = offered(store=False, position=False, directory=False)
+OFFERED = offered(store=False, facts=HostFacts())
 
 
 class Phase(NamedTuple):

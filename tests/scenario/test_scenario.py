@@ -200,11 +200,36 @@ def test_what_a_scenario_cannot_give_is_said_at_loading(tmp_path: Path, monkeypa
     register(monkeypatch, Hungry)
     told = complaint(tmp_path, GOOD.replace("flooding", "hungry"))
     offered = "directory, durable store, global view"
-    assert told == f"FILE: protocol: hungry needs energy; what is offered is {offered}, position, velocity"
+    assert told == f"FILE: protocol: hungry needs energy; what is offered is area, {offered}, position, velocity"
     (tmp_path / "contacts.txt").write_text("")
     replayed = GOOD.replace('mobility = { model = "line" }', "contacts = 'contacts.txt'")
     told = complaint(tmp_path, replayed.replace("flooding", "hungry"))
     assert told == f"FILE: protocol: hungry needs energy, position; what is offered is {offered}"
+
+
+@pytest.mark.parametrize(
+    ("mobility", "missing"),
+    [
+        ("mobility = { model = 'line' }", "map"),
+        ("mobility = { model = 'mixed', positions = [[0, 0]], rest = { model = 'random_static' } }", "map"),
+        ("contacts = 'contacts.txt'", "area, map"),
+    ],
+)
+def test_who_asks_for_a_map_where_there_is_none_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mobility: str, missing: str
+) -> None:
+    class Local(Protocol):
+        name = "local"
+        needs = frozenset({Capability.AREA, Capability.MAP})
+
+    register(monkeypatch, Local)
+    text = GOOD.replace("flooding", "local").replace('mobility = { model = "line" }', mobility)
+    assert complaint(tmp_path, text).startswith(f"FILE: protocol: local needs {missing}; what is offered is ")
+    driving = "model = 'manhattan', map = 'city', speed_min_mps = 1, speed_max_mps = 9"
+    for roads in (driving, f"model = 'mixed', positions = [[0, 0]], rest = {{ {driving} }}"):
+        path = tmp_path / "walk.toml"
+        path.write_text(text.replace(mobility, f"mobility = {{ {roads} }}"))
+        assert {Capability.AREA, Capability.MAP} <= load(path).offers()
 
 
 def test_who_publishes_only_after_the_end_of_the_run_is_told(tmp_path: Path) -> None:
@@ -214,7 +239,7 @@ def test_who_publishes_only_after_the_end_of_the_run_is_told(tmp_path: Path) -> 
 
 def test_what_only_some_settings_need_is_said_at_loading_too(tmp_path: Path) -> None:
     told = complaint(tmp_path, GOOD.replace('"flooding"', '"adaptive", weights = { residual_energy = 1.0 }'))
-    assert told.startswith("FILE: protocol: adaptive needs energy with these settings; what is offered is directory,")
+    assert told.startswith("FILE: protocol: adaptive needs energy with these settings; what is offered is area,")
 
 
 def test_the_scenario_of_a_run_can_be_written_down_and_read_again(tmp_path: Path) -> None:

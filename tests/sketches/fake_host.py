@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from driftcast.model.roads import Road
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
 
 
@@ -58,6 +59,15 @@ class FakeHost(Host):
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
         return self._nodes_by_role.get(role, ())
+
+    @property
+    def area(self) -> Area:
+        return Area(1000.0, 1000.0)
+
+    def road_map(self) -> RoadMap:
+        places = (Position(0.0, 500.0), Position(1000.0, 500.0))
+        road = Road(id="road", nodes=("west", "east"), places=places, lanes=1)
+        return RoadMap(name="one road", width_m=1000.0, height_m=1000.0, lane_m=3.5, safety_m=50.0, roads=(road,))
 
     @property
     def store(self) -> FakeStore:

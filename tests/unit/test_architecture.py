@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "scenario": "model matching protocol mobility contacts radio trace settings streams functions stacks",
     # The worlds that run protocols.
     "simulation": "model matching wire protocol mobility contacts radio scenario streams functions stacks trace",
-    "live": "model matching wire protocol services functions trace settings stacks",
+    "live": "model maps matching wire protocol services functions trace settings stacks",
     "loopback": "model protocol contacts live",
     "lab": "model matching wire protocol contacts trace settings scenario live",
     "gateway": "model matching wire protocol live settings",

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.functions import ProcessorError, split_function
-from driftcast.live.host.host import offered
+from driftcast.live.host.host import HostFacts, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.link.exchange import LinkSettings
@@ -24,8 +24,10 @@ from driftcast.live.link.interface_config import (
     several_interfaces,
     single_interface,
 )
+from driftcast.maps import read_map
 from driftcast.matching import Filter
-from driftcast.model import FilterText, NodeId, Position, Processor
+from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
+from driftcast.model.area import Extent
 from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import stack_plan
@@ -89,6 +91,9 @@ class NodeFile(Section, frozen=True):
     processors: tuple[ProcessorSection, ...] = ()
     roles: tuple[Name, ...] = ()
     directory: dict[Name, list[Name | NodeId]] | None = None
+    area_m: tuple[Extent, Extent] | None = None
+    map: Annotated[str, Meta(min_length=1)] | None = None
+    """A map that comes with driftcast, or a .toml file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +122,21 @@ class NodeConfig:
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
+    area: Area | None = None
+    roads: RoadMap | None = None
+
+    def facts(self) -> HostFacts:
+        """What the node's state machines may be told of it."""
+        processors = tuple(installed.processor for installed in self.processors)
+        return HostFacts(self.position, processors, self.roles, self.directory, self.area, self.roads)
 
 
 def load_config(path: Path) -> NodeConfig:
     """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
     file = typed(read_toml(path), NodeFile, str(path))
     folder = path.parent
-    plan = _plan(file, path)
+    facts = _facts(file, path)
+    plan = _plan(file, facts, path)
     processors = tuple(_processor(section, index, path) for index, section in enumerate(file.processors))
     ids = [config.processor.id for config in processors]
     if len(set(ids)) != len(ids):
@@ -131,7 +144,6 @@ def load_config(path: Path) -> NodeConfig:
     if processors and not issubclass(plan.protocol, RunsProcessors):
         raise UserError(f"{path}: processors: protocol {plan.protocol.name!r} runs none")
     trace = file.trace
-    position = file.position
     return NodeConfig(
         name=file.name,
         node=node_of(file.name.encode() if file.key_file is None else key_of(folder / file.key_file)),
@@ -142,18 +154,43 @@ def load_config(path: Path) -> NodeConfig:
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
         control=None if file.control is None else _control(file.control, path),
-        position=None if position is None else Position(position.x_m, position.y_m),
+        position=facts.position,
         processors=processors,
         roles=file.roles,
-        directory=_directory(file),
+        directory=facts.directory,
+        area=facts.area,
+        roads=facts.roads,
     )
 
 
-def _plan(file: NodeFile, path: Path) -> StackPlan:
-    offers = offered(file.store is not None, file.position is not None, file.directory is not None)
+def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
+    offers = offered(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
-    return stack_plan(file.protocol, file.router, beacons, offers, str(path))
+    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path))
+    if file.router is not None and plan.router is None:
+        # A scenario may name a router for some of the protocols that are compared in it; a node has one protocol.
+        raise UserError(f"{path}: router: {plan.protocol.name} uses no router; leave it out")
+    return plan
+
+
+def _facts(file: NodeFile, path: Path) -> HostFacts:
+    position = None if file.position is None else Position(file.position.x_m, file.position.y_m)
+    area = None if file.area_m is None else Area(*file.area_m)
+    roads = None
+    if file.map is not None:
+        try:
+            roads = read_map(str(path.parent / file.map) if file.map.endswith(".toml") else file.map)
+        except UserError as error:
+            raise UserError(f"{path}: map: {error}") from None
+        # A map has a rectangle of its own; who says nothing else of the area means that.
+        area = area or Area(roads.width_m, roads.height_m)
+        if roads.width_m > area.width_m or roads.height_m > area.height_m:
+            raise UserError(
+                f"{path}: area_m: the map {roads.name} needs {roads.width_m:g} m x {roads.height_m:g} m; "
+                f"make the area as large, or leave it out"
+            )
+    return HostFacts(position, roles=file.roles, directory=_directory(file), area=area, roads=roads)
 
 
 def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:

@@ -16,7 +16,7 @@ from driftcast.live.config import NodeConfig
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener, Subscribers
-from driftcast.live.host.host import HostFacts, LiveHost
+from driftcast.live.host.host import LiveHost
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.sequence import Sequence, incarnation
@@ -92,12 +92,7 @@ class LiveNode(Applications):
         self._processing = Processing(config.processors, self._on_processed)
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
-        facts = HostFacts(
-            config.position,
-            tuple(installed.processor for installed in config.processors),
-            config.roles,
-            config.directory,
-        )
+        facts = config.facts()
         started = incarnation(self._store)
 
         def host(layer: Layer) -> LiveHost:

@@ -2,24 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from driftcast.mobility.trajectory import Trajectories
-from driftcast.model.roads import RoadMap
+from driftcast.model import Area, RoadMap
 from driftcast.settings import located, map_files
 
-Extent = Annotated[float, Meta(gt=0, le=1e9, description="meters")]
-
-
-class Area(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The rectangle from (0, 0) to (width_m, height_m) in which nodes move."""
-
-    width_m: Extent
-    height_m: Extent
+__all__ = ["Area", "MobilityModel"]
 
 
 class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +30,10 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def check(self, nodes: int) -> None:
         """Refuse, with a UserError, to move so many nodes."""
+
+    def on_roads(self) -> bool:
+        """Whether there is a road map to ask for; told without reading any file."""
+        return False
 
     def road_map(self) -> RoadMap | None:
         """The roads that nodes move on; None where a model knows of no roads."""

@@ -59,6 +59,10 @@ class RoadModel(MobilityModel, frozen=True, kw_only=True):
         """The map's; one that comes with driftcast keeps its name."""
         return msgspec.structs.replace(self, map=change(self.map)) if self.map.endswith(".toml") else self
 
+    def on_roads(self) -> bool:
+        """Always."""
+        return True
+
     def road_map(self) -> RoadMap:
         """The map, read from its file, with this model's safety distance if it has one."""
         found = read_map(self.map)

@@ -1,5 +1,6 @@
 """Frozen values that every layer speaks of. No input or output."""
 
+from driftcast.model.area import Area
 from driftcast.model.event import FOREVER_S, AccessPolicy, Attributes, Event, Scalar, check_attributes
 from driftcast.model.failure import Failure
 from driftcast.model.identity import (
@@ -13,6 +14,7 @@ from driftcast.model.identity import (
     SubscriptionId,
     Velocity,
 )
+from driftcast.model.roads import RoadMap
 from driftcast.model.subscription import Advertisement, FilterText, Processor, Request, Subscription
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "AccessPolicy",
     "Advertisement",
     "AdvertisementId",
+    "Area",
     "Attributes",
     "Event",
     "EventId",
@@ -32,6 +35,7 @@ __all__ = [
     "ProcessorId",
     "Request",
     "RequestId",
+    "RoadMap",
     "Scalar",
     "Subscription",
     "SubscriptionId",

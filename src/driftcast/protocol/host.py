@@ -4,7 +4,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 
 
 class Capability(enum.StrEnum):
@@ -12,6 +12,10 @@ class Capability(enum.StrEnum):
 
     POSITION = "position"
     VELOCITY = "velocity"
+    AREA = "area"
+    """The rectangle in which nodes move, the same for all."""
+    MAP = "map"
+    """The roads on which they move, the same for all."""
     LOAD = "load"
     ENERGY = "energy"
     DURABLE_STORE = "durable store"
@@ -80,7 +84,16 @@ class Host(ABC):
 
     @abstractmethod
     def directory(self, role: str) -> tuple[NodeId, ...]:
-        """The nodes of a role (`Capability.DIRECTORY`)."""
+        """The nodes of a role (`Capability.DIRECTORY`); "all" is the role that every node has."""
+
+    @property
+    @abstractmethod
+    def area(self) -> Area:
+        """The ground that nodes move on (`Capability.AREA`)."""
+
+    @abstractmethod
+    def road_map(self) -> RoadMap:
+        """The roads they move on (`Capability.MAP`); the same value at every call."""
 
     @property
     @abstractmethod

@@ -62,7 +62,7 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
 def check_files(scenario: Scenario) -> None:
     """Read the movement, map or contacts that a scenario takes from files; a UserError names what is wrong."""
     model = scenario.mobility_model()
-    if input_files(scenario) or (model is not None and model.road_map() is not None):
+    if input_files(scenario) or (model is not None and model.on_roads()):
         movement(scenario, seed=1)
 
 

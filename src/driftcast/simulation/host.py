@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import DurableStore, GlobalView, Host
 from driftcast.radio.medium import Medium
 from driftcast.simulation.world import World
@@ -45,7 +45,7 @@ class SimHost(Host):
     """What one layer of one node may know."""
 
     def __init__(self, node: NodeId, world: World, view: GlobalView, store: DurableStore, incarnation: int) -> None:
-        self.offers = world.scenario.offers()
+        self.offers = world.offers
         self.roles = tuple(role for role, nodes in world.roles.items() if node in nodes)
         self.incarnation = incarnation
         self._node = node
@@ -72,7 +72,18 @@ class SimHost(Host):
         return batteries.level(self._node, self._world.kernel.now_s)
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
+        if role == "all":
+            return tuple(range(self._world.scenario.nodes))
         return tuple(self._world.roles.get(role, ()))
+
+    @property
+    def area(self) -> Area:
+        if self._world.trajectories is None:
+            raise TypeError("a replayed contact plan has no area; a protocol that reads it declares it in `needs`")
+        return self._world.scenario.area
+
+    def road_map(self) -> RoadMap:
+        return self._world.road_map()
 
     @property
     def store(self) -> DurableStore:

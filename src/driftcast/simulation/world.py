@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from driftcast.contacts.plan import ContactPlan
 from driftcast.functions import Installed
 from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import NodeId, Position, ProcessorId
-from driftcast.protocol import StackPlan
+from driftcast.model import NodeId, Position, ProcessorId, RoadMap
+from driftcast.protocol import Capability, StackPlan
 from driftcast.scenario.faults import FaultPlan
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
@@ -33,6 +33,12 @@ class World:
     batteries: Batteries | None
     sequences: dict[NodeId, int] = field(default_factory=dict)
     """The number of each node's last event."""
+    offers: frozenset[Capability] = field(init=False)
+    """What nodes may know in this scenario."""
+    _roads: RoadMap | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.offers = self.scenario.offers()
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""
@@ -45,6 +51,15 @@ class World:
             raise TypeError("a replayed contact plan has no positions")
         where = self.trajectories.position(node, self.kernel.now_s)
         return None if where is None else Position(*where)
+
+    def road_map(self) -> RoadMap:
+        """The map that nodes move on, read when somebody first asks."""
+        if self._roads is None:
+            model = self.scenario.mobility_model()
+            self._roads = None if model is None else model.road_map()
+            if self._roads is None:
+                raise TypeError("nobody moves on roads here; a protocol that reads the map declares it in `needs`")
+        return self._roads
 
     def contacts_within(self, range_m: float) -> ContactPlan:
         """Who comes within another distance of whom."""

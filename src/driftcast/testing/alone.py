@@ -2,7 +2,7 @@
 
 from random import Random
 
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import (
     Capability,
     DurableStore,
@@ -42,6 +42,13 @@ class LoneHost(Host):
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
         raise _unknown(Capability.DIRECTORY)
+
+    @property
+    def area(self) -> Area:
+        raise _unknown(Capability.AREA)
+
+    def road_map(self) -> RoadMap:
+        raise _unknown(Capability.MAP)
 
     @property
     def store(self) -> DurableStore:

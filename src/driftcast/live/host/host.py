@@ -5,24 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftcast.live.host.store import NodeStore
-from driftcast.model import NodeId, Position, Processor, Velocity
+from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
 from driftcast.wire import Layer
-
-
-def offered(store: bool, position: bool, directory: bool) -> frozenset[Capability]:
-    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
-    offers = set()
-    if directory:
-        offers.add(Capability.DIRECTORY)
-    if store:
-        offers.add(Capability.DURABLE_STORE)
-    if position:
-        # A position from a configuration does not change, so the velocity is known too.
-        offers |= {Capability.POSITION, Capability.VELOCITY}
-    if hasattr(os, "getloadavg"):
-        offers.add(Capability.LOAD)
-    return frozenset(offers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +18,34 @@ class HostFacts:
     processors: tuple[Processor, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
+    area: Area | None = None
+    roads: RoadMap | None = None
+
+
+def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
+    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
+    offers = set()
+    if facts.directory is not None:
+        offers.add(Capability.DIRECTORY)
+    if store:
+        offers.add(Capability.DURABLE_STORE)
+    if facts.position is not None:
+        # A position from a configuration does not change, so the velocity is known too.
+        offers |= {Capability.POSITION, Capability.VELOCITY}
+    if facts.area is not None:
+        offers.add(Capability.AREA)
+    if facts.roads is not None:
+        offers.add(Capability.MAP)
+    if hasattr(os, "getloadavg"):
+        offers.add(Capability.LOAD)
+    return frozenset(offers)
 
 
 class LiveHost(Host):
     """One layer's view of its node."""
 
     def __init__(self, layer: Layer, facts: HostFacts, store: NodeStore | None, incarnation: int) -> None:
-        self.offers = offered(store is not None, facts.position is not None, facts.directory is not None)
+        self.offers = offered(store is not None, facts)
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
@@ -65,6 +71,17 @@ class LiveHost(Host):
         if self._facts.directory is None:
             raise LookupError("this node was given no directory")
         return self._facts.directory.get(role, ())
+
+    @property
+    def area(self) -> Area:
+        if self._facts.area is None:
+            raise LookupError("this node was given no area")
+        return self._facts.area
+
+    def road_map(self) -> RoadMap:
+        if self._facts.roads is None:
+            raise LookupError("this node was given no map")
+        return self._facts.roads
 
     @property
     def store(self) -> DurableStore:
