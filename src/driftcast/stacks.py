@@ -1,10 +1,11 @@
 """A node's stack from the tables that people write, the same in scenarios and in the configurations of live nodes.
 
-`[protocol]` has `name`, perhaps `variant`, and settings of the protocol's own; `[router]` likewise.
+`[protocol]` has `name`, perhaps `variant`, and settings of the protocol's own; `[router]` likewise. A protocol that
+sends through a router brings one along, and `router` in its own table or `[router]` puts another in its place.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from driftcast.errors import UserError
 from driftcast.protocol import BeaconSettings, Capability, Settings, StackPlan, UsesRouter
@@ -15,6 +16,15 @@ from driftcast.settings import typed, unknown_key
 M = TypeVar("M", bound=StateMachine)
 
 
+class _Choice(NamedTuple):
+    """What a `[protocol]` table says: the protocol, its settings, and the routers that it names, the nearer first."""
+
+    kind: type[Protocol]
+    settings: Settings
+    written: object
+    brought: object
+
+
 def stack_plan(
     protocol: Mapping[str, object],
     router: Mapping[str, object] | None,
@@ -23,23 +33,34 @@ def stack_plan(
     where: str,
 ) -> StackPlan:
     """The machines of every node; whatever is wrong with them is named with its place."""
-    kind, settings = chosen_protocol(protocol, where)
-    uses = issubclass(kind, UsesRouter)
-    if uses and router is None:
-        raise UserError(f"{where}: router: {kind.name} sends through a router; name one")
-    if not uses and router is not None:
-        raise UserError(f"{where}: router: {kind.name} uses no router; leave it out")
-    _check_needs(kind, settings, offers, f"{where}: protocol")
-    if router is None:
-        return StackPlan(kind, settings, beacons=beacons)
-    router_kind, router_settings = chosen_router(router, where)
+    choice = _chosen(protocol, where)
+    # Also for a protocol that uses none: what is wrong with it should not wait for one that does.
+    stated = None if router is None else _machine(router, "router", router_named, where)
+    _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
+    if not issubclass(choice.kind, UsesRouter):
+        return StackPlan(choice.kind, choice.settings, beacons=beacons)
+    if choice.written is not None or stated is None:
+        named = choice.brought if choice.written is None else choice.written
+        if not named:
+            raise UserError(f"{where}: router: {choice.kind.name} sends through a router; name one")
+        stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
+    router_kind, router_settings = stated
     _check_needs(router_kind, router_settings, offers, f"{where}: router")
-    return StackPlan(kind, settings, router_kind, router_settings, beacons)
+    return StackPlan(choice.kind, choice.settings, router_kind, router_settings, beacons)
+
+
+def needs_beacons(plan: StackPlan) -> bool:
+    """Whether somebody in the stack is to be told of links: not if the router finds its neighbors by itself, and the
+    protocol above listens to nothing but the router."""
+    if plan.router is None or not plan.router.finds_neighbors:
+        return True
+    return plan.protocol.on_link_up is not StateMachine.on_link_up
 
 
 def chosen_protocol(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
     """A protocol and its settings."""
-    return _machine(table, "protocol", protocol_named, where)
+    choice = _chosen(table, where)
+    return choice.kind, choice.settings
 
 
 def chosen_router(table: Mapping[str, object], where: str) -> tuple[type[Router], Settings]:
@@ -47,13 +68,42 @@ def chosen_router(table: Mapping[str, object], where: str) -> tuple[type[Router]
     return _machine(table, "router", router_named, where)
 
 
+def _chosen(table: Mapping[str, object], where: str) -> _Choice:
+    kind, settings = _named(table, "protocol", protocol_named, where)
+    if not issubclass(kind, UsesRouter):
+        if "router" in table:
+            raise UserError(f"{where}: protocol.router: {kind.name} uses no router; leave it out")
+        return _Choice(kind, typed(settings, kind.settings_type, where, "protocol"), None, None)
+    named = settings.pop("router", kind.router)
+    return _Choice(kind, typed(settings, kind.settings_type, where, "protocol"), table.get("router"), named)
+
+
+def _router_table(named: object, where: str) -> Mapping[str, object]:
+    """A router as `name`, `name/variant` or a table."""
+    if isinstance(named, Mapping):
+        return named
+    if not isinstance(named, str):
+        raise UserError(f"{where}: protocol.router: write a name, 'name/variant' or a table, not {named!r}")
+    name, slash, variant = named.partition("/")
+    return {"name": name, "variant": variant} if slash else {"name": name}
+
+
 def _machine(
     table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
 ) -> tuple[type[M], Settings]:
+    kind, settings = _named(table, place, find, where)
+    return kind, typed(settings, kind.settings_type, where, place)
+
+
+def _named(
+    table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
+) -> tuple[type[M], dict[str, object]]:
+    """The machine of a table, and what is written of its settings, those of its variant included."""
     settings = dict(table)
     name = settings.pop("name", None)
     if not isinstance(name, str):
-        raise UserError(f"{where}: {place}.name: is needed, as a text; `driftcast {place}s` lists what there is")
+        kinds = f"{place.rpartition('.')[2]}s"
+        raise UserError(f"{where}: {place}.name: is needed, as a text; `driftcast {kinds}` lists what there is")
     try:
         kind = find(name)
     except UserError as error:
@@ -63,7 +113,7 @@ def _machine(
         if variant not in kind.variants:
             raise UserError(f"{where}: {place}.variant: {unknown_key(str(variant), list(kind.variants))}")
         settings = {**kind.variants[str(variant)], **settings}
-    return kind, typed(settings, kind.settings_type, where, place)
+    return kind, settings
 
 
 def _check_needs(machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str) -> None:

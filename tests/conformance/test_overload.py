@@ -38,11 +38,13 @@ def overload(
         "name": "overload",
         "duration_s": lasting_s + 10.0,
         "nodes": NODES,
+        # No larger than where nodes are: who looks for places in it finds somebody there.
+        "area_m": [NODES * 100.0, 10.0],
         "mobility": {"model": "line", "spacing_m": 100.0},
         "discovery": {"mode": "oracle"},
         "radio": radio,
         "protocol": subject,
-        "subscribe": [{}],
+        "subscribe": [{"filter": "topic = 1"}],
         "publish": [publish],
     }
     return scenario_from({**example_tables(name), **tables}, "overload")

@@ -201,7 +201,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         ),
         (MINIMAL + "[control]", "control: give either socket .* or port"),
         (MINIMAL + "[trace]\ndirectory = 'x'\nlevel = 'all'", "trace.level: .*'all'"),
-        (MINIMAL + "[router]\nname = 'none'", "router: flooding uses no router; leave it out"),
+        (MINIMAL + "[router]\nname = 'aodv'", "router: flooding uses no router; leave it out"),
         (MINIMAL.replace("7400", "70000"), "listen.port: .*<= 65535"),
         (MINIMAL.replace("[listen]", "[listen]\nhost = 'here'"), "listen.host: 'here' is no IP address"),
         (

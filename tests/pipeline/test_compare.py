@@ -143,3 +143,16 @@ def test_a_wrong_protocol_is_told_before_anything_starts(tmp_path: Path, protoco
     assert told in str(error.value)
     assert str(error.value).startswith(str(path))
     assert not (tmp_path / "out").exists()
+
+
+def test_protocols_with_and_without_routers_are_compared_on_one_file(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "field.toml"
+    path.write_text(SCENARIO.replace('"true"', "\"topic = 'a'\"").replace("20 }", "20, attributes = { topic = 'a' } }"))
+    protocols = parse_protocols("flooding,topic_holder/broker_aodv,topic_holder/rendezvous_gpsr:router=gpsr/ns2")
+    found = compare(path, protocols, tmp_path / "out", runs=1, quiet=True)
+    assert found.protocols[2] == "topic_holder/rendezvous_gpsr router=gpsr/ns2"
+    beacons = [found.means[protocol, "discovery_bytes"].mean for protocol in found.protocols]
+    assert beacons[0] is not None
+    assert beacons[0] > 0
+    assert beacons[1:] == [0, 0], "their routers find neighbors by themselves"
+    assert all(found.means[protocol, "delivery_ratio"].mean for protocol in found.protocols)

@@ -2,18 +2,16 @@
 
 import pytest
 
-from driftcast.model import AdvertisementId, Event, EventId, Position, Subscription, SubscriptionId
-from driftcast.protocol import Place, Router, StateMachine
-from driftcast.wire import Codec, Layer, Message, Parcel, ParcelMessage, Traffic, carried
+from driftcast.model import AdvertisementId, Event, EventId, SubscriptionId
+from driftcast.protocol import StateMachine
+from driftcast.wire import Codec, Layer, Message
 
-from . import overlay, relocation, retrieval, routers, topic_holders, tree
+from . import overlay, relocation, retrieval, tree
 from .rounds import Round
 
 E = Event(EventId(1, 2), {"topic": "a", "value": 1.5}, lease_s=100.0)
-SUB = Subscription(SubscriptionId(3, 1), "a = 1", attributes={"topic": "a"}, position=Position(1.0, 2.0))
 AD = AdvertisementId(4, 1)
 ROUND = Round(1, 2)
-PARCEL = Parcel(b"x", Traffic.DATA, E.id)
 SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
     tree.Tree: (
         tree.Subscribe("a = 1"),
@@ -45,23 +43,6 @@ SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
         overlay.Home(SubscriptionId(1, 2)),
         overlay.SourceRouted(E, 1, 9.0, path=(1, 2)),
     ),
-    topic_holders.TopicHolders: (
-        topic_holders.Refresh("a", SUB, Position(1.0, 2.0)),
-        topic_holders.ToHolder(E, 1, 9.0, topic="a"),
-        topic_holders.ToSubscriber(E, 1, 9.0, subscription=SUB.id),
-        topic_holders.Lookup("a", Position(1.0, 2.0)),
-        topic_holders.Subscribers("a", ((SUB, Position(1.0, 2.0)),)),
-    ),
-    routers.AodvSketch: (
-        routers.RouteRequest(1, 2, ROUND, 4, 1, 5),
-        routers.RouteReply(1, 2, 3, 1),
-        routers.RouteError((1, 2)),
-        routers.Packet(PARCEL, origin=1, target=2, hops=1),
-    ),
-    routers.GpsrSketch: (
-        routers.Here(Position(1.0, 2.0)),
-        routers.GeoPacket(PARCEL, origin=1, place=Place(Position(1.0, 2.0), 5.0, 6), hops=1),
-    ),
 }
 
 
@@ -69,15 +50,8 @@ SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
 def test_every_message_survives_the_wire(machine: type[StateMachine]) -> None:
     samples = SAMPLES[machine]
     assert {type(sample) for sample in samples} == set(machine.messages)
-    layer = Layer.ROUTING if issubclass(machine, Router) else Layer.DISSEMINATION
-    codec = Codec(layer, machine.name, machine.messages)
+    codec = Codec(Layer.DISSEMINATION, machine.name, machine.messages)
     for sample in samples:
         frame = codec.encode(sample)
         assert codec.decode(frame) == sample
         assert codec.size(sample) == len(frame)
-
-
-@pytest.mark.parametrize("router", [routers.AodvSketch, routers.GpsrSketch], ids=lambda router: router.name)
-def test_a_packet_counts_as_what_it_carries(router: type[Router]) -> None:
-    [packet] = [sample for sample in SAMPLES[router] if isinstance(sample, ParcelMessage)]
-    assert carried(packet) == (Traffic.DATA, E.id)

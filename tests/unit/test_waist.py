@@ -29,8 +29,8 @@ INPUTS_OWED: dict[str, set[str]] = {
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"area", "directory", "global_view", "load", "processors", "road_map", "roles", "store"})
-EFFECTS_OWED = frozenset({"answer", "route"})
+READINGS_OWED = frozenset({"load", "store", "global_view", "processors", "roles"})
+EFFECTS_OWED = frozenset({"answer"})
 
 
 def calls(folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:

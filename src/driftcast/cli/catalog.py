@@ -96,7 +96,7 @@ def _protocols(arguments: argparse.Namespace) -> int:
     for name in names:
         kind = protocol_named(name)
         also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
-        rows.append({**_machine(kind), "also": also})
+        rows.append({**_machine(kind), "also": also, "router": getattr(kind, "router", None) or None})
     return _show(arguments, "protocols", rows, "settings: driftcast protocols PROTOCOL")
 
 
@@ -204,6 +204,8 @@ def _print_settings(row: dict[str, object]) -> None:
         values = row.get(key)
         if isinstance(values, list) and values:
             console().print(f"{key}: {', '.join(values)}")
+    if row.get("router") is not None:
+        console().print(f"router: {row['router']}, unless a variant or a scenario names another")
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("setting", "default", "type", "meaning"):
         table.add_column(column, no_wrap=column == "setting")

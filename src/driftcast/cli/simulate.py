@@ -9,6 +9,8 @@ from driftcast.cli.options import add_json, add_scenario, console, new_folder, p
 from driftcast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
+    from driftcast.protocol import StackPlan
+    from driftcast.scenario.scenario import Scenario
     from driftcast.trace import Trace
 
 
@@ -110,7 +112,7 @@ def _check(arguments: argparse.Namespace) -> int:
         "duration_s": scenario.duration_s,
         "protocol": plan.protocol.name,
         "router": None if plan.router is None else plan.router.name,
-        "discovery": "beacon" if plan.beacons is not None else scenario.discovery.__struct_config__.tag,
+        "discovery": _discovery(scenario, plan),
     }
     if arguments.json:
         print_json({"ok": True, **facts})
@@ -119,6 +121,12 @@ def _check(arguments: argparse.Namespace) -> int:
         for name, value in facts.items():
             say(f"  {name} {'-' if value is None else value}")
     return 0
+
+
+def _discovery(scenario: "Scenario", plan: "StackPlan") -> str:
+    """How nodes find their neighbors: as the scenario has it, or by their router if it needs no beacons beneath it."""
+    mode = str(scenario.discovery.__struct_config__.tag)
+    return "router" if mode == "beacon" and plan.beacons is None else mode
 
 
 def _contacts(arguments: argparse.Namespace) -> int:

@@ -169,7 +169,11 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     offers = offered(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
-    return stack_plan(file.protocol, file.router, beacons, offers, str(path))
+    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path))
+    if file.router is not None and plan.router is None:
+        # A scenario may name a router for some of the protocols that are compared in it; a node has one protocol.
+        raise UserError(f"{path}: router: {plan.protocol.name} uses no router; leave it out")
+    return plan
 
 
 def _facts(file: NodeFile, path: Path) -> HostFacts:

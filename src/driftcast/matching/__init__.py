@@ -4,5 +4,6 @@ from driftcast.matching.eligibility import admits, serves
 from driftcast.matching.errors import FilterError
 from driftcast.matching.filter import Filter
 from driftcast.matching.index import FilterIndex
+from driftcast.matching.pins import pinned
 
-__all__ = ["Filter", "FilterError", "FilterIndex", "admits", "serves"]
+__all__ = ["Filter", "FilterError", "FilterIndex", "admits", "pinned", "serves"]

@@ -39,8 +39,10 @@ def planned_runs(experiment: Experiment) -> list[PlannedRun]:
 
 def machines(scenario: Scenario) -> list[str]:
     """The packages of the protocol and the router that its nodes run."""
-    found = [f"{PROTOCOLS}.{scenario.protocol['name']}"] if scenario.protocol else []
-    return found + ([f"{ROUTERS}.{scenario.router['name']}"] if scenario.router else [])
+    if not scenario.protocol:
+        return []
+    plan = scenario.stack_plan()
+    return [f"{PROTOCOLS}.{plan.protocol.name}"] + ([] if plan.router is None else [f"{ROUTERS}.{plan.router.name}"])
 
 
 def tasks(runs: Sequence[PlannedRun], cores: int) -> list[list[PlannedRun]]:

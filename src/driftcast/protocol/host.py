@@ -84,7 +84,7 @@ class Host(ABC):
 
     @abstractmethod
     def directory(self, role: str) -> tuple[NodeId, ...]:
-        """The nodes of a role (`Capability.DIRECTORY`)."""
+        """The nodes of a role (`Capability.DIRECTORY`); "all" is the role that every node has."""
 
     @property
     @abstractmethod

@@ -107,6 +107,9 @@ class Router(StateMachine, ABC):
     What it carries is the encoded message of the layer above: routers never look inside.
     """
 
+    finds_neighbors: ClassVar[bool] = False
+    """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
+
     up: Upward
 
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: Upward) -> None:

@@ -1,7 +1,8 @@
 """What only some protocols do. A class declares it by inheriting the interface; the docs' table is made from that."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from driftcast.model import Advertisement, Event, NodeId, Processor, ProcessorId, Request
 from driftcast.protocol.port import Place, Token
@@ -47,7 +48,11 @@ class RunsProcessors(ABC):
 
 
 class UsesRouter(ABC):
-    """Sends through a router beneath (`port.route`); a scenario then has to name one."""
+    """Sends through a router beneath (`port.route`), and may say through which."""
+
+    router: ClassVar[str | Mapping[str, object]] = ""
+    """The router it brings along, as a name, `name/variant` or a table; without one a scenario has to name it. A
+    variant may name another under the key `router`."""
 
     @abstractmethod
     def on_packet(self, now: float, origin: NodeId, message: Message, hops: int) -> None:

@@ -61,6 +61,9 @@ def protocol_label(table: Mapping[str, object]) -> str:
 
 
 def _written(value: object) -> str:
+    if isinstance(value, Mapping) and "name" in value:
+        # A router with settings of its own.
+        return f"({protocol_label(value)})"
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

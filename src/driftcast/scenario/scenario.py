@@ -22,7 +22,7 @@ from driftcast.scenario.faults import Fault, GpsError, check_fault
 from driftcast.scenario.measures import Asked, check_asked
 from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
 from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
-from driftcast.stacks import stack_plan
+from driftcast.stacks import needs_beacons, stack_plan
 from driftcast.trace import Level
 
 Radio: TypeAlias = DiskRadio | CsmaRadio
@@ -131,12 +131,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return typed(table, kind, self.name, "mobility").resolved(Path(self.base))
 
     def stack_plan(self) -> StackPlan:
-        """The machines of every node."""
-        beacons = None
-        if isinstance(self.discovery, BeaconMode):
-            fields = {name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__}
-            beacons = BeaconSettings(**fields)
-        return stack_plan(self.protocol, self.router, beacons, self.offers(), self.name)
+        """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
+        plan = stack_plan(self.protocol, self.router, None, self.offers(), self.name)
+        if not isinstance(self.discovery, BeaconMode) or not needs_beacons(plan):
+            return plan
+        beacons = BeaconSettings(**{name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__})
+        return StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, beacons)
 
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""

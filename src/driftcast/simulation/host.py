@@ -80,6 +80,8 @@ class SimHost(Host):
         return batteries.level(self._node, self._world.kernel.now_s)
 
     def directory(self, role: str) -> tuple[NodeId, ...]:
+        if role == "all":
+            return tuple(range(self._world.scenario.nodes))
         return tuple(self._world.roles.get(role, ()))
 
     @property

@@ -5,11 +5,13 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.model import Event, EventId, NodeId
+from driftcast.model import Event, EventId, NodeId, Position
 from driftcast.protocol import Place, Protocol, RecordingPort, Router, Settings, Stack, StackPlan, UsesRouter
 from driftcast.protocol.effects import Note
 from driftcast.protocol.port import Fact
-from driftcast.wire import EventMessage, Layer, Message, Parcel
+from driftcast.routing.aodv.messages import Packet
+from driftcast.routing.gpsr.messages import GeoPacket
+from driftcast.wire import EventMessage, Layer, Message, Parcel, Traffic, carried
 from tests.sketches.fake_host import FakeHost
 
 EVENT = Event(EventId(7, 1), {})
@@ -83,3 +85,12 @@ def test_what_waited_longer_than_its_lease_is_dropped_by_name(
     assert Top.handed == []
     drops = [Note(Fact("drop", EVENT.id, peer, "lease_over")) for peer in (7, 3)]
     assert ports[Layer.DISSEMINATION].take() == drops
+
+
+def test_a_packet_counts_as_what_it_carries() -> None:
+    parcel = Parcel(b"x", Traffic.DATA, EventId(1, 2))
+    packets = [
+        Packet(parcel, origin=1, target=2, hops=1),
+        GeoPacket(parcel, origin=1, place=Place(Position(1.0, 2.0), 5.0, 6), hops=1),
+    ]
+    assert [carried(packet) for packet in packets] == [(Traffic.DATA, EventId(1, 2))] * 2

@@ -39,7 +39,10 @@ def test_every_setting_has_a_default_and_a_meaning(name: str) -> None:
 def test_every_variant_is_a_choice_of_settings(name: str) -> None:
     protocol = protocol_named(name)
     for settings in protocol.variants.values():
-        assert msgspec.convert(dict(settings), protocol.settings_type) != protocol.settings_type()
+        own = {key: value for key, value in settings.items() if key != "router"}
+        # Of variants that differ in their routers, one may be the protocol as it comes.
+        assert "router" in settings or own
+        assert msgspec.convert(own, protocol.settings_type) != protocol.settings_type() or "router" in settings
 
 
 def test_a_name_that_does_not_exist_is_answered_with_those_that_do() -> None:

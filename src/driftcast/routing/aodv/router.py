@@ -27,6 +27,8 @@ class Aodv(Router):
     summary = "routes on demand: requests in growing rings, sequence numbers against loops, errors when links break"
     settings_type = AodvSettings
     messages = (RouteRequest, RouteReply, RouteError, Hello, Packet)
+    # Requests and replies tell who is there, and a unicast that fails or a HELLO that is missed who is not.
+    finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"rfc3561": {}, "ns2": NS2}
 
     def __init__(self, node: NodeId, settings: AodvSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:
@@ -66,7 +68,7 @@ class Aodv(Router):
             self.up.packet(node, parcel, 0)
         else:
             packet = Packet(parcel, origin=self.node, target=node, hops=1)
-            self._carry(now, Carried(packet, target, None, now + self._settings.buffer_s))
+            self._carry(now, Carried(packet, target, None, now, now + self._settings.buffer_s))
 
     def _on_packet(self, now: float, sender: NodeId, packet: Packet) -> None:
         if packet.origin == self.node:
@@ -79,7 +81,7 @@ class Aodv(Router):
         else:
             self._refresh(now, sender, packet)
             onward = Packet(packet.parcel, origin=packet.origin, target=packet.target, hops=packet.hops + 1)
-            self._carry(now, Carried(onward, packet.target, sender, now + self._settings.buffer_s))
+            self._carry(now, Carried(onward, packet.target, sender, now, now + self._settings.buffer_s))
 
     # [RFC 6.2] A packet prolongs the routes to its source and to the neighbor it came from.
     def _refresh(self, now: float, sender: NodeId, packet: Packet) -> None:
@@ -99,6 +101,8 @@ class Aodv(Router):
         if route is not None:
             # [RFC 6.2] And it prolongs the routes to its destination and to the next hop.
             self.table.touch(now, route.next_hop, until)
+            if now > carried.since:
+                packet = Packet(carried.parcel(now), origin=packet.origin, target=target, hops=packet.hops)
             self._station.send(route.next_hop, packet, carried)
         elif carried.sender is None:
             self._wait(now, carried)
@@ -110,23 +114,22 @@ class Aodv(Router):
                 # [RFC 6.13] Somebody still routes over a node that has forgotten all: wait anew.
                 self._discovery.keep_quiet()
             self._errors.tell_sender(now, carried.sender, target)
-            self._give_up(carried, "no_route")
+            self._give_up(now, carried, "no_route")
 
     def _wait(self, now: float, carried: Carried) -> None:
         self._age(now)
         evicted = self._waiting.add(carried)
         if evicted is not None:
-            self._give_up(evicted, "buffer_full")
+            self._give_up(now, evicted, "buffer_full")
 
     def _age(self, now: float) -> None:
         for aged in self._waiting.aged(now):
-            self._give_up(aged, "buffer_timeout")
+            self._give_up(now, aged, "buffer_timeout")
 
-    def _give_up(self, carried: Carried, reason: str) -> None:
-        parcel = carried.packet.parcel
-        self._station.drop(reason, event=parcel.event)
+    def _give_up(self, now: float, carried: Carried, reason: str) -> None:
+        self._station.drop(reason, event=carried.packet.parcel.event)
         if carried.sender is None:
-            self.up.unreachable(carried.asked, parcel)
+            self.up.unreachable(carried.asked, carried.parcel(now))
 
     # Routes found, or not.
 
@@ -189,7 +192,7 @@ class Aodv(Router):
         waited = self._waiting.take(target)
         if search.repair_hops is None:
             for carried in waited:
-                self._give_up(carried, "not_found")
+                self._give_up(now, carried, "not_found")
             return
         # [RFC 6.12] A repair that failed: those upstream are told now, and packets of others are lost.
         route = self.table.known(now, target)
@@ -197,7 +200,7 @@ class Aodv(Router):
             self._errors.tell(now, [route])
         for carried in waited:
             if carried.sender is not None:
-                self._give_up(carried, "not_repaired")
+                self._give_up(now, carried, "not_repaired")
             else:
                 self._carry(now, carried)
 
@@ -212,7 +215,7 @@ class Aodv(Router):
         if failure is Failure.UNREACHABLE and self._settings.detection == "link_layer":
             self._break(now, neighbor, carried)
         elif carried is not None:
-            self._give_up(carried, failure)
+            self._give_up(now, carried, failure)
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._links.add(link)
@@ -237,7 +240,7 @@ class Aodv(Router):
         if goes_on and not (carried.sender in told and self.table.valid(now, target) is None):
             self._carry(now, carried)
         else:
-            self._give_up(carried, Failure.UNREACHABLE)
+            self._give_up(now, carried, Failure.UNREACHABLE)
 
     def _repairs(self, now: float, carried: Carried) -> bool:
         """Begin to repair the route of a packet, if that is for this node to do."""

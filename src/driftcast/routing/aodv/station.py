@@ -8,7 +8,7 @@ from driftcast.routing.aodv.messages import MAX_NUMBER, Packet
 from driftcast.routing.aodv.rules import MAX_JUMP, first_number, is_plausible
 from driftcast.routing.aodv.settings import AodvSettings
 from driftcast.routing.aodv.table import RouteTable
-from driftcast.wire import Message
+from driftcast.wire import Message, Parcel
 
 
 class Carried(NamedTuple):
@@ -19,8 +19,15 @@ class Carried(NamedTuple):
     """The target in the words of the layer above, for packets of this node's own."""
     sender: NodeId | None
     """The neighbor it came from; None for an own one."""
+    since: float
+    """When this node got it. How long it has been here is not yet on its parcel."""
     until: float
     """It waits for a route no longer than that, all its waits together."""
+
+    def parcel(self, now: float) -> Parcel:
+        """What it carries, as old as it is by now."""
+        parcel = self.packet.parcel
+        return parcel.aged(now - self.since) if now > self.since else parcel
 
 
 class Station:

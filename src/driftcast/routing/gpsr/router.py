@@ -37,6 +37,13 @@ class Carried(NamedTuple):
     """The target in the words of the layer above, as far as this node knows them."""
     sender: NodeId | None
     """The neighbor it came from; None for an own one."""
+    since: float
+    """When this node got it. How long it has been here is not yet on its parcel."""
+
+    def parcel(self, now: float) -> Parcel:
+        """What it carries, as old as it is by now."""
+        parcel = self.packet.parcel
+        return parcel.aged(now - self.since) if now > self.since else parcel
 
 
 class Gpsr(Router):
@@ -50,6 +57,7 @@ class Gpsr(Router):
     settings_type = GpsrSettings
     messages = (Here, GeoPacket)
     needs = frozenset({Capability.POSITION})
+    finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "ns2": {"beacon_s": 0.5},
         "rng": {"planarization": "rng"},
@@ -100,7 +108,7 @@ class Gpsr(Router):
         if message.hops >= min(self._settings.max_hops, MAX_HOPS):
             self._drop("hops_exhausted", message, sender)
         else:
-            self._forward(now, Carried(message, message.place, sender))
+            self._forward(now, Carried(message, message.place, sender, now))
 
     def _learn(self, now: float, sender: NodeId, position: Position, velocity: Velocity | None) -> None:
         here = self.host.position(now)
@@ -135,23 +143,23 @@ class Gpsr(Router):
                 return
             place = Place(self.table.position(now, target), 0.0, target)
         packet = GeoPacket(parcel, origin=self.node, place=place, hops=0)
-        self._forward(now, Carried(packet, target, None))
+        self._forward(now, Carried(packet, target, None, now))
 
     def _forward(self, now: float, carried: Carried) -> None:
         packet = carried.packet
         place, goal = packet.place, packet.place.position
         here = self.host.position(now)
         if not is_position(here) or not is_position(goal):
-            self._give_up(carried, "no_position")
+            self._give_up(now, carried, "no_position")
             return
         own_m2 = square_m2(here, goal)
         # [003 §3.5] Whoever comes within the radius captures the packet; failing that, the nearest one does.
         if place.node == self.node or (place.node is None and own_m2 <= place.radius_m * place.radius_m):
-            self._take(packet)
+            self._take(now, carried)
             return
         self.table.expire(now)
         if self._settings.direct and place.node is not None and place.node in self.table:
-            self._send(carried, here, place.node, None)
+            self._send(now, carried, here, place.node, None)
             return
         tour = packet.tour
         if tour is not None and tour.entry != self.node and own_m2 < square_m2(tour.entered, goal):
@@ -162,12 +170,12 @@ class Gpsr(Router):
             nearest = self.table.nearest(now, goal)
             # [GPSR00 §2.1] The neighbor nearest to the target, if it is nearer than this node.
             if nearest is not None and nearest[0] < own_m2:
-                self._send(carried, here, nearest[1], None)
+                self._send(now, carried, here, nearest[1], None)
                 return
             node = place.node
             if node is not None and node in self.table and square_m2(self.table.position(now, node), goal) <= own_m2:
                 # The target itself, no nearer and no farther: as a rule the two are at one place.
-                self._send(carried, here, node, None)
+                self._send(now, carried, here, node, None)
                 return
         self._around(now, carried, here, tour)
 
@@ -176,23 +184,23 @@ class Gpsr(Router):
         place = carried.packet.place
         goal = place.position
         if here == goal or self._settings.recovery == "none":
-            self._end(carried, place.node is None, "local_minimum")
+            self._end(now, carried, place.node is None, "local_minimum")
             return
         edges = self._planar(now, here)
         came_from = None if tour is None else self._came_from(now, carried)
         if tour is None or came_from is None or came_from == here:
             # From a node at the very same place: no direction to turn from, and nothing lost by entering here.
             if edges:
-                self._send(carried, here, *enter(self.node, here, edges, goal))
+                self._send(now, carried, here, *enter(self.node, here, edges, goal))
             else:
-                self._end(carried, place.node is None, "no_neighbor")
+                self._end(now, carried, place.node is None, "no_neighbor")
             return
         step = walk(self.node, here, edges, came_from, goal, tour) if edges else None
         if step is None:
             # [003 §3.5, GPSR00 §2.3] Around the face and back: this node is the nearest, or the target is not there.
-            self._end(carried, place.node is None and tour.entry == self.node, "face_toured")
+            self._end(now, carried, place.node is None and tour.entry == self.node, "face_toured")
         else:
-            self._send(carried, here, *step)
+            self._send(now, carried, here, *step)
 
     def _came_from(self, now: float, carried: Carried) -> Position | None:
         """Where the last sender is, as the planar graph has it; None if there was none, or it does not say."""
@@ -208,25 +216,25 @@ class Gpsr(Router):
             self._graph = (self.table.version, made)
         return self._graph[1]
 
-    def _send(self, carried: Carried, here: Position, onward: NodeId, tour: Tour | None) -> None:
+    def _send(self, now: float, carried: Carried, here: Position, onward: NodeId, tour: Tour | None) -> None:
         packet = carried.packet
         at = here if self._settings.piggyback or tour is not None else None
         sent = GeoPacket(
-            packet.parcel, origin=packet.origin, place=packet.place, hops=packet.hops + 1, at=at, tour=tour
+            carried.parcel(now), origin=packet.origin, place=packet.place, hops=packet.hops + 1, at=at, tour=tour
         )
         self._tokens += 1
         self._under_way[self._tokens] = (onward, carried)
         self._beacons.packet_sent()
         self.port.send(onward, sent, token=self._tokens)
 
-    def _take(self, packet: GeoPacket) -> None:
-        self.up.packet(packet.origin, packet.parcel, packet.hops)
+    def _take(self, now: float, carried: Carried) -> None:
+        self.up.packet(carried.packet.origin, carried.parcel(now), carried.packet.hops)
 
-    def _end(self, carried: Carried, is_nearest: bool, reason: str) -> None:
+    def _end(self, now: float, carried: Carried, is_nearest: bool, reason: str) -> None:
         if is_nearest:
-            self._take(carried.packet)
+            self._take(now, carried)
         else:
-            self._give_up(carried, reason)
+            self._give_up(now, carried, reason)
 
     # What goes wrong.
 
@@ -240,12 +248,12 @@ class Gpsr(Router):
             self.port.note(Fact("reroute", event=carried.packet.parcel.event, peer=neighbor))
             self._forward(now, carried)
         else:
-            self._give_up(carried, failure)
+            self._give_up(now, carried, failure)
 
-    def _give_up(self, carried: Carried, reason: str) -> None:
+    def _give_up(self, now: float, carried: Carried, reason: str) -> None:
         self._drop(reason, carried.packet, carried.sender)
         if carried.packet.origin == self.node:
-            self.up.unreachable(carried.asked, carried.packet.parcel)
+            self.up.unreachable(carried.asked, carried.parcel(now))
 
     def _drop(self, reason: str, packet: GeoPacket, peer: NodeId | None) -> None:
         self.port.note(Fact("drop", event=packet.parcel.event, peer=peer, reason=reason))

@@ -227,3 +227,16 @@ def test_a_node_that_has_just_started_anew_keeps_quiet_but_answers_for_itself() 
     assert SetTimer("quiet", 15.0) in effects, "somebody still routes over it: it waits anew"
     bench.router.on_timer(15.0, "quiet")
     assert [message for _, message in said(bench.port.take())]
+
+
+def test_the_time_that_a_packet_waits_for_a_route_or_for_an_outcome_is_on_its_parcel() -> None:
+    bench = Bench()
+    bench.route(7)
+    bench.now = 2.0
+    sent = [message for _, message in said(bench.hear(1, reply(ME, 7))) if isinstance(message, Packet)]
+    assert [message.parcel.waited_s for message in sent] == [2.0]
+    bench.router.on_sent(2.5, 1, Failure.UNREACHABLE)
+    bench.port.take()
+    bench.now = 3.0
+    sent = [message for _, message in said(bench.hear(2, reply(ME, 7, sequence=9))) if isinstance(message, Packet)]
+    assert [message.parcel.waited_s for message in sent] == [3.0], "all of it, and none of it twice"

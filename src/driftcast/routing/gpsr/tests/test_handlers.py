@@ -233,3 +233,16 @@ def test_a_neighbor_that_may_skip_beacons_is_kept_for_longer() -> None:
     bench.neighbor(1, 50, 0)
     assert bench.router.hops_to(17.9, 1) == 1
     assert bench.router.hops_to(18.0, 1) is None
+
+
+def test_the_time_until_a_send_failed_is_on_the_parcel() -> None:
+    bench = Bench()
+    bench.neighbor(1, 90, 0)
+    bench.neighbor(2, 60, 0)
+    (first,) = sends(bench.hear(3, packet(200, 0, 9)))
+    assert isinstance(first.message, GeoPacket)
+    assert first.message.parcel.waited_s == 0.0
+    bench.router.on_sent(1.5, 1, Failure.UNREACHABLE)
+    (second,) = sends(bench.port.take())
+    assert isinstance(second.message, GeoPacket)
+    assert second.message.parcel.waited_s == 1.5
