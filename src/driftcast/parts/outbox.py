@@ -1,9 +1,9 @@
 """Messages on their way to peers, each until its outcome: retried, superseded, aged while they wait, or given up.
 
-The part knows no message and no link. Its user says by `Handling` what supersedes what, how a message ages and whether
-it may wait, and by `Ways` over what a peer can be reached. How a message leaves, and how its outcome is learned, is the
-carrier's business: a link with its acknowledgment (`port.send` with a token), or numbers and acknowledgments over a
-router (`parts/channel.py`).
+The part knows no message and no link. Its user says by `Handling` what supersedes what and whether a message may wait,
+and by `Ways` over what a peer can be reached; how a message ages it says itself (`Message.aged`). How a message leaves,
+and how its outcome is learned, is the carrier's business: a link with its acknowledgment (`port.send` with a token), or
+numbers and acknowledgments over a router (`parts/channel.py`).
 """
 
 from collections import deque
