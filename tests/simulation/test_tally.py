@@ -48,11 +48,23 @@ def test_several_nodes_are_averaged() -> None:
     assert found.metrics() == {"got": 1.5}
 
 
+def test_a_message_has_reached_somebody_once_it_came_to_any_node_but_its_own() -> None:
+    found = tally(Asked(name="reached", counts="reached"))
+    found.on_deliver(3.0, 0, FIRST)
+    assert found.metrics() == {"reached": 0}, "node 0 has published it"
+    found.on_deliver(3.0, 3, FIRST)
+    found.on_deliver(3.0, 2, FIRST)
+    assert found.metrics() == {"reached": 1}
+    found.on_deliver(4.0, 2, MADE_AGAIN)
+    assert found.metrics() == {"reached": 2}, "what processors made of both"
+
+
 def test_source_messages_outside_the_measured_window_do_not_count() -> None:
-    found = Tally([Asked(name="got", counts="sources", nodes=[3])], nodes=4, from_s=1.5, to_s=100.0)
+    asked = [Asked(name="got", counts="sources", nodes=[3]), Asked(name="reached", counts="reached")]
+    found = Tally(asked, nodes=4, from_s=1.5, to_s=100.0)
     found.on_event(1.0, event(FIRST))
     found.on_deliver(2.0, 3, FIRST)
-    assert found.metrics() == {"got": 0}
+    assert found.metrics() == {"got": 0, "reached": 0}
 
 
 def test_facts_are_counted_by_kind_and_by_the_events_they_are_about() -> None:
@@ -117,6 +129,8 @@ def test_bytes_are_counted_by_layer_and_class_per_node_and_second() -> None:
         rate={},
         routing={"layers": ["routing"]},
         both={"layers": ["routing", "dissemination"], "per": "run", "repetitions": True},
+        greetings={"messages": ["Beacon"], "per": "run"},
+        unheard_of={"messages": ["Nobody"], "per": "run"},
     )
     scenario = line(
         protocol={"name": "epidemic"},
@@ -139,6 +153,8 @@ def test_bytes_are_counted_by_layer_and_class_per_node_and_second() -> None:
     assert metrics["node"] == metrics["once"] / 4
     assert metrics["rate"] == pytest.approx(metrics["once"] / 4 / 10.0)
     assert metrics["routing"] == 0
+    assert metrics["greetings"] == sum(row["size_bytes"] for row in first if row["message"] == "Beacon") > 0
+    assert metrics["unheard_of"] == 0
 
 
 def test_bytes_belong_to_the_window_in_which_they_were_handed_over() -> None:
@@ -165,6 +181,10 @@ def test_bytes_belong_to_the_window_in_which_they_were_handed_over() -> None:
             "data and control bytes of routing in the measured window per node",
         ),
         (
+            Asked(name="a", counts="bytes", traffic=["control"], messages=["Here", "Hello"]),
+            "control bytes in Here and Hello in the measured window per node and second",
+        ),
+        (
             Asked(name="a", counts="bytes", per="run", repetitions=True),
             "bytes in the measured window, repetitions by the radio among them",
         ),
@@ -182,6 +202,7 @@ def test_what_bytes_mean_is_said(entry: Asked, meaning: str) -> None:
         ({"name": "a", "counts": "sources"}, r"measure.more\[0\].nodes: is needed"),
         ({"name": "a", "counts": "sources", "nodes": [3]}, "a list of nodes from 0 to 2"),
         ({"name": "a", "counts": "load", "layers": ["routing"]}, "are for counts = 'bytes'; leave them out"),
+        ({"name": "a", "counts": "load", "messages": ["Here"]}, "are for counts = 'bytes'; leave them out"),
         ({"name": "a", "counts": "reports", "per": "run"}, "are for counts = 'bytes'; leave them out"),
         ({"name": "a", "counts": "bytes", "layers": ["radio"]}, r"layers\[0\]: 'radio' is none of"),
         ({"name": "a", "counts": "bytes", "traffic": "data"}, "traffic: Expected `array`"),

@@ -36,10 +36,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     another, a mark for each point. `over_time`: the share of eligible pairs served within a time, from traces.
     Of single runs: `box`: the spread of `metrics` for each label of an axis, a panel for each metric. `histogram`: how
     many runs had which value of a metric. `runs`: several metrics of the first runs, run by run.
+    Of no runs: `map`: the roads that nodes move on, and places on them, a panel for each label of `panels`.
     """
 
     name: Name
-    kind: Literal["line", "bars", "tradeoff", "over_time", "box", "histogram", "runs"]
+    kind: Literal["line", "bars", "tradeoff", "over_time", "box", "histogram", "runs", "map"]
     x: str = ""
     y: str = ""
     metrics: list[str] = []
@@ -59,6 +60,10 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_y: bool = False
     y_from: float = 0.0
     """Where the axis of `y` begins; above 0 it shows small differences (not for bars, whose length is the amount)."""
+    places: dict[str, dict[str, tuple[float, float]]] = {}
+    """Of `map`: for each panel, names of places and where they are; each is joined to the nearest point of a road."""
+    radius_m: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Of `map`: what is farther than this from any road is gray, and each place has a circle of it."""
 
 
 class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -72,7 +72,13 @@ class Experiment:
 
 def experiment_names() -> list[str]:
     """Every experiment that comes with driftcast."""
-    return sorted(path.parent.name for path in FOLDER.glob(f"*/{FILE}"))
+    return sorted(_shipped())
+
+
+def _shipped() -> dict[str, Path]:
+    """By name: what its file says, else its folder's. Folders with Python in them cannot have every name."""
+    paths = sorted(FOLDER.glob(f"*/{FILE}"))
+    return {str(read_toml(path).get("name", path.parent.name)): path for path in paths}
 
 
 def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> Experiment:
@@ -174,15 +180,15 @@ def _located(text: str) -> tuple[Path, str]:
     if given.suffix == ".toml" or given.is_file():
         return given, ""
     name, _, figure = text.partition("/")
-    names = experiment_names()
-    if name in names:
-        return FOLDER / name / FILE, figure
-    for candidate in names:
-        if name in read_definition(FOLDER / candidate / FILE).aliases:
-            return FOLDER / candidate / FILE, figure
-    close = difflib.get_close_matches(name, names, 1)
+    shipped = _shipped()
+    if name in shipped:
+        return shipped[name], figure
+    for path in shipped.values():
+        if name in read_definition(path).aliases:
+            return path, figure
+    close = difflib.get_close_matches(name, shipped, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    there = ", ".join(names) or "none"
+    there = ", ".join(sorted(shipped)) or "none"
     raise UserError(f"there is no experiment {text!r}: {hint}there are {there}; or give a folder or a .toml file")
 
 

@@ -3,7 +3,7 @@
 import difflib
 
 from driftcast.errors import UserError
-from driftcast.pipeline.definition import Definition, Selector
+from driftcast.pipeline.definition import Definition, Figure, Selector
 from driftcast.pipeline.labels import labels_of, texts
 from driftcast.scenario.measures import METRIC_MEANINGS
 
@@ -48,6 +48,9 @@ def _check_figures(definition: Definition, where: str) -> None:
             axis = getattr(figure, key)
             if axis is not None:
                 _check_axis(definition, axis, f"{at}.{key}")
+        if figure.kind == "map":
+            _check_places(definition, figure, at)
+            continue
         if figure.kind == "over_time":
             if definition.trace == "metrics":
                 raise UserError(f"{at}.kind: over_time is drawn from traces; set trace = 'deliveries'")
@@ -63,6 +66,15 @@ def _check_figures(definition: Definition, where: str) -> None:
             _check_metric(definition, figure.x, f"{at}.x")
         elif figure.kind not in ("histogram", "runs"):
             _check_axis(definition, figure.x, f"{at}.x")
+
+
+def _check_places(definition: Definition, figure: Figure, where: str) -> None:
+    """A map has places for panels that there are."""
+    axes = [axis for axis in definition.axes if axis.name == figure.panels]
+    known = labels_of(axes[0]) if axes else [""]
+    for panel in figure.places:
+        if panel not in known:
+            raise UserError(f"{where}.places: {panel!r} is none of {', '.join(known) or 'the panels'}")
 
 
 def _check_headline(definition: Definition, where: str) -> None:

@@ -36,24 +36,27 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     `facts`: how often protocols noted `fact`; with `distinct`, about how many different events.
     `sources`: the counted source messages that reached a node in some form: as they were published, or in what
     processors made of them; the mean over `nodes`. With `within_s`, no later than that after their publication.
+    `reached`: the counted source messages that came, in some form, to any node but their own.
     `missed`: the source messages that `fact` was noted about and that never reached a node; the mean over `nodes`.
     `load`: bytes that a node sent, on average, as its protocol handed them over: neither beacons nor the radio's
     repetitions.
     `reports`: messages without an event that went over links in the measured window: each once for each node that heard
     it.
     `bytes`: bytes handed to the radio in the measured window, beacons too: `per` node and second, per node, or in all;
-    of some `layers` and some classes of `traffic` alone if they are named. With `repetitions`, as often as they were
-    on the air.
+    of some `layers`, some classes of `traffic` and some `messages` alone if they are named. With `repetitions`, as
+    often as they were on the air.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
-    counts: Literal["facts", "sources", "missed", "load", "reports", "bytes"]
+    counts: Literal["facts", "sources", "reached", "missed", "load", "reports", "bytes"]
     fact: str = ""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
     within_s: Annotated[float, Meta(gt=0)] | None = None
     distinct: bool = False
     layers: list[Literal["discovery", "routing", "dissemination"]] = []
     traffic: list[Literal["data", "control", "discovery"]] = []
+    messages: list[str] = []
+    """Types of messages, by the names that traces have for them."""
     per: Literal["node_second", "node", "run"] = "node_second"
     repetitions: bool = False
 
@@ -69,6 +72,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return f"source messages that reached {where} in some form{late}"
         if self.counts == "missed":
             return f"source messages with a note of {self.fact} that never reached {where} in any form"
+        if self.counts == "reached":
+            return "source messages that reached any node but their own in some form"
         if self.counts == "reports":
             return "messages without an event in the measured window, once for each node that heard them"
         return "bytes sent by a node on average, neither discovery nor repetitions by the radio"
@@ -76,6 +81,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _bytes_meaning(self) -> str:
         of = " and ".join(self.traffic)
         said_by = f" of {' and '.join(self.layers)}" if self.layers else ""
+        said_by += f" in {' and '.join(self.messages)}" if self.messages else ""
         per = {"node_second": " per node and second", "node": " per node", "run": ""}[self.per]
         again = ", repetitions by the radio among them" if self.repetitions else ""
         return f"{of + ' ' if of else ''}bytes{said_by} in the measured window{per}{again}"
@@ -90,9 +96,10 @@ def check_asked(asked: list[Asked], nodes: int, where: str) -> None:
             raise UserError(f"{at}.name: there is a metric {entry.name!r} already")
         names.add(entry.name)
         if entry.counts != "bytes" and (
-            entry.layers or entry.traffic or entry.repetitions or entry.per != "node_second"
+            entry.layers or entry.traffic or entry.messages or entry.repetitions or entry.per != "node_second"
         ):
-            raise UserError(f"{at}: layers, traffic, per and repetitions are for counts = 'bytes'; leave them out")
+            told = "layers, traffic, messages, per and repetitions"
+            raise UserError(f"{at}: {told} are for counts = 'bytes'; leave them out")
         if entry.counts in ("facts", "missed") and not entry.fact:
             raise UserError(f"{at}.fact: is needed: the name of what protocols note, such as announce")
         if entry.counts in ("sources", "missed") and (not entry.nodes or max(entry.nodes) >= nodes):

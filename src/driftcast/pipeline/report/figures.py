@@ -11,6 +11,7 @@ from driftcast.pipeline.labels import labels_of
 from driftcast.pipeline.pairs import served_within, time_grid
 from driftcast.pipeline.report.distributions import KINDS as DISTRIBUTIONS
 from driftcast.pipeline.report.distributions import distribution
+from driftcast.pipeline.report.roads import map_figure
 from driftcast.pipeline.report.style import (
     COLORS,
     DASHES,
@@ -61,9 +62,9 @@ class _Mark:
 
 def draw(figure: Figure, results: Results) -> Drawn | None:
     """One figure; None if what it shows left no data."""
-    if figure.kind in DISTRIBUTIONS:
+    if figure.kind == "map" or figure.kind in DISTRIBUTIONS:
         with paper_style():
-            found = distribution(figure, results)
+            found = map_figure(figure, results) if figure.kind == "map" else distribution(figure, results)
             return None if found is None else _finished(figure, *found)
     curves = _curves(results) if figure.kind == "over_time" else {}
     panels: list[tuple[str, dict[str, list[_Mark]]]] = []

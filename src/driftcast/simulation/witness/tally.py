@@ -29,9 +29,10 @@ class Tally:
         """What a processor made -> the source messages behind it."""
         self._reached_s: dict[NodeId, dict[EventId, float]] = {node: {} for entry in asked for node in entry.nodes}
         """Node -> the source messages that reached it, and when they did first."""
+        self._reached_any: dict[EventId, None] = {}
         self._load_bytes = 0
-        self._bytes: dict[tuple[Layer, Traffic, bool], int] = {}
-        """Of each layer and class in the measured window, without repetitions by the radio and with them."""
+        self._bytes: dict[tuple[Layer, Traffic, str, bool], int] = {}
+        """Of each layer, class and type in the measured window, without repetitions by the radio and with them."""
         self._reports = 0
 
     def on_event(self, now_s: float, event: Event) -> None:
@@ -45,9 +46,11 @@ class Tally:
     def on_deliver(self, now_s: float, node: NodeId, event: EventId) -> None:
         """To an application."""
         reached = self._reached_s.get(node)
-        if reached is not None:
-            for source in self._behind(event):
+        for source in self._behind(event):
+            if reached is not None:
                 reached.setdefault(source, now_s)
+            if source.source != node:
+                self._reached_any[source] = None
 
     def on_fact(self, fact: Fact) -> None:
         """A protocol noted something."""
@@ -65,7 +68,9 @@ class Tally:
             if traffic is Traffic.CONTROL:
                 self._reports += len(reach.nodes)
             size_bytes = frame.copies * len(frame.encoded)
-            for key, times in (((frame.layer, traffic, False), 1), ((frame.layer, traffic, True), frame.attempts)):
+            kind = type(frame.message).__name__
+            for repetitions, times in ((False, 1), (True, frame.attempts)):
+                key = (frame.layer, traffic, kind, repetitions)
                 self._bytes[key] = self._bytes.get(key, 0) + times * size_bytes
 
     def metrics(self) -> Metrics:
@@ -82,6 +87,8 @@ class Tally:
             return self._bytes_of(entry)
         if entry.counts == "reports":
             return self._reports
+        if entry.counts == "reached":
+            return sum(self._is_counted(source) for source in self._reached_any)
         if entry.counts == "facts":
             return len(self._noted.get(entry.fact, {})) if entry.distinct else self._facts.get(entry.fact, 0)
         one = self._missed if entry.counts == "missed" else self._reached
@@ -91,10 +98,11 @@ class Tally:
     def _bytes_of(self, entry: Asked) -> float | int | None:
         found = sum(
             size_bytes
-            for (layer, traffic, repetitions), size_bytes in self._bytes.items()
+            for (layer, traffic, kind, repetitions), size_bytes in self._bytes.items()
             if repetitions is entry.repetitions
             and (not entry.layers or layer.name.lower() in entry.layers)
             and (not entry.traffic or traffic.name.lower() in entry.traffic)
+            and (not entry.messages or kind in entry.messages)
         )
         if entry.per == "run":
             return found
@@ -109,8 +117,11 @@ class Tally:
     def _reached(self, entry: Asked, reached_s: dict[EventId, float]) -> int:
         count = 0
         for source, time_s in reached_s.items():
-            published_s = self._published_s[source]
-            if self._from_s <= published_s <= self._to_s:
-                late_s = round(time_s - published_s, 6)
+            if self._is_counted(source):
+                late_s = round(time_s - self._published_s[source], 6)
                 count += entry.within_s is None or late_s <= entry.within_s + MICROSECOND_S / 2
         return count
+
+    def _is_counted(self, source: EventId) -> bool:
+        """Whether it was published in the measured window."""
+        return self._from_s <= self._published_s[source] <= self._to_s
