@@ -15,7 +15,9 @@ TRANSIT_S = 0.002
 """What each hop may add to a lease."""
 
 DISK = [{"model": "disk", "range_m": 120.0, "rate_bps": rate_bps} for rate_bps in (100e3, 60e3, 20e3)]
-CSMA = {"model": "csma", "preset": "802.11b", "range_m": 120.0, "data_rate_bps": 1e6}
+# All sense each other: what waits does so for its turn. With hidden senders unicasts are given up, and all that waits
+# for the same neighbor with them, long before a lease is over.
+CSMA = {"model": "csma", "preset": "802.11b", "range_m": 120.0, "cs_range_m": NODES * 100.0, "data_rate_bps": 1e6}
 # The same load in large events and in such that fit a packet, which is all that some variants send.
 SIZES = {3000: 0.2, 1000: 0.2 / 3}
 

@@ -167,6 +167,8 @@ class Clerk(Protocol):
     def on_start(self, now: float) -> None:
         self.outcomes: list[tuple[Token, Failure | None]] = []
         self.heard: list[EventId] = []
+        self.told: list[object] = []
+        """Outcomes and links that are gone, in order."""
         self.clock = now
 
     def on_link_up(self, now: float, link: Link) -> None:
@@ -182,6 +184,10 @@ class Clerk(Protocol):
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         self.outcomes.append((token, failure))
+        self.told.append(token)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self.told.append(cause)
 
 
 def clerks(monkeypatch: pytest.MonkeyPatch, **tables: object) -> tuple[Net, list[Clerk]]:
@@ -228,6 +234,29 @@ def test_a_neighbor_that_is_gone_is_unreachable(monkeypatch: pytest.MonkeyPatch)
     net.run(1)
     assert sender.outcomes == [(0, "unreachable")]
     assert net.dropped("out_of_reach") == 1
+
+
+@pytest.mark.parametrize(
+    ("radio", "told"),
+    [
+        ({"model": "csma", "retry_limit": 2}, [0, 1, 2, 3, "unreachable"]),
+        # The failure is known a millisecond after the transmission, and then the next one is on the air.
+        ({"rate_bps": 1e5}, [0, 2, 3, "unreachable", 1]),
+    ],
+)
+def test_all_that_waits_for_a_neighbor_fails_with_the_first_and_then_the_link(
+    radio: dict[str, object], told: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, (sender, _) = clerks(monkeypatch, radio=radio, discovery={"mode": "beacon"})
+    net.run(5)
+    net.crash(1)
+    for _ in range(4):
+        net.publish(0, payload=bytes(100))
+    net.run(0.5)
+    assert sender.told == told, "the link is down once, when all that failed with it has been told"
+    assert {failure for _, failure in sender.outcomes} == {"unreachable"}
+    on_air = len([row for row in net.rows("send") if int(str(row["size_bytes"])) > 100])
+    assert on_air + net.dropped("unreachable") == 4
 
 
 def test_a_skewed_clock_is_all_that_a_node_knows_of_time(monkeypatch: pytest.MonkeyPatch) -> None:

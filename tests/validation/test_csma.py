@@ -144,7 +144,7 @@ def test_every_frame_is_on_record_and_every_token_is_answered_once() -> None:
     assert failures[Failure.UNREACHABLE] > 0
     assert {frame.token for frame in unicasts} <= set(answers)
     reasons = {reason for _, _, reason in cell.losses}
-    assert reasons <= {"collision", "out_of_reach", "queue_full", "reserved"}
+    assert reasons <= {"collision", "out_of_reach", "queue_full", "reserved", "unreachable"}
     assert len(cell.kernel) == 0, "nothing is left to happen once all is said"
 
 

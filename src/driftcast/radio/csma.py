@@ -18,6 +18,7 @@ from driftcast.radio.ether import Ether, Place
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology
 from driftcast.radio.station import Kind, Station, Transmission
 from driftcast.radio.vicinity import Vicinity
+from driftcast.wire import Layer, ParcelMessage
 
 COST_BYTES = 500
 _NOBODY = Reach(())
@@ -73,6 +74,7 @@ class CsmaMedium(Medium):
         self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
         self._contention = Contention(dot11, self._stations, self._ether, scheduler, rng, self._send)
         self._sifs_us = dot11.sifs_us
+        self._routing_first = dot11.routing_first
         self._airtimes_us: dict[int, int] = {}
         """Of broadcasts by their size: most have one of few."""
 
@@ -87,13 +89,21 @@ class CsmaMedium(Medium):
     def transmit(self, frame: Frame) -> None:
         station = self._stations[frame.sender]
         queue = station.queue
+        ahead = self._routing_first and _is_routing(frame)
         if len(queue) > self._dot11.queue:
-            self._air.lost(frame, frame.sender, Failure.QUEUE_FULL)
-            if frame.token is not None:
+            # [ns-2.35: queue/priqueue.cc] What goes ahead pushes out the last.
+            refused = queue.pop() if ahead else frame
+            self._air.lost(refused, refused.sender, Failure.QUEUE_FULL)
+            if refused.token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
-                self._scheduler.at(self._scheduler.now_us, self._refuse, frame)
-            return
+                self._scheduler.at(self._scheduler.now_us, self._refuse, refused)
+            if not ahead:
+                return
         frame.attempts = 0
+        if ahead and queue:
+            # Behind the one being sent, which a real queue has already handed to its MAC.
+            queue.insert(1, frame)
+            return
         queue.append(frame)
         if len(queue) == 1:
             self._contention.wake(station)
@@ -270,6 +280,7 @@ class CsmaMedium(Medium):
         """A unicast is done with."""
         frame, air = station.queue[0], self._air
         heard, reason = station.heard, station.failure
+        waited = station.withdraw(frame.target) if failure else []
         station.reset(self._dot11.cw_min)
         self._advance(station)
         assert frame.target is not None
@@ -280,8 +291,12 @@ class CsmaMedium(Medium):
                 air.received(frame, _NOBODY)
         elif frame.attempts > heard:
             air.received(_repetitions(frame, frame.attempts - heard), _NOBODY)
-        if failure or frame.token is not None:
-            air.outcome(frame, failure)
+        if failure:
+            for behind in waited:
+                air.lost(behind, station.node, failure)
+            air.given_up([frame, *waited])
+        elif frame.token is not None:
+            air.outcome(frame, None)
 
     def _advance(self, station: Station) -> None:
         """On to the next frame. A backoff comes between any two, also while there is none."""
@@ -296,6 +311,11 @@ class CsmaMedium(Medium):
     def _refuse(self, frame: object) -> None:
         assert isinstance(frame, Frame)
         self._air.outcome(frame, Failure.QUEUE_FULL)
+
+
+def _is_routing(frame: Frame) -> bool:
+    """What a router says of its own accord, as opposed to the packets that it carries."""
+    return frame.layer is Layer.ROUTING and not isinstance(frame.message, ParcelMessage)
 
 
 def _repetitions(frame: Frame, attempts: int) -> Frame:

@@ -17,6 +17,8 @@ from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topolog
 
 COST_BYTES = 500
 _NOBODY = Reach(())
+_NEVER = -1
+"""No time at which anything starts."""
 
 
 class DiskRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="model", tag="disk"):
@@ -30,6 +32,17 @@ class DiskRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     queue: Annotated[int, Meta(ge=1, description="frames that may wait for the one being sent")] = 50
     loss: Annotated[float, Meta(ge=0, lt=1, description="probability that a receiver misses a frame")] = 0.0
     retries: Annotated[int, Meta(ge=0, le=100, description="how often a lost unicast is repeated")] = 3
+
+
+class _Waiting:
+    """A frame that waits for the transmitter of its node."""
+
+    __slots__ = ("airtime_us", "frame", "start_us")
+
+    def __init__(self, frame: Frame, start_us: int, airtime_us: int) -> None:
+        self.frame = frame
+        self.start_us = start_us
+        self.airtime_us = airtime_us
 
 
 class DiskMedium(Medium):
@@ -50,8 +63,8 @@ class DiskMedium(Medium):
         self._delay_us = round(settings.delay_s * 1e6)
         self._free_us = [0] * nodes
         """When each node's transmitter has worked off what it has taken."""
-        self._starts_us: list[deque[int]] = [deque() for _ in range(nodes)]
-        """When the frames still waiting at each node will start."""
+        self._waiting: list[deque[_Waiting]] = [deque() for _ in range(nodes)]
+        """What waits at each node, and perhaps some that no longer does."""
 
     def cost_s(self) -> float:
         airtime_s = 0.0 if self._rate_bps is None else COST_BYTES * 8 / self._rate_bps
@@ -65,10 +78,8 @@ class DiskMedium(Medium):
             self._scheduler.at(now_us + self._delay_us, self._arrive, frame)
             return
         sender = frame.sender
-        starts_us = self._starts_us[sender]
-        while starts_us and starts_us[0] <= now_us:
-            starts_us.popleft()
-        if len(starts_us) >= self._queue:
+        waiting = self._still_waiting(sender)
+        if len(waiting) >= self._queue:
             self._air.lost(frame, sender, Failure.QUEUE_FULL)
             if frame.token is not None:
                 # Told from the queue, never from inside the handler that is still sending.
@@ -78,8 +89,10 @@ class DiskMedium(Medium):
         airtime_us = round(len(frame.encoded) * 8e6 / self._rate_bps) * frame.attempts
         self._free_us[sender] = start_us + airtime_us
         if start_us > now_us:
-            starts_us.append(start_us)
-        self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
+            waiting.append(_Waiting(frame, start_us, airtime_us))
+            self._schedule(waiting[-1])
+        else:
+            self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
 
     def transmit_each(self, volley: Volley) -> None:
         if self._rate_bps is None and self._loss == 0.0:
@@ -87,6 +100,43 @@ class DiskMedium(Medium):
             self._scheduler.at(self._scheduler.now_us + self._delay_us, self._arrive_each, volley)
         else:
             super().transmit_each(volley)
+
+    def _still_waiting(self, sender: NodeId) -> deque[_Waiting]:
+        """What waits at a node now."""
+        waiting, now_us = self._waiting[sender], self._scheduler.now_us
+        while waiting and waiting[0].start_us <= now_us:
+            waiting.popleft()
+        return waiting
+
+    def _schedule(self, entry: _Waiting) -> None:
+        due_us = entry.start_us + entry.airtime_us + self._delay_us
+        self._scheduler.at(due_us, self._arrive_after_waiting, (entry, entry.start_us))
+
+    def _arrive_after_waiting(self, scheduled: object) -> None:
+        assert isinstance(scheduled, tuple)
+        entry, start_us = scheduled
+        # Another time means that it was withdrawn, or has come sooner because something ahead of it was.
+        if entry.start_us == start_us:
+            self._arrive(entry.frame)
+
+    def _withdraw(self, sender: NodeId, target: NodeId) -> list[Frame]:
+        """Take out what waits at a node for another, in its order; what is behind it is sent so much sooner."""
+        waiting = self._still_waiting(sender)
+        withdrawn = [entry.frame for entry in waiting if entry.frame.target == target]
+        if not withdrawn:
+            return []
+        free_us, kept = waiting[0].start_us, deque[_Waiting]()
+        for entry in waiting:
+            if entry.frame.target == target:
+                entry.start_us = _NEVER
+                continue
+            if entry.start_us != free_us:
+                entry.start_us = free_us
+                self._schedule(entry)
+            free_us += entry.airtime_us
+            kept.append(entry)
+        self._waiting[sender], self._free_us[sender] = kept, free_us
+        return withdrawn
 
     def _draw_attempts(self, frame: Frame) -> None:
         """How often a unicast goes on the air, and whether the last attempt is lost like the others."""
@@ -108,8 +158,13 @@ class DiskMedium(Medium):
         if not ok:
             self._air.lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
         self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
-        if not ok or frame.token is not None:
-            self._air.outcome(frame, None if ok else Failure.UNREACHABLE)
+        if not ok:
+            waited = self._withdraw(frame.sender, frame.target)
+            for behind in waited:
+                self._air.lost(behind, frame.sender, Failure.UNREACHABLE)
+            self._air.given_up([frame, *waited])
+        elif frame.token is not None:
+            self._air.outcome(frame, None)
 
     def _arrive_each(self, volley: object) -> None:
         assert isinstance(volley, Volley)

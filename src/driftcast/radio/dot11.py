@@ -47,6 +47,8 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
     """What is added to a message on the air: MAC header and checksum 28, LLC/SNAP 8, IP 20, UDP 8."""
     queue: int = 50
     """Frames that may wait behind the one being sent; ns-2's interface queue."""
+    routing_first: bool = False
+    """What routers say of their own accord goes ahead of all that waits, as in ns-2's PriQueue."""
     eifs: bool = True
     """After a frame that was heard and not understood a node waits EIFS, not DIFS."""
     busy_slot_counts: bool = False
@@ -105,7 +107,8 @@ class Dot11(msgspec.Struct, frozen=True, kw_only=True):
 PRESETS: dict[str, Dot11] = {
     "802.11b": Dot11(),
     # [ns-2.35: tcl/lib/ns-default.tcl, mac/mac-802_11] 2 Mb/s for everything, RTS before every unicast, capture at
-    # 10 dB; packets have an IP header of 20 bytes but neither LLC nor UDP headers; a carrier is noticed at once.
+    # 10 dB; packets have an IP header of 20 bytes but neither LLC nor UDP headers; a carrier is noticed at once. The
+    # queue of its wireless scripts is PriQueue, with Prefer_Routing_Protocols on.
     "ns2": Dot11(
         data_rate_bps=2e6,
         basic_rate_bps=2e6,
@@ -113,6 +116,7 @@ PRESETS: dict[str, Dot11] = {
         overhead_bytes=48,
         sense_us=1,
         capture_db=CAPTURE_DB,
+        routing_first=True,
     ),
 }
 # [ns-2: 550 m to 250 m] Carriers are sensed beyond the range in which frames can be read.
@@ -156,6 +160,7 @@ class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that wait behind the one being sent")] | None = (
         None
     )
+    routing_first: Annotated[bool, Meta(description="routers' own messages go ahead of all that waits")] | None = None
     eifs: Annotated[bool, Meta(description="wait longer after a frame that could not be read")] | None = None
     busy_slot_counts: Annotated[bool, Meta(description="Bianchi's slot rule")] | None = None
     sense_us: Annotated[Micros, Meta(description="how long a transmission goes unnoticed")] | None = None

@@ -117,6 +117,14 @@ class Air(ABC):
         Of one without a token only that its target could not be reached.
         """
 
+    def given_up(self, frames: Sequence[Frame]) -> None:
+        """A neighbor could not be reached: the outcome of the frame that was tried, and of those that waited for it.
+
+        All of them have left the queue by then. What never was on the air has been said to be lost.
+        """
+        for frame in frames:
+            self.outcome(frame, Failure.UNREACHABLE)
+
     @abstractmethod
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node that should have heard a frame did not, or a frame never left its sender."""

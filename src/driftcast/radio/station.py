@@ -71,6 +71,14 @@ class Station:
         self.asked = False
         self.failure = ""
 
+    def withdraw(self, target: NodeId | None) -> list[Frame]:
+        """Take out what waits for a node behind the frame being sent, in its order."""
+        first, *behind = self.queue
+        waited = [frame for frame in behind if frame.target == target]
+        if waited:
+            self.queue = deque([first, *(frame for frame in behind if frame.target != target)])
+        return waited
+
 
 class Transmission:
     """Something on the air: who hears it, who senses it, whose receptions it spoils, and what spoils it."""

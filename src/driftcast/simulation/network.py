@@ -1,6 +1,7 @@
 """All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
 
 import contextlib
+from collections.abc import Sequence
 from math import nan
 from random import Random
 
@@ -130,15 +131,26 @@ class Network(Air):
                 self._receive(frame, message, node)
 
     def outcome(self, frame: Frame, failure: Failure | None) -> None:
-        node = self.nodes[frame.sender]
-        # A node that has crashed since then is another object, which sent nothing.
-        if not node.up or frame.sent_us < node.started_us:
-            return
+        if failure is Failure.UNREACHABLE:
+            self.given_up((frame,))
+        else:
+            self._tell_sent(frame, failure)
+
+    def given_up(self, frames: Sequence[Frame]) -> None:
         # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
+        told = [self._tell_sent(frame, Failure.UNREACHABLE) for frame in frames]
+        node, target, interface = self.nodes[frames[0].sender], frames[0].target, frames[0].interface
+        if any(told) and target is not None:
+            node.stack.on_neighbor_failed(node.now(), target, interface, Failure.UNREACHABLE)
+
+    def _tell_sent(self, frame: Frame, failure: Failure | None) -> bool:
+        """Tell a node what became of its frame. One that has crashed since then is another object, and sent nothing."""
+        node = self.nodes[frame.sender]
+        if not node.up or frame.sent_us < node.started_us:
+            return False
         if frame.token is not None:
             node.stack.on_sent(node.now(), frame.layer, frame.token, failure)
-        if failure is Failure.UNREACHABLE and frame.target is not None:
-            node.stack.on_neighbor_failed(node.now(), frame.target, frame.interface, failure)
+        return True
 
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         self._recorder.on_lost(frame, node, reason)

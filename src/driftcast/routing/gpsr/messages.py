@@ -9,6 +9,7 @@ from driftcast.protocol import Place
 from driftcast.wire import Message, ParcelMessage
 
 MAX_HOPS = 65535
+MAX_NUMBER = (1 << 63) - 1
 
 
 class Here(Message, frozen=True, gc=False, tag=1):
@@ -35,10 +36,12 @@ class Tour(NamedTuple):
 class GeoPacket(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=2):
     """What the layer above wants brought. Greedy without a tour, else in perimeter mode.
 
-    `hops` counts the transmissions behind it when it arrives; `at` is where its last sender was.
+    `number` is of its origin's packets, of all its starts; `hops` counts the transmissions behind it when it arrives;
+    `at` is where its last sender was.
     """
 
     origin: NodeId
+    number: Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
     place: Place
     hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
     at: Position | None = None

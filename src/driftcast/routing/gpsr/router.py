@@ -23,6 +23,7 @@ from driftcast.routing.gpsr.beacons import Beacons, is_position
 from driftcast.routing.gpsr.geometry import square_m2
 from driftcast.routing.gpsr.messages import MAX_HOPS, GeoPacket, Here, Tour
 from driftcast.routing.gpsr.neighbors import NeighborTable
+from driftcast.routing.gpsr.passed import PassedPackets
 from driftcast.routing.gpsr.perimeter import enter, walk
 from driftcast.routing.gpsr.planar import Edge, planar
 from driftcast.routing.gpsr.settings import GpsrSettings
@@ -59,7 +60,7 @@ class Gpsr(Router):
     needs = frozenset({Capability.POSITION})
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
-        "ns2": {"beacon_s": 0.5},
+        "ns2": {"beacon_s": 0.5, "stop_loops": False},
         "rng": {"planarization": "rng"},
         "predictive": {"dead_reckoning": True, "beacon_skips": 3},
     }
@@ -72,6 +73,8 @@ class Gpsr(Router):
         self._links = Neighbors()
         self._graph: tuple[int, list[Edge]] | None = None
         """The edges in the planar graph, and the version of the table they were made of."""
+        self._passed = PassedPackets(settings.seen_s, settings.max_seen, not settings.stop_loops)
+        self._numbers = host.incarnation << 32
         self._tokens = 0
         self._under_way: dict[Token, tuple[NodeId, Carried]] = {}
 
@@ -105,7 +108,9 @@ class Gpsr(Router):
         if message.at is not None and self._settings.piggyback:
             known = self.table.known_velocity(sender)
             self._learn(now, sender, message.at, known)
-        if message.hops >= min(self._settings.max_hops, MAX_HOPS):
+        if not self._passed.comes_first(now, sender, message):
+            self._drop("repeated", message, sender)
+        elif message.hops >= min(self._settings.max_hops, MAX_HOPS):
             self._drop("hops_exhausted", message, sender)
         else:
             self._forward(now, Carried(message, message.place, sender, now))
@@ -142,7 +147,8 @@ class Gpsr(Router):
                 self.up.unreachable(target, parcel)
                 return
             place = Place(self.table.position(now, target), 0.0, target)
-        packet = GeoPacket(parcel, origin=self.node, place=place, hops=0)
+        self._numbers += 1
+        packet = GeoPacket(parcel, origin=self.node, number=self._numbers, place=place, hops=0)
         self._forward(now, Carried(packet, target, None, now))
 
     def _forward(self, now: float, carried: Carried) -> None:
@@ -220,7 +226,13 @@ class Gpsr(Router):
         packet = carried.packet
         at = here if self._settings.piggyback or tour is not None else None
         sent = GeoPacket(
-            carried.parcel(now), origin=packet.origin, place=packet.place, hops=packet.hops + 1, at=at, tour=tour
+            carried.parcel(now),
+            origin=packet.origin,
+            number=packet.number,
+            place=packet.place,
+            hops=packet.hops + 1,
+            at=at,
+            tour=tour,
         )
         self._tokens += 1
         self._under_way[self._tokens] = (onward, carried)
@@ -228,7 +240,12 @@ class Gpsr(Router):
         self.port.send(onward, sent, token=self._tokens)
 
     def _take(self, now: float, carried: Carried) -> None:
-        self.up.packet(carried.packet.origin, carried.parcel(now), carried.packet.hops)
+        packet = carried.packet
+        if self._passed.ends_first(now, packet):
+            self.up.packet(packet.origin, carried.parcel(now), packet.hops)
+        else:
+            # Its sender did not hear that it had arrived, and found another way for it.
+            self._drop("repeated", packet, carried.sender)
 
     def _end(self, now: float, carried: Carried, is_nearest: bool, reason: str) -> None:
         if is_nearest:

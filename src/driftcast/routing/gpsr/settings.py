@@ -42,6 +42,13 @@ class GpsrSettings(Settings, frozen=True):
     ] = True
     # [gpsr-ns2] 32 to 128 hops in perimeter mode; where neighbors see different graphs a tour may never end.
     max_hops: Annotated[int, Meta(ge=1, le=10_000, description="hops after which a packet is dropped")] = 64
+    # [GPSR00] knows neither copies nor circles, but neighbors with different views make circles all the time.
+    stop_loops: Annotated[
+        bool, Meta(description="a packet that goes in a circle is dropped there, not after all its hops")
+    ] = True
+    # Longer than 64 hops take through queues of 50 frames at 2 Mb/s.
+    seen_s: Annotated[float, Meta(gt=0, le=3600, description="how long a packet that came by is remembered")] = 30.0
+    max_seen: Annotated[int, Meta(ge=1, le=10_000_000, description="packets remembered in that time")] = 8192
     # No radio of this kind reaches farther.
     max_range_m: Annotated[
         float, Meta(gt=0, le=1e9, description="a neighbor that claims to be farther away is not believed")

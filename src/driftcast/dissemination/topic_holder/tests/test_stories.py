@@ -213,8 +213,7 @@ def test_the_six_schemes_on_a_map_of_roads_keep_the_rules_whatever_goes_wrong(
             ],
             "faults": [
                 {"kind": "loss", "probability": 0.02},
-                # Rarely: GPSR's packets multiply with each of up to 64 hops of a tour.
-                {"kind": "duplication", "probability": 0.01},
+                {"kind": "duplication", "probability": 0.1},
                 {"kind": "crash", "nodes": 6, "every_s": 15.0, "down_s": 3.0},
             ],
         },

@@ -41,20 +41,22 @@ def packet(
     node: NodeId | None = None,
     *,
     origin: NodeId = 5,
+    number: int = 1,
     hops: int = 1,
     at: Position | None = None,
     tour: Tour | None = None,
     radius_m: float = 0.0,
 ) -> GeoPacket:
     place = Place(Position(x_m, y_m), radius_m, node)
-    return GeoPacket(parcel(), origin=origin, place=place, hops=hops, at=at, tour=tour)
+    return GeoPacket(parcel(), origin=origin, number=number, place=place, hops=hops, at=at, tour=tour)
 
 
 class Bench:
     """Node 0 at the origin of the plane."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, *, incarnation: int = 1, **settings: object) -> None:
         self.host = PlacedHost()
+        self.host.incarnation = incarnation
         router, self.port, self.told = alone_router("gpsr", ME, self.host, 1, **settings)
         assert isinstance(router, Gpsr)
         self.router = router

@@ -62,7 +62,7 @@ def test_a_packet_that_has_gone_too_far_is_dropped() -> None:
     bench = Bench(max_hops=10)
     bench.neighbor(1, 50, 0)
     assert drops(bench.hear(2, packet(100, 0, 9, hops=10))) == ["hops_exhausted"]
-    assert receivers(bench.hear(2, packet(100, 0, 9, hops=9))) == [1]
+    assert receivers(bench.hear(2, packet(100, 0, 9, number=2, hops=9))) == [1]
     assert drops(Bench(max_hops=10_000).hear(2, packet(100, 0, 9, hops=10_000))) == ["hops_exhausted"]
 
 
