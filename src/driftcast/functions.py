@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from driftcast.matching.eligibility import joint_policy
 from driftcast.model import FOREVER_S, Attributes, Event, EventId, Processor, ProcessorId
 
 UserFunction: TypeAlias = Callable[..., object]
@@ -145,13 +146,15 @@ class Installed:
 def derived_event(
     processor: ProcessorId, inputs: Sequence[Event], attributes: Attributes, identity: EventId, now: float
 ) -> Event:
-    """The event that a result becomes: it names what it was made of and lives as long as the shortest of them."""
+    """The event that a result becomes: it names what it was made of, lives as long as the shortest of them, and is for
+    whom all of them are for."""
     try:
         return Event(
             id=identity,
             attributes=dict(attributes),
             time_s=now,
             lease_s=min((event.lease_s for event in inputs), default=FOREVER_S),
+            access=joint_policy(inputs),
             derived_from=tuple(event.id for event in inputs),
         )
     except (ValueError, TypeError) as error:

@@ -60,6 +60,19 @@ def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> Non
     assert second.split() == [bare]
 
 
+def test_an_event_with_a_policy_is_printed_by_those_whose_attributes_satisfy_it(node: Path) -> None:
+    with (
+        started("sub", "--node", node, "--count", "2", "--attribute", "rank=major", "--attribute", "unit=7") as major,
+        started("sub", "--node", node, "--count", "1", "--attribute", "rank=minor") as minor,
+        started("sub", "--node", node, "--count", "1") as nobody,
+    ):
+        until(lambda: status_of(node)["subscriptions"] == 3)
+        secret = call("pub", "topic=jam", "--access", "rank = 'major' and unit = 7", "--node", node).out.strip()
+        plain = call("pub", "topic=jam", "--node", node).out.strip()
+        seen = [subscriber.communicate(timeout=20)[0] for subscriber in (major, minor, nobody)]
+    assert [[line.split()[0] for line in out.splitlines()] for out in seen] == [[secret, plain], [plain], [plain]]
+
+
 def test_a_subscriber_stops_after_its_time(node: Path) -> None:
     assert call("sub", "--node", node, "--timeout", "0.05") == (0, "", "")
 
@@ -100,6 +113,9 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
         (["pub", f"speed={10**30}"], "attribute 'speed' does not fit in 64 bits"),
         (["pub", "speed=31", "--lease", "0"], "--lease: a time above 0, not 0.0"),
         (["pub", "speed=31", "--payload-file", "none.bin"], "none.bin: cannot be read: No such file"),
+        (["pub", "speed=31", "--access", "rank ="], "access: filter: expected a value after '=' at position 7: rank ="),
+        (["sub", "--attribute", "rank"], "'rank' is no attribute; write name=value"),
+        (["sub", "--attribute", "rank=1", "--attribute", "rank=2"], "rank is given twice"),
         (["sub", "speed >"], "filter: expected a value after '>' at position 8: speed >"),
         (["sub", "--count", "0"], "--count: at least 1, not 0"),
         (["sub", "--timeout", "-1"], "--timeout: a time above 0, not -1.0"),

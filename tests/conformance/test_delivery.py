@@ -62,6 +62,23 @@ def test_a_subscriber_without_clearance_gets_nothing_even_from_its_own_node(subj
 
 
 @every_protocol
+def test_an_event_never_reaches_a_subscriber_that_its_policy_excludes(subject: Subject) -> None:
+    """Whoever evaluates it: nobody else's clearance helps, nor that the same node has a subscriber who is cleared."""
+    net = net_of(subject, 3)
+    cleared = [net.subscribe(node, "topic = 1", {"clearance": 2}) for node in (1, 2)]
+    for node in (1, 2):
+        net.subscribe(node, "topic = 1", {"clearance": 1})
+        net.subscribe(node, "topic = 1")
+        net.subscribe(node, "topic = 1", {"clearance": "2"})
+    net.run(5)
+    secret = net.publish(0, {"topic": 1}, access="clearance >= 2")
+    net.publish(0, {"topic": 1}, access="clearance >=")
+    net.run(30)
+    for node, subscription in zip((1, 2), cleared, strict=True):
+        assert net.delivered(node) == net.delivered(node, subscription) == [secret]
+
+
+@every_protocol
 @pytest.mark.parametrize("path", [MOBILE, FAULTS], ids=["mobile", "faults"])
 def test_no_timer_is_left_armed_after_a_clean_stop(subject: Subject, path: Path) -> None:
     simulation = Simulation(scenario_of(path, subject), 1)

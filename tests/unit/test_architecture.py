@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "radio": "model wire contacts settings",
     "trace": "model wire protocol",
     # Users' functions, and stacks from the tables that people write, for every world.
-    "functions": "model",
+    "functions": "model matching",
     "stacks": "protocol settings",
     # What a scenario says; it runs nothing.
     "scenario": "model matching protocol mobility contacts radio trace settings streams functions stacks",

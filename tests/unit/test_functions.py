@@ -14,7 +14,8 @@ from driftcast.functions import (
     load_function,
     split_function,
 )
-from driftcast.model import Event, EventId, Processor
+from driftcast.matching import serves
+from driftcast.model import AccessPolicy, Event, EventId, Processor, Subscription, SubscriptionId
 
 EVENT = Event(EventId(0, 1), {"value": 20.0})
 
@@ -137,3 +138,33 @@ def test_a_function_is_loaded_from_its_file_and_leaves_no_module_behind(tmp_path
     (tmp_path / "procs.txt").write_text("")
     with pytest.raises(ProcessorError, match="is no Python file"):
         load_function(tmp_path / "procs.txt", "f")
+
+
+def secret(*conditions: str | None) -> list[Event]:
+    return [
+        Event(EventId(0, number), {}, access=None if condition is None else AccessPolicy(condition))
+        for number, condition in enumerate(conditions)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "admitted"),
+    [
+        ((None, None), [0, 1, 2, 3]),
+        (("rank > 1",), [2, 3]),
+        ((None, "rank > 1", "rank > 1"), [2, 3]),
+        (("rank > 1", "rank < 3", ""), [2]),
+        (("rank = 0 or rank = 3", "rank > 1"), [3]),
+        (("", None), [0, 1, 2, 3]),
+        (("rank >",), []),
+        # Alone they can be read by nobody, joined by text they would say "rank > 1) or (true" to everybody.
+        (("rank > 1) or (true", "rank > 2"), []),
+        (tuple(f"rank <> {number} or name = '{'x' * 900}'" for number in range(10, 16)), []),
+    ],
+)
+def test_what_is_made_of_events_is_for_whom_all_of_them_are_for(
+    conditions: tuple[str | None, ...], admitted: list[int]
+) -> None:
+    made = derived_event("p", secret(*conditions), {"value": 1}, EventId(1, 1), 0.0)
+    ranked = [Subscription(SubscriptionId(2, rank), "", attributes={"rank": rank}) for rank in range(4)]
+    assert [one.id.sequence for one in ranked if serves(made, one)] == admitted

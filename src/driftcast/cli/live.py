@@ -18,31 +18,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     node.add_argument("config", type=Path, metavar="CONFIG", help="the node's configuration (TOML)")
     node.set_defaults(command=_node)
 
-    pub = commands.add_parser(
-        "pub",
-        help="publish one event through a live node",
-        description="Publish one event, as in: driftcast pub road=A1 speed=31 --node a.sock",
-    )
-    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE")
-    _add_node(pub)
-    payload = pub.add_mutually_exclusive_group()
-    payload.add_argument("--payload", default="", metavar="TEXT", help="content beside the attributes")
-    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="the same from a file")
-    pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="seconds for which the event lives")
-    add_json(pub)
-    pub.set_defaults(command=_pub)
-
-    sub = commands.add_parser(
-        "sub",
-        help="subscribe through a live node",
-        description="Print events as they come, as in: driftcast sub \"speed > 30 and road = 'A1'\" --node a.sock",
-    )
-    sub.add_argument("filter", nargs="?", default="", metavar="FILTER", help="which events (default: all)")
-    _add_node(sub)
-    sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
-    sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
-    sub.add_argument("--json", action="store_true", help="print one JSON object per event")
-    sub.set_defaults(command=_sub)
+    _add_pub(commands)
+    _add_sub(commands)
 
     position = commands.add_parser(
         "position",
@@ -68,6 +45,49 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     status.set_defaults(command=_status)
 
 
+def _add_pub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    pub = commands.add_parser(
+        "pub",
+        help="publish one event through a live node",
+        description="Publish one event, as in: driftcast pub road=A1 speed=31 --node a.sock",
+    )
+    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE")
+    _add_node(pub)
+    payload = pub.add_mutually_exclusive_group()
+    payload.add_argument("--payload", default="", metavar="TEXT", help="content beside the attributes")
+    payload.add_argument("--payload-file", type=Path, metavar="FILE", help="the same from a file")
+    pub.add_argument(
+        "--access",
+        metavar="POLICY",
+        help="who may have it: a condition on the subscriber's attributes, as in \"rank = 'major'\" (default: all)",
+    )
+    pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="seconds for which the event lives")
+    add_json(pub)
+    pub.set_defaults(command=_pub)
+
+
+def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = commands.add_parser(
+        "sub",
+        help="subscribe through a live node",
+        description="Print events as they come, as in: driftcast sub \"speed > 30 and road = 'A1'\" --node a.sock",
+    )
+    sub.add_argument("filter", nargs="?", default="", metavar="FILTER", help="which events (default: all)")
+    _add_node(sub)
+    sub.add_argument(
+        "--attribute",
+        action="append",
+        default=[],
+        dest="attributes",
+        metavar="NAME=VALUE",
+        help="what the subscriber is, for access policies of events; may be given several times",
+    )
+    sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
+    sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
+    sub.add_argument("--json", action="store_true", help="print one JSON object per event")
+    sub.set_defaults(command=_sub)
+
+
 def _add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node", required=True, metavar="ADDRESS", help="the node's control channel: its socket, or 127.0.0.1:port"
@@ -91,7 +111,8 @@ def _pub(arguments: argparse.Namespace) -> int:
             payload = arguments.payload_file.read_bytes()
         except OSError as error:
             raise UserError(f"{arguments.payload_file}: cannot be read: {error.strerror}") from None
-    event = publish(arguments.node, parse_attributes(arguments.attributes), payload, arguments.lease_s)
+    attributes = parse_attributes(arguments.attributes)
+    event = publish(arguments.node, attributes, payload, arguments.lease_s, arguments.access)
     if arguments.json:
         print_json({"event": str(event)})
     else:
@@ -100,13 +121,14 @@ def _pub(arguments: argparse.Namespace) -> int:
 
 
 def _sub(arguments: argparse.Namespace) -> int:
-    from driftcast.live.commands import subscribe
+    from driftcast.live.commands import parse_attributes, subscribe
 
     if arguments.timeout_s is not None and not arguments.timeout_s > 0:
         raise UserError(f"--timeout: a time above 0, not {arguments.timeout_s}")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count: at least 1, not {arguments.count}")
-    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s):
+    attributes = parse_attributes(arguments.attributes)
+    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s, attributes):
         if arguments.json:
             payload = base64.b64encode(event.payload).decode()
             print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})

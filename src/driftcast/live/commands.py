@@ -44,20 +44,28 @@ async def _run(node: LiveNode) -> None:
 
 
 def publish(
-    address: str, attributes: Mapping[str, Scalar], payload: bytes = b"", lease_s: float | None = None
+    address: str,
+    attributes: Mapping[str, Scalar],
+    payload: bytes = b"",
+    lease_s: float | None = None,
+    access: str | None = None,
 ) -> EventId:
     """Publish one event through the node at an address; its id."""
     with connect(address, PATIENCE_S) as client:
-        return client.publish(attributes, payload, lease_s)
+        return client.publish(attributes, payload, lease_s, access)
 
 
 def subscribe(
-    address: str, filter: str = "", count: int | None = None, timeout_s: float | None = None
+    address: str,
+    filter: str = "",
+    count: int | None = None,
+    timeout_s: float | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
 ) -> Iterator[Event]:
     """The events of a new subscription: at most `count`, and none after `timeout_s` in all."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     with connect(address, PATIENCE_S) as client:
-        deliveries = client.subscribe(filter)
+        deliveries = client.subscribe(filter, attributes=attributes)
         received = 0
         while count is None or received < count:
             event = deliveries.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))

@@ -25,7 +25,7 @@ from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.matching import Filter
+from driftcast.matching import Filter, FilterError
 from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Position, Scalar, SubscriptionId, Velocity
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.effects import Process
@@ -187,7 +187,7 @@ class LiveNode(Applications):
     ) -> EventId:
         """Publish an event; a UserError says what is wrong with it."""
         self._check_running()
-        policy = None if access is None else AccessPolicy(Filter(access).text)
+        policy = None if access is None else _policy(access)
         id = EventId(self.node, self._event_numbers.take())
         event = _checked_event(id, attributes, payload, lease_s, policy)
         self._record.publish(event)
@@ -289,6 +289,13 @@ class LiveNode(Applications):
                 self._record.trace.save(self._trace_directory)
             except OSError as error:
                 raise WorkError(f"cannot write the trace {self._trace_directory}: {error.strerror or error}") from None
+
+
+def _policy(access: str) -> AccessPolicy:
+    try:
+        return AccessPolicy(Filter(access).text)
+    except FilterError as error:
+        raise UserError(f"access: {error}") from None
 
 
 def _checked_event(

@@ -1,8 +1,10 @@
 """Whether a subscription should be served with an event: its filter matches and the event's access policy admits it."""
 
+from collections.abc import Iterable
+
 from driftcast.matching.errors import FilterError
 from driftcast.matching.filter import Filter
-from driftcast.model import Event, Subscription
+from driftcast.model import AccessPolicy, Event, Subscription
 
 
 def admits(event: Event, subscription: Subscription) -> bool:
@@ -21,3 +23,19 @@ def admits(event: Event, subscription: Subscription) -> bool:
 def serves(event: Event, subscription: Subscription) -> bool:
     """Whether the subscription should get the event."""
     return Filter(subscription.filter).matches(event.attributes) and admits(event, subscription)
+
+
+def joint_policy(events: Iterable[Event]) -> AccessPolicy | None:
+    """The policy of what is made of some events: it admits whom each of theirs does.
+
+    Each is read alone before they are joined, so that none can undo another by its parentheses. If one cannot be read,
+    or all together are too long to be, nobody is admitted.
+    """
+    conditions = dict.fromkeys(event.access.condition for event in events if event.access is not None)
+    if not conditions:
+        return None
+    try:
+        texts = dict.fromkeys(Filter(condition).text for condition in conditions)
+        return AccessPolicy(Filter(" and ".join(f"({text})" for text in texts if text)).text)
+    except FilterError:
+        return AccessPolicy("false")

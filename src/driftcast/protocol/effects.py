@@ -40,6 +40,14 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteEach:
+    """`port.route_each`"""
+
+    targets: tuple[NodeId | Place, ...]
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimer:
     """`port.set_timer`"""
 
@@ -97,7 +105,9 @@ class Note:
     fact: Fact
 
 
-Effect: TypeAlias = Send | Broadcast | Route | SetTimer | CancelTimer | Deliver | Answer | Close | Process | Note
+Effect: TypeAlias = (
+    Send | Broadcast | Route | RouteEach | SetTimer | CancelTimer | Deliver | Answer | Close | Process | Note
+)
 
 
 class BufferedPort(Port):
@@ -121,6 +131,9 @@ class BufferedPort(Port):
 
     def route(self, target: NodeId | Place, message: Message) -> None:
         self._effects.append(Route(target, message))
+
+    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
+        self._effects.append(RouteEach(tuple(targets), message))
 
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         self._effects.append(SetTimer(key, delay_s))
@@ -151,4 +164,4 @@ class RecordingPort(BufferedPort):
 
     def take_messages(self) -> list[Message]:
         """Only what was sent, broadcast or routed, in order; the rest is dropped."""
-        return [effect.message for effect in self.take() if isinstance(effect, Send | Broadcast | Route)]
+        return [effect.message for effect in self.take() if isinstance(effect, Send | Broadcast | Route | RouteEach)]

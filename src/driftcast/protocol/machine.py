@@ -5,7 +5,7 @@ Handlers default to nothing, so a protocol overrides what it cares about.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -119,3 +119,8 @@ class Router(StateMachine, ABC):
     @abstractmethod
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         """The layer above wants something brought to a node or a place."""
+
+    def on_route_each(self, now: float, targets: Sequence[NodeId | Place], parcel: Parcel) -> None:
+        """The same to several: each on its own, unless a router knows better."""
+        for target in targets:
+            self.on_route(now, target, parcel)

@@ -85,6 +85,11 @@ class Port(ABC):
     def route(self, target: NodeId | Place, message: Message) -> None:
         """Through the router beneath, over as many hops as it takes; only in a stack that has one."""
 
+    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
+        """The same message to several targets; a router that can lets them share packets while their ways are one."""
+        for target in targets:
+            self.route(target, message)
+
     @abstractmethod
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         """Call `on_timer(key)` after a delay. An armed key is replaced; an infinite delay only disarms it."""

@@ -257,14 +257,29 @@ class Stack(Upward, Neighborhood):
 
     def route(self, target: NodeId | Place, message: Message) -> None:
         """What the protocol's port does with `route`."""
+        router, parcel = self._packed(message)
+        if self._is_here(target):
+            self.packet(self._node, parcel, 0)
+        else:
+            self._tell(Layer.ROUTING, router.on_route, target, parcel)
+
+    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
+        """What the protocol's port does with `route_each`."""
+        router, parcel = self._packed(message)
+        away = [target for target in targets if not self._is_here(target)]
+        if len(away) < len(targets):
+            self.packet(self._node, parcel, 0)
+        if away:
+            self._tell(Layer.ROUTING, router.on_route_each, away, parcel)
+
+    def _packed(self, message: Message) -> tuple[Router, Parcel]:
         if self.router is None:
             raise TypeError(f"{self.plan.protocol.name} uses a router, but its stack has none")
         traffic, event = carried(message)
-        parcel = Parcel(self.plan.codecs[Layer.DISSEMINATION].encode(message), traffic, event)
-        if target == self._node or (isinstance(target, Place) and target.node == self._node):
-            self.packet(self._node, parcel, 0)
-        else:
-            self._tell(Layer.ROUTING, self.router.on_route, target, parcel)
+        return self.router, Parcel(self.plan.codecs[Layer.DISSEMINATION].encode(message), traffic, event)
+
+    def _is_here(self, target: NodeId | Place) -> bool:
+        return target == self._node or (isinstance(target, Place) and target.node == self._node)
 
     def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
         self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel, hops)

@@ -67,6 +67,9 @@ class SimPort(Port):
     def route(self, target: NodeId | Place, message: Message) -> None:
         self._node.stack.route(target, message)
 
+    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
+        self._node.stack.route_each(targets, message)
+
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         self._node.set_timer(self._layer, key, delay_s)
 

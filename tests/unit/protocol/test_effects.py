@@ -11,6 +11,7 @@ from driftcast.protocol.effects import (
     Note,
     Process,
     Route,
+    RouteEach,
     Send,
     SetTimer,
 )
@@ -24,6 +25,7 @@ def test_every_command_is_kept_in_order_and_taken_once() -> None:
     port.send(1, HELLO, "radio", 7)
     port.broadcast(HELLO, "radio")
     port.route(2, HELLO)
+    port.route_each([2, 4], HELLO)
     port.set_timer("again", 1.5)
     port.cancel_timer(("about", 3))
     port.deliver(SubscriptionId(0, 0), EVENT, 2)
@@ -35,6 +37,7 @@ def test_every_command_is_kept_in_order_and_taken_once() -> None:
         Send(1, HELLO, "radio", 7),
         Broadcast(HELLO, "radio"),
         Route(2, HELLO),
+        RouteEach((2, 4), HELLO),
         SetTimer("again", 1.5),
         CancelTimer(("about", 3)),
         Deliver(SubscriptionId(0, 0), EVENT, 2),

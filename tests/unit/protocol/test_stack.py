@@ -198,6 +198,18 @@ def test_what_layers_say_to_each_other_is_entered_there_too() -> None:
     assert stack.take() == ["on_message", "on_timer", "on_message", "on_link_up", "on_link_up"]
 
 
+def test_one_message_to_several_goes_down_once_and_to_the_own_node_not_at_all() -> None:
+    stack, _ = whole()
+    stack.route_each([9, 3, 8], Word("to all"))
+    stack.on_timer(0.0, Layer.DISSEMINATION, "whatever comes next")
+    entered = [name for _, name in stack.entered]
+    assert entered == ["on_timer", "_hand_up", "on_route_each", "_hand_back", "_hand_back"], "one by one, by default"
+    stack.take()
+    stack.route_each([3], Word("to me"))
+    stack.on_timer(0.0, Layer.DISSEMINATION, "whatever comes next")
+    assert [name for _, name in stack.entered] == ["on_timer", "_hand_up"]
+
+
 def test_what_a_failed_handler_said_is_forgotten_and_the_rest_goes_on() -> None:
     stack, _ = whole()
     stack.failing = {"on_message"}

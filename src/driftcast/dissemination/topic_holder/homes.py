@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
+from driftcast.dissemination.topic_holder.messages import Entry
 from driftcast.dissemination.topic_holder.rules import home_nodes, home_place, is_plausible
 from driftcast.dissemination.topic_holder.settings import TopicHolderSettings
+from driftcast.matching import Filter, FilterError
 from driftcast.model import NodeId, Position
 from driftcast.model.roads import nearest, squared_m
 from driftcast.protocol import Host, Place
@@ -40,11 +44,9 @@ class Homes:
         settings = self._settings
         if settings.publish_to == "all" or settings.holders == 1:
             return list(self.all(now, topic))
-        number = self._node % settings.holders
         if settings.by_place and here is not None:
-            places = [self.place(topic, candidate) for candidate in range(settings.holders)]
-            number = places.index(nearest(places, here))
-        target = self._target(now, topic, number)
+            return [self.nearest_place(topic, here)]
+        target = self._target(now, topic, self._node % settings.holders)
         return [] if target is None else [target]
 
     def after(self, now: float, failed: NodeId, topic: str) -> NodeId | None:
@@ -63,6 +65,11 @@ class Homes:
             return True
         return any(node in self._home_nodes(topic, number) for number in range(self._settings.holders))
 
+    def nearest_place(self, topic: str, here: Position) -> Place:
+        """Of the places of a topic the one nearest to a position."""
+        places = [self.place(topic, number) for number in range(self._settings.holders)]
+        return Place(nearest(places, here), self._settings.capture_m)
+
     def is_within(self, topic: str, here: Position | None) -> bool:
         """[003 §3.5] Whether a node there is within K of a place of the topic."""
         capture_m = self._settings.capture_m
@@ -74,6 +81,18 @@ class Homes:
     def believes(self, position: Position | None) -> bool:
         """Whether a position that somebody claims can be one; without places none is needed."""
         return not self._settings.by_place or is_plausible(position, self._host.area)
+
+    def flaw(self, entry: Entry) -> str | None:
+        """Why an entry cannot be matched, passed on and sent to; None if it can."""
+        if not self.believes(entry.position):
+            return "absurd_position"
+        if len(msgspec.msgpack.encode(entry.subscription)) > self._settings.list_bytes:
+            return "subscription_too_long"
+        try:
+            Filter(entry.subscription.filter)
+        except FilterError:
+            return "filter_unreadable"
+        return None
 
     def place(self, topic: str, number: int = 0) -> Position:
         """[003 §3.3, §3.6] The place of a topic: its hash, or the point of a road nearest to it."""

@@ -1,6 +1,7 @@
 """What publishers, subscribers and holders say to each other [003 §3.2]."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
@@ -55,3 +56,38 @@ class Subscribers(Message, frozen=True, gc=False, tag=5):
     topic: Topic
     entries: Annotated[tuple[Entry, ...], Meta(max_length=MAX_ENTRIES)]
     more: bool = False
+
+
+class Handed(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription out of a table, and how long it still stands."""
+
+    entry: Entry
+    remaining_s: Annotated[float, Meta(gt=0)]
+
+
+class HandOver(Message, frozen=True, gc=False, tag=6):
+    """A holder has left the topic's place, and this is what it held. Beyond [003 §3.4], which hands over nothing."""
+
+    topic: Topic
+    handed: Annotated[tuple[Handed, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
+
+    def aged(self, waited_s: float) -> Self | None:
+        """Each subscription has stood so much longer; None if none of them still does."""
+        if waited_s == 0.0:
+            return self
+        handed = [Handed(one.entry, one.remaining_s - waited_s) for one in self.handed if one.remaining_s > waited_s]
+        return msgspec.structs.replace(self, handed=tuple(handed)) if handed else None
+
+
+def parts(entries: Iterable[Entry], most_bytes: int) -> list[list[Entry]]:
+    """A list cut so that each part fits a message; one part, empty, if there is nothing to tell."""
+    cut: list[list[Entry]] = [[]]
+    room_bytes = most_bytes
+    for entry in entries:
+        size_bytes = len(msgspec.msgpack.encode(entry.subscription))
+        if cut[-1] and (size_bytes > room_bytes or len(cut[-1]) == MAX_ENTRIES):
+            cut.append([])
+            room_bytes = most_bytes
+        cut[-1].append(entry)
+        room_bytes -= size_bytes
+    return cut

@@ -12,19 +12,21 @@ import msgspec
 
 from driftcast.dissemination.topic_holder.homes import Homes
 from driftcast.dissemination.topic_holder.messages import (
-    MAX_ENTRIES,
     Advertise,
     Entry,
+    HandOver,
     Refresh,
     Subscribers,
     ToHolder,
     ToSubscriber,
+    parts,
 )
 from driftcast.dissemination.topic_holder.publisher import Publisher
 from driftcast.dissemination.topic_holder.rules import topic_key
 from driftcast.dissemination.topic_holder.settings import SCHEMES, TopicHolderSettings
 from driftcast.dissemination.topic_holder.table import SubscriptionTable
-from driftcast.matching import Filter, FilterError, pinned, serves
+from driftcast.dissemination.topic_holder.watch import PlaceWatch
+from driftcast.matching import Filter, pinned, serves
 from driftcast.model import Event, NodeId, Position, Subscription, SubscriptionId
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.seen import SeenCache
@@ -40,7 +42,7 @@ class TopicHolder(Protocol, UsesRouter):
     name = "topic_holder"
     summary = "a topic's hash names the node or place where subscriptions and events meet"
     settings_type = TopicHolderSettings
-    messages = (Refresh, ToHolder, ToSubscriber, Advertise, Subscribers)
+    messages = (Refresh, ToHolder, ToSubscriber, Advertise, Subscribers, HandOver)
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = SCHEMES
     router = "aodv"
 
@@ -49,6 +51,7 @@ class TopicHolder(Protocol, UsesRouter):
         self._settings = settings
         self.homes = Homes(node, settings, host)
         self.held = SubscriptionTable(settings.max_held)
+        self.watch = PlaceWatch(self.homes, self.held, settings.list_bytes)
         self.publisher = Publisher(settings, port)
         self._local = LocalSubscriptions(port)
         self._wanted: dict[SubscriptionId, tuple[Subscription, tuple[str, ...]]] = {}
@@ -92,6 +95,8 @@ class TopicHolder(Protocol, UsesRouter):
         self._armed.discard(key)
         if key == "refresh":
             self._refresh(now)
+        elif key == "watch":
+            self._leave(now)
         else:
             self._ask(now, self.publisher.topics(now))
 
@@ -184,40 +189,65 @@ class TopicHolder(Protocol, UsesRouter):
                 self._on_advertised(now, origin, message)
             case Subscribers():
                 self._on_list(now, origin, message)
+            case HandOver():
+                self._on_handed(now, origin, message, is_captor=True)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         # [003 §3.5] Only what a captor broadcasts comes without the router.
         if isinstance(message, Refresh) and self._settings.by_place:
-            self._hold(now, sender, message)
+            self._hold(now, sender, message.topic, message.entry, self._settings.timeout_s)
+        elif isinstance(message, HandOver):
+            self._on_handed(now, sender, message, is_captor=False)
         else:
             self._drop("not_routed", peer=sender)
 
     def _on_refresh(self, now: float, origin: NodeId, message: Refresh) -> None:
         if origin != message.entry.subscription.subscriber:
             self._drop("forged_subscriber", peer=origin)
-        elif self._hold(now, origin, message) and self.homes.is_within(message.topic, self._here(now)):
+        elif self._hold(now, origin, message.topic, message.entry, self._settings.timeout_s) and self.homes.is_within(
+            message.topic, self._here(now)
+        ):
             # [003 §3.5] Within K of the place: U captures s and broadcasts it to all of its neighbors.
             self.port.broadcast(message)
 
-    def _hold(self, now: float, peer: NodeId, message: Refresh) -> bool:
-        if not self._is_sound(message.entry, peer):
+    def _hold(self, now: float, peer: NodeId, topic: str, entry: Entry, for_s: float) -> bool:
+        if not self._is_sound(entry, peer):
             return False
-        if not self.held.hold(now, message.topic, message.entry, now + self._settings.timeout_s):
+        if not self.held.hold(now, topic, entry, now + for_s):
             self._drop("table_full", peer=peer)
             return False
+        if self._settings.hand_over:
+            self.watch.holds(topic, self._here(now))
+            if self.watch:
+                self._arm("watch", self._settings.watch_s)
         return True
+
+    def _leave(self, now: float) -> None:
+        """Beyond [003 §3.4]: who is no longer within K sends what it holds to the place."""
+        for place, message in self.watch.left(now, self._here(now)):
+            self.port.note(Fact("hand_over", value=float(len(message.handed))))
+            self.port.route(place, message)
+        if self.watch:
+            self._arm("watch", self._settings.watch_s)
+
+    def _on_handed(self, now: float, peer: NodeId, message: HandOver, is_captor: bool) -> None:
+        """As with subscriptions [003 §3.5]: who captures a table within K tells its neighbors."""
+        if not (self._settings.hand_over and self._settings.by_place):
+            self._drop("no_hand_over", peer=peer)
+            return
+        held = [
+            self._hold(now, peer, message.topic, one.entry, min(one.remaining_s, self._settings.timeout_s))
+            for one in message.handed
+        ]
+        if all(held) and is_captor and self.homes.is_within(message.topic, self._here(now)):
+            self.port.broadcast(message)
 
     def _is_sound(self, entry: Entry, peer: NodeId) -> bool:
         """Whether an entry can be matched, passed on and sent to. Bytes from the network are hostile."""
-        if not self.homes.believes(entry.position):
-            self._drop("absurd_position", peer=peer)
-        elif len(msgspec.msgpack.encode(entry.subscription)) > self._settings.list_bytes:
-            self._drop("subscription_too_long", peer=peer)
-        elif not _is_filter(entry.subscription.filter):
-            self._drop("filter_unreadable", peer=peer)
-        else:
-            return True
-        return False
+        flaw = self.homes.flaw(entry)
+        if flaw is not None:
+            self._drop(flaw, peer=peer)
+        return flaw is None
 
     def _on_published(self, now: float, message: ToHolder, hops: int) -> None:
         """[003 §3.5] V captures e without broadcasting, and processes it with its own table."""
@@ -239,17 +269,21 @@ class TopicHolder(Protocol, UsesRouter):
             if node != event.source and serves(event, entry.subscription):
                 known = eligible.get(node)
                 eligible[node] = entry if known is None or known.version < entry.version else known
-        for node, entry in eligible.items():
-            self.port.route(self._at(node, entry.position), ToSubscriber(event, hops, message.remaining_s))
+        targets = [self._at(node, entry.position) for node, entry in eligible.items()]
+        sent = ToSubscriber(event, hops, message.remaining_s)
+        if self._settings.fan_out == "tree":
+            self.port.route_each(targets, sent)
+        else:
+            self._route(targets, sent)
 
     def _on_advertised(self, now: float, origin: NodeId, message: Advertise) -> None:
         """[003 §3.2.2] The rendezvous node matches the topic, without evaluation, and sends the list back."""
         if not self.homes.believes(message.position):
             self._drop("absurd_position", peer=origin)
             return
-        parts = _parts(self.held.entries(now, message.topic), self._settings.list_bytes)
-        for number, part in enumerate(parts, 1):
-            listed = Subscribers(message.topic, tuple(part), number < len(parts))
+        cut = parts(self.held.entries(now, message.topic), self._settings.list_bytes)
+        for number, part in enumerate(cut, 1):
+            listed = Subscribers(message.topic, tuple(part), number < len(cut))
             self.port.route(self._at(origin, message.position), listed)
 
     # Ways and ends.
@@ -257,7 +291,7 @@ class TopicHolder(Protocol, UsesRouter):
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
         event = message.event if isinstance(message, EventMessage) else None
         topic = self._topic(event) if event is not None else getattr(message, "topic", None)
-        if isinstance(message, ToSubscriber | Subscribers) or isinstance(target, Place) or topic is None:
+        if isinstance(message, ToSubscriber | Subscribers | HandOver) or isinstance(target, Place) or topic is None:
             self._drop("unreachable", event)
             return
         # [003 §3.4] If a holder fails, another one takes its place: the next by hash.
@@ -300,25 +334,3 @@ class TopicHolder(Protocol, UsesRouter):
 
 def _sum(hops: int, more: int) -> int:
     return min(hops + more, MAX_HOPS)
-
-
-def _is_filter(text: str) -> bool:
-    try:
-        Filter(text)
-    except FilterError:
-        return False
-    return True
-
-
-def _parts(entries: Iterable[Entry], most_bytes: int) -> list[list[Entry]]:
-    """A list cut so that each part fits a message; one part, empty, if there is nothing to tell."""
-    parts: list[list[Entry]] = [[]]
-    room_bytes = most_bytes
-    for entry in entries:
-        size_bytes = len(msgspec.msgpack.encode(entry.subscription))
-        if parts[-1] and (size_bytes > room_bytes or len(parts[-1]) == MAX_ENTRIES):
-            parts.append([])
-            room_bytes = most_bytes
-        parts[-1].append(entry)
-        room_bytes -= size_bytes
-    return parts

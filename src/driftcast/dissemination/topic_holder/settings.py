@@ -71,6 +71,16 @@ class TopicHolderSettings(Settings, frozen=True):
     max_topics: Annotated[Room, Meta(description="topics of one filter")] = 64
     max_held: Annotated[Room, Meta(description="subscriptions in a holder's table, and in a publisher's lists")] = 4096
     max_waiting: Annotated[Room, Meta(description="rendezvous: events that wait for a list")] = 64
+    # Beyond the paper: off.
+    fan_out: Annotated[
+        Literal["unicast", "tree"],
+        Meta(description="an event goes to each subscriber on its own, or in one packet that splits where ways part"),
+    ] = "unicast"
+    hand_over: Annotated[
+        bool, Meta(description="a holder that leaves a topic's place (K) sends its table there; needs places")
+    ] = False
+    # As often as subscribers speak by default: at 30 m/s a node is then 30 m outside at most.
+    watch_s: Annotated[Seconds, Meta(description="hand_over: time between two looks whether a place was left")] = 1.0
 
     @property
     def by_place(self) -> bool:

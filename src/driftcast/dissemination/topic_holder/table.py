@@ -30,7 +30,7 @@ class SubscriptionTable:
         known = held.pop(entry.subscription.id, None)
         if known is not None:
             # Those refreshed last come last, so that those that ended are mostly the first.
-            stands = known.until > now and known.entry.version > entry.version
+            stands = known.until > now and (known.entry.version, known.until) > (entry.version, until)
             held[entry.subscription.id] = known if stands else Held(entry, until)
             return True
         if self._size >= self._capacity:
@@ -46,6 +46,10 @@ class SubscriptionTable:
     def entries(self, now: float, topic: str) -> list[Entry]:
         """Those of a topic that stand, the least lately refreshed first."""
         return [entry for entry, until in self._topics.get(topic, {}).values() if until > now]
+
+    def standing(self, now: float, topic: str) -> list[Held]:
+        """The same, with their ends."""
+        return [held for held in self._topics.get(topic, {}).values() if held.until > now]
 
     def forget(self, topic: str) -> None:
         """All of a topic."""

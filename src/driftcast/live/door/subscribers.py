@@ -82,7 +82,7 @@ class Subscribers:
     ) -> SubscriptionId:
         """Subscribe, or listen again to the subscription of that name. A UserError says what is wrong."""
         if name is not None and name in self._named:
-            found = self._listen_again(name, filter, listener)
+            found = self._listen_again(name, filter, listener, dict(attributes or {}))
             if found is not None:
                 return found
         if len(self._entries) >= MAX_SUBSCRIPTIONS:
@@ -157,13 +157,16 @@ class Subscribers:
             self.unsubscribe(subscription.id)
             raise WorkError("the protocol failed on the subscription; the node's log has the reason")
 
-    def _listen_again(self, name: str, filter: str, listener: Listener | None) -> SubscriptionId | None:
-        """The standing subscription if its filter is the same; with another filter it is ended, to be made anew."""
+    def _listen_again(
+        self, name: str, filter: str, listener: Listener | None, attributes: dict[str, Scalar]
+    ) -> SubscriptionId | None:
+        """The standing subscription if it is the same; with another filter or other attributes it is ended, to be made
+        anew, and what waits for it was for whom it no longer is."""
         id = self._named[name]
         entry = self._entries[id]
         if entry.listener is not None:
             raise UserError(f"another application listens to the subscription {name!r}")
-        if Filter(filter).text != entry.subscription.filter:
+        if (Filter(filter).text, attributes) != (entry.subscription.filter, entry.subscription.attributes):
             self.unsubscribe(id)
             return None
         entry.listener = listener

@@ -29,6 +29,7 @@ from driftcast.protocol.effects import (
     Note,
     Process,
     Route,
+    RouteEach,
     Send,
     SetTimer,
 )
@@ -174,7 +175,7 @@ class Runtime(Stack):
             self._record.note(layer, effect.fact)
         elif isinstance(effect, Process):
             self._applications.process(effect)
-        elif isinstance(effect, Route):
+        elif isinstance(effect, Route | RouteEach):
             self._route(effect)
         else:
             # Nobody asks this host for stored events, so there is nobody to answer.
@@ -221,9 +222,12 @@ class Runtime(Stack):
             for interface in interfaces:
                 interface.broadcast(layer, effect.message, body)
 
-    def _route(self, effect: Route) -> None:
+    def _route(self, effect: Route | RouteEach) -> None:
         try:
-            self.route(effect.target, effect.message)
+            if isinstance(effect, Route):
+                self.route(effect.target, effect.message)
+            else:
+                self.route_each(effect.targets, effect.message)
         except Exception as error:
             LOG.error("a message could not be routed", exc_info=error)
             self._record.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)

@@ -139,7 +139,7 @@ class Control:
         if way is None:
             self._station.drop("no_way_back")
         else:
-            self._station.send(way.next_hop, reply, None)
+            self._station.send(way.next_hop, reply)
 
     # [RFC 6.5] TTL > 1: one less, one hop more, and the greatest number known of the target.
     def _pass_on(self, now: float, sender: NodeId, request: RouteRequest, hops: int) -> None:
@@ -208,4 +208,4 @@ class Control:
         if to_target is not None:
             to_target.rely(back.next_hop)
         onward = RouteReply(reply.origin, reply.target, reply.target_sequence, hops, reply.lifetime_ms)
-        station.send(back.next_hop, onward, None)
+        station.send(back.next_hop, onward)

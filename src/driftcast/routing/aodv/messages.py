@@ -12,6 +12,8 @@ MAX_LOST = 64
 """Destinations in one RERR; who has lost more sends several."""
 
 MAX_NUMBER = 2**63 - 1
+MAX_OTHERS = 63
+"""More targets in one packet; who has more sends several."""
 
 Number = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
 NumberIfKnown = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
@@ -65,3 +67,10 @@ class Packet(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=5):
     origin: NodeId
     target: NodeId
     hops: Hops
+
+
+class Bundle(Packet, frozen=True, gc=False, kw_only=True, tag=6):
+    """A packet for several nodes whose routes have the same next hop; it splits where they part. Beyond the RFC."""
+
+    others: Annotated[tuple[NodeId, ...], Meta(min_length=1, max_length=MAX_OTHERS)]
+    """Besides `target`."""

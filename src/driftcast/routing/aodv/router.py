@@ -1,6 +1,6 @@
 """AODV: routes on demand (RFC 3561). This module carries packets; the parts make, mend and end routes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from driftcast.routing.aodv.control import Control
 from driftcast.routing.aodv.discovery import Discovery, Search
 from driftcast.routing.aodv.errors import Errors
 from driftcast.routing.aodv.hello import Hellos
-from driftcast.routing.aodv.messages import Hello, Packet, RouteError, RouteReply, RouteRequest
+from driftcast.routing.aodv.messages import MAX_OTHERS, Bundle, Hello, Packet, RouteError, RouteReply, RouteRequest
 from driftcast.routing.aodv.rules import may_repair, repair_ttl
 from driftcast.routing.aodv.settings import NS2, AodvSettings
 from driftcast.routing.aodv.station import Carried, Station
@@ -26,7 +26,7 @@ class Aodv(Router):
     name = "aodv"
     summary = "routes on demand: requests in growing rings, sequence numbers against loops, errors when links break"
     settings_type = AodvSettings
-    messages = (RouteRequest, RouteReply, RouteError, Hello, Packet)
+    messages = (RouteRequest, RouteReply, RouteError, Hello, Packet, Bundle)
     # Requests and replies tell who is there, and a unicast that fails or a HELLO that is missed who is not.
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"rfc3561": {}, "ns2": NS2}
@@ -60,28 +60,40 @@ class Aodv(Router):
     # Packets.
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
-        node = target.node if isinstance(target, Place) else target
-        if node is None:
-            self._station.drop("place_without_node", event=parcel.event)
-            self.up.unreachable(target, parcel)
-        elif node == self.node:
-            self.up.packet(node, parcel, 0)
-        else:
-            packet = Packet(parcel, origin=self.node, target=node, hops=1)
-            self._carry(now, Carried(packet, target, None, now, now + self._settings.buffer_s))
+        self.on_route_each(now, (target,), parcel)
+
+    def on_route_each(self, now: float, targets: Sequence[NodeId | Place], parcel: Parcel) -> None:
+        own = []
+        for target in targets:
+            node = target.node if isinstance(target, Place) else target
+            if node is None:
+                self._station.drop("place_without_node", event=parcel.event)
+                self.up.unreachable(target, parcel)
+            elif node == self.node:
+                self.up.packet(node, parcel, 0)
+            else:
+                packet = Packet(parcel, origin=self.node, target=node, hops=1)
+                own.append(Carried(packet, target, None, now, now + self._settings.buffer_s))
+        self._carry_each(now, own)
 
     def _on_packet(self, now: float, sender: NodeId, packet: Packet) -> None:
         if packet.origin == self.node:
             self._station.drop("packet_returned", sender, packet.parcel.event)
-        elif packet.target == self.node:
+            return
+        targets = dict.fromkeys((packet.target, *packet.others) if isinstance(packet, Bundle) else (packet.target,))
+        if self.node in targets:
+            del targets[self.node]
             self._refresh(now, sender, packet)
             self.up.packet(packet.origin, packet.parcel, packet.hops)
-        elif packet.hops >= self._settings.max_hops:
+        if targets and packet.hops >= self._settings.max_hops:
             self._station.drop("hops_exhausted", sender, packet.parcel.event)
-        else:
+        elif targets:
             self._refresh(now, sender, packet)
-            onward = Packet(packet.parcel, origin=packet.origin, target=packet.target, hops=packet.hops + 1)
-            self._carry(now, Carried(onward, packet.target, sender, now, now + self._settings.buffer_s))
+            until = now + self._settings.buffer_s
+            onward = [
+                Packet(packet.parcel, origin=packet.origin, target=target, hops=packet.hops + 1) for target in targets
+            ]
+            self._carry_each(now, [Carried(one, one.target, sender, now, until) for one in onward])
 
     # [RFC 6.2] A packet prolongs the routes to its source and to the neighbor it came from.
     def _refresh(self, now: float, sender: NodeId, packet: Packet) -> None:
@@ -91,6 +103,34 @@ class Aodv(Router):
         if back is not None and (not back.valid or back.next_hop == sender):
             # Deviation: only if it came the way the route goes; another packet says nothing of that way.
             self.table.touch(now, packet.origin, until)
+
+    def _carry_each(self, now: float, packets: Sequence[Carried]) -> None:
+        """One parcel to several nodes: those over the same next hop share a packet to it."""
+        together: dict[NodeId, list[Carried]] = {}
+        if len(packets) > 1:
+            for carried in packets:
+                route = self.table.valid(now, carried.packet.target)
+                if route is not None:
+                    together.setdefault(route.next_hop, []).append(carried)
+        shared = {next_hop: group for next_hop, group in together.items() if len(group) > 1}
+        for next_hop, group in shared.items():
+            for start in range(0, len(group), MAX_OTHERS + 1):
+                self._send_each(now, next_hop, group[start : start + MAX_OTHERS + 1])
+        gone = {carried.packet.target for group in shared.values() for carried in group}
+        for carried in packets:
+            if carried.packet.target not in gone:
+                self._carry(now, carried)
+
+    def _send_each(self, now: float, next_hop: NodeId, group: Sequence[Carried]) -> None:
+        until = now + self._settings.active_route_timeout_s
+        first, *others = [carried.packet.target for carried in group]
+        for target in (first, *others, next_hop):
+            self.table.touch(now, target, until)
+        parcel, packet = group[0].parcel(now), group[0].packet
+        sent: Packet = Packet(parcel, origin=packet.origin, target=first, hops=packet.hops)
+        if others:
+            sent = Bundle(parcel, origin=packet.origin, target=first, hops=packet.hops, others=tuple(others))
+        self._station.send(next_hop, sent, group)
 
     def _carry(self, now: float, carried: Carried) -> None:
         packet = carried.packet
@@ -103,7 +143,7 @@ class Aodv(Router):
             self.table.touch(now, route.next_hop, until)
             if now > carried.since:
                 packet = Packet(carried.parcel(now), origin=packet.origin, target=target, hops=packet.hops)
-            self._station.send(route.next_hop, packet, carried)
+            self._station.send(route.next_hop, packet, (carried,))
         elif carried.sender is None:
             self._wait(now, carried)
             self._discovery.begin(now, target)
@@ -186,7 +226,7 @@ class Aodv(Router):
             case ("relay", int(number)):
                 self._control.relay(now, number)
             case ("silent", int(neighbor)):
-                self._break(now, neighbor, None)
+                self._break(now, neighbor)
 
     def _not_found(self, now: float, target: NodeId, search: Search) -> None:
         waited = self._waiting.take(target)
@@ -207,40 +247,39 @@ class Aodv(Router):
     # Links that break.
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        neighbor, carried = self._station.sent(token)
+        neighbor, packets = self._station.sent(token)
         if failure is None:
             return
-        if failure is Failure.UNREACHABLE and carried is None:
+        if failure is Failure.UNREACHABLE and not packets:
             self._control.on_reply_failed(now, neighbor)
         if failure is Failure.UNREACHABLE and self._settings.detection == "link_layer":
-            self._break(now, neighbor, carried)
-        elif carried is not None:
-            self._give_up(now, carried, failure)
+            self._break(now, neighbor, packets)
+        else:
+            for carried in packets:
+                self._give_up(now, carried, failure)
 
     def on_link_up(self, now: float, link: Link) -> None:
         self._links.add(link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         if self._links.remove(link) and self._settings.detection == "link_layer":
-            self._break(now, link.neighbor, None)
+            self._break(now, link.neighbor)
 
     # [RFC 6.11 (i)]
-    def _break(self, now: float, neighbor: NodeId, carried: Carried | None) -> None:
-        """A link is broken, and a packet may have failed on it."""
+    def _break(self, now: float, neighbor: NodeId, packets: Sequence[Carried] = ()) -> None:
+        """A link is broken, and packets may have failed on it."""
         self._hellos.forget(neighbor)
         lost = self.table.lose(now, neighbor)
-        if carried is not None and self._repairs(now, carried):
-            # [RFC 6.12] Those upstream of what is being repaired are not told yet.
-            lost = [route for route in lost if route.target != carried.packet.target]
-        told = self._errors.tell(now, lost)
-        if carried is None:
-            return
-        target = carried.packet.target
-        goes_on = carried.sender is not None or self._settings.rebuffer
-        if goes_on and not (carried.sender in told and self.table.valid(now, target) is None):
-            self._carry(now, carried)
-        else:
-            self._give_up(now, carried, Failure.UNREACHABLE)
+        # [RFC 6.12] Those upstream of what is being repaired are not told yet.
+        repairing = {carried.packet.target for carried in packets if self._repairs(now, carried)}
+        told = self._errors.tell(now, [route for route in lost if route.target not in repairing])
+        for carried in packets:
+            target = carried.packet.target
+            goes_on = carried.sender is not None or self._settings.rebuffer
+            if goes_on and not (carried.sender in told and self.table.valid(now, target) is None):
+                self._carry(now, carried)
+            else:
+                self._give_up(now, carried, Failure.UNREACHABLE)
 
     def _repairs(self, now: float, carried: Carried) -> bool:
         """Begin to repair the route of a packet, if that is for this node to do."""

@@ -1,5 +1,6 @@
 """What the parts of the router share: who the node is, its sequence number, its routes, its sends under way."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from driftcast.model import EventId, NodeId
@@ -41,7 +42,7 @@ class Station:
         self.sequence = first_number(incarnation)
         self.last_broadcast_s = 0.0
         self._tokens = 0
-        self._under_way: dict[Token, tuple[NodeId, Carried | None]] = {}
+        self._under_way: dict[Token, tuple[NodeId, Sequence[Carried]]] = {}
 
     # [RFC 6.1]
     def raise_sequence(self, least: int = 0) -> int:
@@ -57,14 +58,14 @@ class Station:
         route = self.table.known(now, target)
         return route is not None and route.sequence > 0 and not is_plausible(sequence, route.sequence)
 
-    def send(self, neighbor: NodeId, message: Message, carried: Carried | None) -> None:
+    def send(self, neighbor: NodeId, message: Message, carried: Sequence[Carried] = ()) -> None:
         """To a neighbor, with an outcome."""
         self._tokens += 1
         self._under_way[self._tokens] = (neighbor, carried)
         self.port.send(neighbor, message, token=self._tokens)
 
-    def sent(self, token: Token) -> tuple[NodeId, Carried | None]:
-        """What an outcome is about: to whom, and the packet, if it was no control message."""
+    def sent(self, token: Token) -> tuple[NodeId, Sequence[Carried]]:
+        """What an outcome is about: to whom, and the packets in it, none if it was a control message."""
         return self._under_way.pop(token)
 
     def broadcast(self, now: float, message: Message) -> None:

@@ -10,6 +10,8 @@ from driftcast.wire import Message, ParcelMessage
 
 MAX_HOPS = 65535
 MAX_NUMBER = (1 << 63) - 1
+MAX_OTHERS = 63
+"""More places in one packet; who has more sends several."""
 
 
 class Here(Message, frozen=True, gc=False, tag=1):
@@ -46,3 +48,21 @@ class GeoPacket(ParcelMessage, frozen=True, gc=False, kw_only=True, tag=2):
     hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
     at: Position | None = None
     tour: Tour | None = None
+
+
+class GeoBundle(GeoPacket, frozen=True, gc=False, kw_only=True, tag=3):
+    """A greedy packet for several places whose ways are one so far; it splits where they part. Beyond [GPSR00].
+
+    Its number is that of the packet for `place`; all that it splits into have it, and differ by their places.
+    """
+
+    others: Annotated[tuple[Place, ...], Meta(min_length=1, max_length=MAX_OTHERS)]
+    """Besides `place`."""
+
+    def packets(self) -> list[GeoPacket]:
+        """One for each place, as they came; a place named twice is one."""
+        places = dict.fromkeys((self.place, *self.others))
+        return [
+            GeoPacket(self.parcel, origin=self.origin, number=self.number, place=place, hops=self.hops, at=self.at)
+            for place in places
+        ]

@@ -27,12 +27,12 @@ class PassedPackets:
         A tour is over before it takes an edge twice, and greedy packets only come nearer; so one that comes again is a
         copy, or its way is a circle that neighbors with different views have made. A packet may pass a node many times.
         """
-        key = (packet.origin, packet.number, sender, packet.tour, packet.hops if self._loops_pass else 0)
-        return self._add(now, key)
+        hops = packet.hops if self._loops_pass else 0
+        return self._add(now, (packet.origin, packet.number, packet.place, sender, packet.tour, hops))
 
     def ends_first(self, now: float, packet: GeoPacket) -> bool:
         """Whether a packet is handed to the layer above here for the first time, whichever ways its copies came."""
-        return self._add(now, (packet.origin, packet.number))
+        return self._add(now, (packet.origin, packet.number, packet.place))
 
     def _add(self, now: float, key: object) -> bool:
         recent = self._recent

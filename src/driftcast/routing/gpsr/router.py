@@ -1,6 +1,6 @@
 """GPSR: greedy perimeter stateless routing (Karp and Kung, MobiCom 2000), to nodes and to places."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar, NamedTuple
 
@@ -21,7 +21,7 @@ from driftcast.protocol import (
 )
 from driftcast.routing.gpsr.beacons import Beacons, is_position
 from driftcast.routing.gpsr.geometry import square_m2
-from driftcast.routing.gpsr.messages import MAX_HOPS, GeoPacket, Here, Tour
+from driftcast.routing.gpsr.messages import MAX_HOPS, MAX_OTHERS, GeoBundle, GeoPacket, Here, Tour
 from driftcast.routing.gpsr.neighbors import NeighborTable
 from driftcast.routing.gpsr.passed import PassedPackets
 from driftcast.routing.gpsr.perimeter import enter, walk
@@ -56,7 +56,7 @@ class Gpsr(Router):
     name = "gpsr"
     summary = "by positions: greedily to the neighbor nearest to the target, around voids by the right-hand rule"
     settings_type = GpsrSettings
-    messages = (Here, GeoPacket)
+    messages = (Here, GeoPacket, GeoBundle)
     needs = frozenset({Capability.POSITION})
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
@@ -76,7 +76,7 @@ class Gpsr(Router):
         self._passed = PassedPackets(settings.seen_s, settings.max_seen, not settings.stop_loops)
         self._numbers = host.incarnation << 32
         self._tokens = 0
-        self._under_way: dict[Token, tuple[NodeId, Carried]] = {}
+        self._under_way: dict[Token, tuple[NodeId, Sequence[Carried]]] = {}
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
         """How far a node is, as far as the table tells."""
@@ -112,6 +112,8 @@ class Gpsr(Router):
             self._drop("repeated", message, sender)
         elif message.hops >= min(self._settings.max_hops, MAX_HOPS):
             self._drop("hops_exhausted", message, sender)
+        elif isinstance(message, GeoBundle):
+            self._forward_each(now, [Carried(packet, packet.place, sender, now) for packet in message.packets()])
         else:
             self._forward(now, Carried(message, message.place, sender, now))
 
@@ -137,6 +139,15 @@ class Gpsr(Router):
     # Where packets go.
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
+        carried = self._own(now, target, parcel)
+        if carried is not None:
+            self._forward(now, carried)
+
+    def on_route_each(self, now: float, targets: Sequence[NodeId | Place], parcel: Parcel) -> None:
+        own = (self._own(now, target, parcel) for target in targets)
+        self._forward_each(now, [carried for carried in own if carried is not None])
+
+    def _own(self, now: float, target: NodeId | Place, parcel: Parcel) -> Carried | None:
         place = target if isinstance(target, Place) else None
         if place is None:
             self.table.expire(now)
@@ -145,11 +156,32 @@ class Gpsr(Router):
                 # A node that is no neighbor needs the position it was last heard of at.
                 self.port.note(Fact("drop", event=parcel.event, peer=target, reason="position_unknown"))
                 self.up.unreachable(target, parcel)
-                return
+                return None
             place = Place(self.table.position(now, target), 0.0, target)
         self._numbers += 1
         packet = GeoPacket(parcel, origin=self.node, number=self._numbers, place=place, hops=0)
-        self._forward(now, Carried(packet, target, None, now))
+        return Carried(packet, target, None, now)
+
+    def _forward_each(self, now: float, packets: Sequence[Carried]) -> None:
+        """One parcel to several places: those that go greedily to the same neighbor share a packet to it."""
+        here = self.host.position(now)
+        together: dict[NodeId, list[Carried]] = {}
+        if is_position(here) and len(packets) > 1:
+            self.table.expire(now)
+            for carried in packets:
+                place = carried.packet.place
+                own_m2 = square_m2(here, place.position)
+                onward = None if self._is_here(place, own_m2) else self._toward(now, place, own_m2)
+                if onward is not None:
+                    together.setdefault(onward, []).append(carried)
+            together = {onward: group for onward, group in together.items() if len(group) > 1}
+            for onward, group in together.items():
+                for start in range(0, len(group), MAX_OTHERS + 1):
+                    self._send_each(now, group[start : start + MAX_OTHERS + 1], here, onward)
+        shared = {carried.packet.place for group in together.values() for carried in group}
+        for carried in packets:
+            if carried.packet.place not in shared:
+                self._forward(now, carried)
 
     def _forward(self, now: float, carried: Carried) -> None:
         packet = carried.packet
@@ -160,30 +192,41 @@ class Gpsr(Router):
             return
         own_m2 = square_m2(here, goal)
         # [003 §3.5] Whoever comes within the radius captures the packet; failing that, the nearest one does.
-        if place.node == self.node or (place.node is None and own_m2 <= place.radius_m * place.radius_m):
+        if self._is_here(place, own_m2):
             self._take(now, carried)
             return
         self.table.expire(now)
-        if self._settings.direct and place.node is not None and place.node in self.table:
-            self._send(now, carried, here, place.node, None)
-            return
         tour = packet.tour
         if tour is not None and tour.entry != self.node and own_m2 < square_m2(tour.entered, goal):
             # [GPSR00 §2.3] Nearer than where the perimeter was entered: greedy again. Back at the entry it is not, even
             # if this node has moved a little: else it would go round for ever.
             tour = None
-        if tour is None:
-            nearest = self.table.nearest(now, goal)
-            # [GPSR00 §2.1] The neighbor nearest to the target, if it is nearer than this node.
-            if nearest is not None and nearest[0] < own_m2:
-                self._send(now, carried, here, nearest[1], None)
-                return
-            node = place.node
-            if node is not None and node in self.table and square_m2(self.table.position(now, node), goal) <= own_m2:
-                # The target itself, no nearer and no farther: as a rule the two are at one place.
-                self._send(now, carried, here, node, None)
-                return
-        self._around(now, carried, here, tour)
+        onward = self._toward(now, place, own_m2, greedily=tour is None)
+        if onward is not None:
+            self._send(now, carried, here, onward, None)
+        else:
+            self._around(now, carried, here, tour)
+
+    def _is_here(self, place: Place, own_m2: float) -> bool:
+        if place.node is not None:
+            return place.node == self.node
+        return own_m2 <= place.radius_m * place.radius_m
+
+    def _toward(self, now: float, place: Place, own_m2: float, greedily: bool = True) -> NodeId | None:
+        """The neighbor that a packet goes to if it need not go around anything."""
+        node = place.node
+        if node is not None and node in self.table and self._settings.direct:
+            return node
+        if not greedily:
+            return None
+        nearest = self.table.nearest(now, place.position)
+        # [GPSR00 §2.1] The neighbor nearest to the target, if it is nearer than this node.
+        if nearest is not None and nearest[0] < own_m2:
+            return nearest[1]
+        if node is not None and node in self.table:
+            # The target itself, no nearer and no farther: as a rule the two are at one place.
+            return node if square_m2(self.table.position(now, node), place.position) <= own_m2 else None
+        return None
 
     def _around(self, now: float, carried: Carried, here: Position, tour: Tour | None) -> None:
         """Nobody is nearer: the right-hand rule, until the tour of the face around the target is over."""
@@ -234,8 +277,27 @@ class Gpsr(Router):
             at=at,
             tour=tour,
         )
+        self._hand_on(onward, sent, (carried,))
+
+    def _send_each(self, now: float, group: Sequence[Carried], here: Position, onward: NodeId) -> None:
+        packet = group[0].packet
+        if len(group) == 1:
+            self._send(now, group[0], here, onward, None)
+            return
+        sent = GeoBundle(
+            group[0].parcel(now),
+            origin=packet.origin,
+            number=packet.number,
+            place=packet.place,
+            hops=packet.hops + 1,
+            at=here if self._settings.piggyback else None,
+            others=tuple(carried.packet.place for carried in group[1:]),
+        )
+        self._hand_on(onward, sent, group)
+
+    def _hand_on(self, onward: NodeId, sent: GeoPacket, group: Sequence[Carried]) -> None:
         self._tokens += 1
-        self._under_way[self._tokens] = (onward, carried)
+        self._under_way[self._tokens] = (onward, group)
         self._beacons.packet_sent()
         self.port.send(onward, sent, token=self._tokens)
 
@@ -256,16 +318,17 @@ class Gpsr(Router):
     # What goes wrong.
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        neighbor, carried = self._under_way.pop(token)
+        neighbor, group = self._under_way.pop(token)
         if failure is None:
             return
         if failure is Failure.UNREACHABLE:
             # [GPSR00 §2.4] The neighbor is gone, and the packet chooses again.
             self.table.forget(neighbor)
-            self.port.note(Fact("reroute", event=carried.packet.parcel.event, peer=neighbor))
-            self._forward(now, carried)
+            self.port.note(Fact("reroute", event=group[0].packet.parcel.event, peer=neighbor))
+            self._forward_each(now, group)
         else:
-            self._give_up(now, carried, failure)
+            for carried in group:
+                self._give_up(now, carried, failure)
 
     def _give_up(self, now: float, carried: Carried, reason: str) -> None:
         self._drop(reason, carried.packet, carried.sender)

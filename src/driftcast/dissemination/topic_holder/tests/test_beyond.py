@@ -1,0 +1,168 @@
+"""What goes beyond the paper: one tree for a broker's fan-out, and tables that are handed over."""
+
+import pytest
+
+from driftcast.dissemination.topic_holder.messages import Handed, HandOver, Refresh, ToHolder, ToSubscriber
+from driftcast.dissemination.topic_holder.protocol import TopicHolder
+from driftcast.dissemination.topic_holder.tests.bench import (
+    HERE,
+    JAM,
+    Bench,
+    broadcast,
+    drops,
+    entry,
+    jam,
+    routed,
+    subscription,
+)
+from driftcast.model import NodeId, Position
+from driftcast.protocol import Place
+from driftcast.protocol.effects import RouteEach, SetTimer
+from driftcast.testing import Net
+
+LINE = [(100.0 * number, 50.0) for number in range(8)]
+QUIET = {"discovery": {"mode": "none"}, "radio": {"range_m": 120.0}}
+
+
+# One tree.
+
+
+def test_a_broker_hands_its_router_all_subscribers_at_once() -> None:
+    bench = Bench(fan_out="tree")
+    for node in (2, 3):
+        bench.get(1.0, node, Refresh(JAM, entry(subscription(node))))
+    effects = bench.get(2.0, 8, ToHolder(jam(), 0, 90.0), 4)
+    assert effects == [RouteEach((2, 3), ToSubscriber(jam(), 4, 90.0))]
+
+
+@pytest.mark.parametrize("scheme", ["broker_aodv", "broker_gpsr", "rendezvous_aodv", "rendezvous_gpsr"])
+def test_on_a_line_a_tree_takes_as_many_transmissions_as_the_line_is_long(scheme: str) -> None:
+    """By hand: from node 0 to 3, 5 and 7 are 3 + 5 + 7 hops one by one, and 7 as a tree."""
+    spent = {}
+    for fan_out in ("unicast", "tree"):
+        # So wide that a node of the line is within K of any place.
+        settings = {"variant": scheme, "fan_out": fan_out, "capture_m": 75.0}
+        net = Net(8, "topic_holder", settings, QUIET, positions=LINE)
+        for subscriber in (3, 5, 7):
+            net.subscribe(subscriber, "topic = 'tau'")
+        net.run(6)
+        net.publish(0, {"topic": "tau"})
+        net.run(2)
+        event = net.publish(0, {"topic": "tau"})
+        net.run(2)
+        assert [net.delivered(node)[-1] for node in (3, 5, 7)] == [event] * 3
+        assert net.dropped("already_delivered") == 0
+        # From the publisher to the broker, and from there (or, in rendezvous mode, from itself) to the subscribers.
+        start = next((node for node in range(8) if event.id in holder(net, node).handled), 0)
+        there = [abs(node - start) for node in (3, 5, 7)]
+        spent[fan_out] = len(net.rows("send", event=str(event.id))) - start
+        assert spent[fan_out] == (sum(there) if fan_out == "unicast" else max(start - 3, 0) + max(7 - start, 0))
+    assert spent["tree"] < spent["unicast"]
+
+
+def holder(net: Net, node: NodeId) -> TopicHolder:
+    protocol = net.protocol(node)
+    assert isinstance(protocol, TopicHolder)
+    return protocol
+
+
+# Handing over.
+
+
+def within(bench: Bench) -> Position:
+    return bench.node.homes.place(JAM)
+
+
+def outside(bench: Bench) -> Position:
+    home = bench.node.homes.place(JAM)
+    return Position(home.x_m + 126.0, home.y_m)
+
+
+def test_a_holder_that_leaves_its_place_sends_its_table_there() -> None:
+    bench = Bench(holder="place", hand_over=True, timeout_s=9.0)
+    bench.host.here = within(bench)
+    one, two = entry(subscription(2), HERE), entry(subscription(3), HERE)
+    assert SetTimer("watch", 1.0) in bench.get(1.0, 2, Refresh(JAM, one))
+    bench.hear(3.0, 5, Refresh(JAM, two))
+    assert bench.tick(4.0, "watch") == [SetTimer("watch", 1.0)], "it is still there"
+    bench.host.here = outside(bench)
+    effects = bench.tick(5.0, "watch")
+    handed = HandOver(JAM, (Handed(one, 5.0), Handed(two, 7.0)))
+    assert routed(effects) == [(Place(within(bench), 125.0), handed)]
+    assert SetTimer("watch", 1.0) not in effects, "there is nothing left to watch"
+
+
+def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() -> None:
+    bench = Bench(holder="place", hand_over=True, timeout_s=9.0)
+    bench.host.here = within(bench)
+    newer = entry(subscription(2, "topic = 'jam' and length > 5"), HERE, count=7)
+    bench.get(1.0, 2, Refresh(JAM, newer))
+    older, other = entry(subscription(2), HERE, count=6), entry(subscription(3), HERE)
+    told = HandOver(JAM, (Handed(older, 8.0), Handed(other, 4.0)))
+    assert broadcast(bench.get(2.0, 9, told)) == [told]
+    assert bench.hear(2.0, 9, told) == [], "who hears it tells nobody"
+    assert bench.node.held.entries(5.9, JAM) == [newer, other]
+    assert bench.node.held.entries(6.0, JAM) == [newer], "it stands no longer than it did where it came from"
+
+
+def test_a_table_that_waited_is_older_and_no_word_of_others_stands_longer_than_a_time_out() -> None:
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 2.0), Handed(entry(subscription(3), HERE), 1e9)))
+    assert told.aged(0.0) is told
+    later = told.aged(2.0)
+    assert later is not None
+    assert [one.entry.subscription.subscriber for one in later.handed] == [3]
+    assert told.aged(1e10) is None
+    bench = Bench(holder="place", hand_over=True)
+    bench.get(1.0, 9, later)
+    assert bench.node.held.entries(3.9, JAM) != []
+    assert bench.node.held.entries(4.0, JAM) == []
+
+
+def test_a_table_goes_in_several_messages_and_an_empty_one_in_none() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    bench.host.here = within(bench)
+    for node in range(2, 42):
+        bench.get(1.0, node, Refresh(JAM, entry(subscription(node, f"topic = 'jam' and x = '{'y' * 90}'"), HERE)))
+    bench.host.here = outside(bench)
+    parts = [message for _, message in routed(bench.tick(2.0, "watch"))]
+    assert sum(len(part.handed) for part in parts if isinstance(part, HandOver)) == 40
+    assert len(parts) >= 4
+    bench.host.here = within(bench)
+    bench.get(5.0, 2, Refresh(JAM, entry(subscription(2), HERE, 2)))
+    bench.host.here = outside(bench)
+    assert bench.tick(8.0, "watch") == [], "all it held has timed out"
+
+
+def test_who_is_nowhere_or_never_was_within_k_hands_nothing_over() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    bench.host.here = outside(bench)
+    assert bench.get(1.0, 2, Refresh(JAM, entry(subscription(2), HERE))) == []
+    bench.host.here = within(bench)
+    bench.get(1.0, 2, Refresh(JAM, entry(subscription(2), HERE)))
+    bench.host.here = None
+    assert bench.tick(2.0, "watch") == []
+
+
+@pytest.mark.parametrize("settings", [{"holder": "place"}, {"holder": "node", "hand_over": True}])
+def test_a_table_that_nobody_asked_for_is_dropped_by_name(settings: dict[str, object]) -> None:
+    bench = Bench(HERE, **settings)
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 1.0),))
+    assert drops(bench.get(1.0, 9, told)) == ["no_hand_over"]
+    assert drops(bench.hear(1.0, 9, told)) == ["no_hand_over"]
+    assert len(bench.node.held) == 0
+
+
+def test_a_forged_table_is_sound_entry_by_entry_and_goes_no_further_if_it_is_not() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    bench.host.here = within(bench)
+    good, bad = entry(subscription(2), HERE), entry(subscription(3), Position(1e9, 0.0))
+    effects = bench.get(1.0, 9, HandOver(JAM, (Handed(good, 1.0), Handed(bad, 1.0))))
+    assert (drops(effects), broadcast(effects)) == (["absurd_position"], [])
+    assert bench.node.held.entries(1.5, JAM) == [good]
+
+
+def test_a_table_that_reaches_nobody_is_lost_by_name() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 1.0),))
+    bench.node.on_unreachable(1.0, Place(HERE, 125.0), told)
+    assert drops(bench.port.take()) == ["unreachable"]
