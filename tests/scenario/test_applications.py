@@ -1,0 +1,75 @@
+"""The two applications of the topic-holder paper, as files that anybody can run [003 §4]."""
+
+from pathlib import Path
+
+import pytest
+
+from driftcast.matching import Filter
+from driftcast.model import Event
+from driftcast.scenario.overrides import apply
+from driftcast.scenario.scenario import Scenario, load
+from driftcast.scenario.workload import workload
+from driftcast.simulation.run import Run, run
+from driftcast.trace import Level
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+SEED = 1
+
+
+def events_of(scenario: Scenario) -> dict[str, Event]:
+    """What is published, by the name that traces have for it."""
+    roles = {role: nodes for role, nodes in scenario.roles.items() if isinstance(nodes, list)}
+    played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, SEED)
+    return {str(publish.event.id): publish.event for publish in played.publishes}
+
+
+def deliveries(outcome: Run) -> dict[str, set[int]]:
+    """Event -> the nodes that it was delivered to, its own not among them."""
+    found: dict[str, set[int]] = {}
+    for row in outcome.trace.table().to_pylist():
+        if row["kind"] == "deliver" and not row["event"].startswith(f"{row['node']}:"):
+            found.setdefault(row["event"], set()).add(row["node"])
+    return found
+
+
+def test_drivers_hear_of_free_roads_and_of_jams_alone() -> None:
+    scenario = load(EXAMPLES / "traffic-report.toml")
+    outcome = run(scenario, SEED, Level.DELIVERIES)
+    assert (outcome.metrics["delivery_ratio"] or 0) > 0.9
+    events = events_of(scenario)
+    reached = deliveries(outcome)
+    assert reached
+    for event, nodes in reached.items():
+        told = events[event].attributes
+        for node in nodes:
+            if 10 <= node < 20:
+                assert told["topic"] != "west-east"
+                assert Filter("speed_mps > 20").matches(told)
+            elif 20 <= node < 30:
+                assert Filter("topic = 'west-east' and heading = 'east' and speed_mps = 0").matches(told)
+            else:
+                assert node == 30
+                assert Filter("speed_mps < 5").matches(told)
+
+
+def test_who_may_not_hear_of_a_crime_does_not() -> None:
+    scenario = load(EXAMPLES / "police-surveillance.toml")
+    outcome, events = run(scenario, SEED, Level.DELIVERIES), events_of(scenario)
+    heard: dict[str, set[str]] = {"police": set(), "detectives": set(), "everybody": set()}
+    for event, nodes in deliveries(outcome).items():
+        policy = events[event].access
+        kind = "everybody" if policy is None else "detectives" if "rank" in policy.condition else "police"
+        heard[kind] |= {"patrol" if node < 20 else "detective" if node < 30 else "volunteer" for node in nodes}
+    assert heard["everybody"] == {"patrol", "volunteer"}, "detectives ask for crimes alone"
+    assert heard["police"] == {"patrol", "detective"}
+    assert heard["detectives"] == {"detective"}
+
+
+@pytest.mark.parametrize("name", ["traffic-report", "police-surveillance"])
+@pytest.mark.parametrize("variant", ["rendezvous_gpsr_map", "rendezvous_aodv"])
+def test_they_run_with_the_other_schemes_too(name: str, variant: str) -> None:
+    scenario = load(EXAMPLES / f"{name}.toml")
+    shorter = apply(scenario, {"duration_s": 15.0, "measure.to_s": 12.0, "protocol.variant": variant}, "test")
+    assert run(shorter, SEED).metrics["delivered"]
