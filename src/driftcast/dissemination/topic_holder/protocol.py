@@ -236,10 +236,10 @@ class TopicHolder(Protocol, UsesRouter):
             self._drop("no_hand_over", peer=peer)
             return
         held = [
-            self._hold(now, peer, message.topic, one.entry, min(one.remaining_s, self._settings.timeout_s))
-            for one in message.handed
+            self._hold(now, peer, message.topic, entry, min(remaining_s, self._settings.timeout_s))
+            for entry, remaining_s in message.standing()
         ]
-        if all(held) and is_captor and self.homes.is_within(message.topic, self._here(now)):
+        if held and all(held) and is_captor and self.homes.is_within(message.topic, self._here(now)):
             self.port.broadcast(message)
 
     def _is_sound(self, entry: Entry, peer: NodeId) -> bool:

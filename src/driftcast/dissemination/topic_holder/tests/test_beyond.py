@@ -87,7 +87,7 @@ def test_a_holder_that_leaves_its_place_sends_its_table_there() -> None:
     assert bench.tick(4.0, "watch") == [SetTimer("watch", 1.0)], "it is still there"
     bench.host.here = outside(bench)
     effects = bench.tick(5.0, "watch")
-    handed = HandOver(JAM, (Handed(one, 5.0), Handed(two, 7.0)))
+    handed = HandOver(JAM, (Handed(one, 2.0), Handed(two, 0.0)), 7.0)
     assert routed(effects) == [(Place(within(bench), 125.0), handed)]
     assert SetTimer("watch", 1.0) not in effects, "there is nothing left to watch"
 
@@ -98,7 +98,7 @@ def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() ->
     newer = entry(subscription(2, "topic = 'jam' and length > 5"), HERE, count=7)
     bench.get(1.0, 2, Refresh(JAM, newer))
     older, other = entry(subscription(2), HERE, count=6), entry(subscription(3), HERE)
-    told = HandOver(JAM, (Handed(older, 8.0), Handed(other, 4.0)))
+    told = HandOver(JAM, (Handed(older, 0.0), Handed(other, 4.0)), 8.0)
     assert broadcast(bench.get(2.0, 9, told)) == [told]
     assert bench.hear(2.0, 9, told) == [], "who hears it tells nobody"
     assert bench.node.held.entries(5.9, JAM) == [newer, other]
@@ -106,12 +106,11 @@ def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() ->
 
 
 def test_a_table_that_waited_is_older_and_no_word_of_others_stands_longer_than_a_time_out() -> None:
-    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 2.0), Handed(entry(subscription(3), HERE), 1e9)))
-    assert told.aged(0.0) is told
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 98.0), Handed(entry(subscription(3), HERE), 0.0)), 100.0)
     later = told.aged(2.0)
     assert later is not None
-    assert [one.entry.subscription.subscriber for one in later.handed] == [3]
-    assert told.aged(1e10) is None
+    assert [(entry.subscription.subscriber, left_s) for entry, left_s in later.standing()] == [(3, 98.0)]
+    assert told.aged(100.0) is None
     bench = Bench(holder="place", hand_over=True)
     bench.get(1.0, 9, later)
     assert bench.node.held.entries(3.9, JAM) != []
@@ -146,7 +145,7 @@ def test_who_is_nowhere_or_never_was_within_k_hands_nothing_over() -> None:
 @pytest.mark.parametrize("settings", [{"holder": "place"}, {"holder": "node", "hand_over": True}])
 def test_a_table_that_nobody_asked_for_is_dropped_by_name(settings: dict[str, object]) -> None:
     bench = Bench(HERE, **settings)
-    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 1.0),))
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
     assert drops(bench.get(1.0, 9, told)) == ["no_hand_over"]
     assert drops(bench.hear(1.0, 9, told)) == ["no_hand_over"]
     assert len(bench.node.held) == 0
@@ -156,13 +155,13 @@ def test_a_forged_table_is_sound_entry_by_entry_and_goes_no_further_if_it_is_not
     bench = Bench(holder="place", hand_over=True)
     bench.host.here = within(bench)
     good, bad = entry(subscription(2), HERE), entry(subscription(3), Position(1e9, 0.0))
-    effects = bench.get(1.0, 9, HandOver(JAM, (Handed(good, 1.0), Handed(bad, 1.0))))
+    effects = bench.get(1.0, 9, HandOver(JAM, (Handed(good, 0.0), Handed(bad, 0.0)), 1.0))
     assert (drops(effects), broadcast(effects)) == (["absurd_position"], [])
     assert bench.node.held.entries(1.5, JAM) == [good]
 
 
 def test_a_table_that_reaches_nobody_is_lost_by_name() -> None:
     bench = Bench(holder="place", hand_over=True)
-    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 1.0),))
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
     bench.node.on_unreachable(1.0, Place(HERE, 125.0), told)
     assert drops(bench.port.take()) == ["unreachable"]
