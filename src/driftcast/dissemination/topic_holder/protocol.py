@@ -29,7 +29,7 @@ from driftcast.dissemination.topic_holder.watch import PlaceWatch
 from driftcast.matching import Filter, pinned, serves
 from driftcast.model import Event, NodeId, Position, Subscription, SubscriptionId
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.seen import SeenCache
+from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import Fact, Host, Interface, Place, Port, Protocol, TimerKey, UsesRouter
 from driftcast.wire import EventMessage, Message
 
@@ -58,8 +58,8 @@ class TopicHolder(Protocol, UsesRouter):
         """What this node's applications subscribe to, as it travels, and the topics of each."""
         self._refreshes = 0
         self._armed: set[str] = set()
-        self._met = SeenCache()
-        self.handled = SeenCache()
+        self._met = BoundedSeenCache(settings.max_seen)
+        self.handled = BoundedSeenCache(settings.max_seen)
 
     def on_stop(self, now: float) -> None:
         for key in sorted(self._armed):

@@ -71,6 +71,8 @@ class TopicHolderSettings(Settings, frozen=True):
     max_topics: Annotated[Room, Meta(description="topics of one filter")] = 64
     max_held: Annotated[Room, Meta(description="subscriptions in a holder's table, and in a publisher's lists")] = 4096
     max_waiting: Annotated[Room, Meta(description="rendezvous: events that wait for a list")] = 64
+    # More than a radio of 2 Mb/s brings in `seen_s`.
+    max_seen: Annotated[Room, Meta(description="events remembered; the oldest make room")] = 65_536
     # Beyond the paper: off.
     fan_out: Annotated[
         Literal["unicast", "tree"],
