@@ -1,9 +1,12 @@
 """What goes beyond the paper: one tree for a broker's fan-out, and tables that are handed over."""
 
+from pathlib import Path
+
 import pytest
 
 from driftcast.dissemination.topic_holder.messages import Handed, HandOver, Refresh, ToHolder, ToSubscriber
 from driftcast.dissemination.topic_holder.protocol import TopicHolder
+from driftcast.dissemination.topic_holder.rules import home_place, topic_key
 from driftcast.dissemination.topic_holder.tests.bench import (
     HERE,
     JAM,
@@ -15,9 +18,11 @@ from driftcast.dissemination.topic_holder.tests.bench import (
     routed,
     subscription,
 )
-from driftcast.model import NodeId, Position
+from driftcast.model import Area, NodeId, Position
 from driftcast.protocol import Place
 from driftcast.protocol.effects import RouteEach, SetTimer
+from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation.run import run
 from driftcast.testing import Net
 
 LINE = [(100.0 * number, 50.0) for number in range(8)]
@@ -165,3 +170,52 @@ def test_a_table_that_reaches_nobody_is_lost_by_name() -> None:
     told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
     bench.node.on_unreachable(1.0, Place(HERE, 125.0), told)
     assert drops(bench.port.take()) == ["unreachable"]
+
+
+SQUARE = Area(1000.0, 1000.0)
+
+
+def walk(folder: Path, home: Position) -> Path:
+    """Node 0 publishes and 1 subscribes, 200 m from the place on either side. At 110 s node 2, who holds the topic,
+    leaves it; node 3 has come there at 108 s from out of everybody's reach."""
+    starts = {0: (0, -200), 1: (0, 200), 2: (0, 0), 3: (400, 0)}
+    lines = []
+    for node, (x_m, y_m) in starts.items():
+        lines += [f"$node_({node}) set X_ {home.x_m + x_m}", f"$node_({node}) set Y_ {home.y_m + y_m}"]
+    for at_s, node, x_m in ((100, 3, 30), (110, 2, -150)):
+        lines.append(f'$ns_ at {at_s} "$node_({node}) setdest {home.x_m + x_m} {home.y_m} 50"')
+    path = folder / "walk.tcl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("hand_over", [False, True])
+def test_who_comes_to_a_place_knows_what_the_one_who_left_it_held(hand_over: bool, tmp_path: Path) -> None:
+    topic = next(
+        name
+        for name in (f"t{number}" for number in range(1000))
+        if all(450 < side < 550 for side in home_place(topic_key(name), 0, SQUARE))
+    )
+    table = {
+        "duration_s": 130.0,
+        "nodes": 4,
+        "area_m": (SQUARE.width_m, SQUARE.height_m),
+        "mobility": {"model": "ns2", "file": str(walk(tmp_path, home_place(topic_key(topic), 0, SQUARE)))},
+        "radio": {"model": "disk", "range_m": 250.0},
+        "protocol": {
+            "name": "topic_holder",
+            "variant": "broker_gpsr",
+            "capture_m": 50.0,
+            # So seldom that soft state alone heals nothing in time.
+            "refresh_s": 100.0,
+            "timeout_s": 300.0,
+            "hand_over": hand_over,
+        },
+        "subscribe": [{"nodes": [1], "filter": f"topic = '{topic}'"}],
+        "publish": [
+            {"nodes": [0], "every_s": 4.0, "from_s": 116.0, "to_s": 128.0, "attributes": {"topic": topic}},
+        ],
+    }
+    metrics = run(scenario_from(table, "walk"), 1).metrics
+    assert metrics["published"] == 3
+    assert metrics["delivered"] == (3 if hand_over else 0)
