@@ -232,7 +232,7 @@ class TopicHolder(Protocol, UsesRouter):
 
     def _on_handed(self, now: float, peer: NodeId, message: HandOver, is_captor: bool) -> None:
         """As with subscriptions [003 §3.5]: who captures a table within K tells its neighbors."""
-        if not (self._settings.hand_over and self._settings.by_place):
+        if not self._settings.hand_over:
             self._drop("no_hand_over", peer=peer)
             return
         held = [

@@ -84,6 +84,14 @@ class TopicHolderSettings(Settings, frozen=True):
     # As often as subscribers speak by default: at 30 m/s a node is then 30 m outside at most.
     watch_s: Annotated[Seconds, Meta(description="hand_over: time between two looks whether a place was left")] = 1.0
 
+    def __post_init__(self) -> None:
+        if self.timeout_s < self.refresh_s:
+            raise ValueError("timeout_s is below refresh_s: no subscription would stand until its next refresh")
+        if self.hand_over and not (self.by_place and self.capture_m > 0):
+            raise ValueError(
+                "hand_over: only a place can be left; give holder 'place' or 'road', and capture_m above 0"
+            )
+
     @property
     def by_place(self) -> bool:
         """Whether topics are held at places."""

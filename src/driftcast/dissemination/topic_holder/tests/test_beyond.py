@@ -18,6 +18,7 @@ from driftcast.dissemination.topic_holder.tests.bench import (
     routed,
     subscription,
 )
+from driftcast.errors import UserError
 from driftcast.model import Area, NodeId, Position
 from driftcast.protocol import Place
 from driftcast.protocol.effects import RouteEach, SetTimer
@@ -147,9 +148,22 @@ def test_who_is_nowhere_or_never_was_within_k_hands_nothing_over() -> None:
     assert bench.tick(2.0, "watch") == []
 
 
-@pytest.mark.parametrize("settings", [{"holder": "place"}, {"holder": "node", "hand_over": True}])
-def test_a_table_that_nobody_asked_for_is_dropped_by_name(settings: dict[str, object]) -> None:
-    bench = Bench(HERE, **settings)
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"hand_over": True}, "hand_over: only a place can be left"),
+        ({"hand_over": True, "holder": "place", "capture_m": 0}, "and capture_m above 0"),
+        ({"refresh_s": 5.0}, "timeout_s is below refresh_s"),
+    ],
+)
+def test_settings_that_make_no_sense_together_are_refused(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        Bench(HERE, **settings)
+
+
+@pytest.mark.parametrize("holder", ["place", "node"])
+def test_a_table_that_nobody_asked_for_is_dropped_by_name(holder: str) -> None:
+    bench = Bench(holder=holder)
     told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
     assert drops(bench.get(1.0, 9, told)) == ["no_hand_over"]
     assert drops(bench.hear(1.0, 9, told)) == ["no_hand_over"]
