@@ -265,7 +265,7 @@ def test_both_worlds_deliver_the_same(scheme: str, config: MakeConfig, run: Run)
             network.line()
             await network.discovered()
             await asyncio.sleep(1.0)
-            for _ in range(10):
+            for _ in range(30):
                 for node, attributes in SAID:
                     network.nodes[node].publish(attributes)
                 await asyncio.sleep(0.5)
