@@ -1,8 +1,8 @@
-"""W5: topic holders with the load of their paper [003, Table 1]: 60 vehicles for 900 s over AODV or GPSR, on `csma` with
-the numbers of ns-2.
+"""W5: topic holders with the load of their paper [003, Table 1]: 60 vehicles for 900 s over AODV or GPSR, on `csma`
+with the numbers of ns-2.
 
-On the highway 2 topics with 1 publisher and 9 subscribers each, in the city 6 with 2 and 5; every publisher has an event
-each 10 s, of 512 or 1024 bytes, and every subscriber tells its holder each second that it is there.
+On the highway 2 topics with 1 publisher and 9 subscribers each, in the city 6 with 2 and 5; every publisher has an
+event each 10 s, of 512 or 1024 bytes, and every subscriber tells its holder each second that it is there.
 """
 
 import json

@@ -119,3 +119,7 @@ class Router(StateMachine, ABC):
     @abstractmethod
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         """The layer above wants something brought to a node or a place."""
+
+    def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        """A neighbor sent something to somebody else. Only who needs `Capability.OVERHEARING` is told, and nobody that
+        it was acknowledged; how old it is, is not on its parcel."""

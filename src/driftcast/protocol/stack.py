@@ -24,7 +24,7 @@ from driftcast.model import (
     SubscriptionId,
 )
 from driftcast.protocol.discovery import BeaconDiscovery, BeaconSettings, Neighborhood
-from driftcast.protocol.host import Host
+from driftcast.protocol.host import Capability, Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
@@ -56,6 +56,10 @@ class StackPlan:
         self.codecs: dict[Layer, Codec] = {
             Layer.DISSEMINATION: Codec(Layer.DISSEMINATION, protocol.name, protocol.messages)
         }
+        self.overhears = False
+        """Whether the router wants to hear what is meant for others."""
+        if router is not None and router_settings is not None:
+            self.overhears = Capability.OVERHEARING in router.needs | router_settings.needs()
         if router is not None:
             self.codecs[Layer.ROUTING] = Codec(Layer.ROUTING, router.name, router.messages)
         if beacons is not None:
@@ -175,6 +179,11 @@ class Stack(Upward, Neighborhood):
     def on_message(self, now: float, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
         """A message of one layer."""
         self._input(now, layer, self._machine(layer).on_message, sender, message, via)
+
+    def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        """A message of the routing layer that is meant for another node."""
+        if self.router is not None:
+            self._input(now, Layer.ROUTING, self.router.on_overheard, sender, message, via)
 
     def on_timer(self, now: float, layer: Layer, key: TimerKey) -> None:
         """A timer of one layer."""

@@ -190,6 +190,9 @@ class CsmaMedium(Medium):
         failure = self._failure(transmission, target)
         ack_us = self._sifs_ack_us
         self._reserve(transmission, target, transmission.end_us + ack_us)
+        if self.promiscuous:
+            garbled, heard = transmission.garbled, self.topology.reach(transmission.sender).nodes
+            self._air.overheard(frame, [node for node in heard if node != target and node not in garbled])
         if failure:
             self._miss(transmission, failure, ACK_BYTES)
             return

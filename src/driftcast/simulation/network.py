@@ -45,6 +45,7 @@ class Network(Air):
         # frames and decoding must come between here.
         self._plain = not faults.disturbs_frames and not faults.clocks and not recode
         self.medium = self._radio(world)
+        self.medium.promiscuous = world.stack.overhears
         self._media: dict[Interface, Medium] = {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
@@ -129,6 +130,18 @@ class Network(Air):
         else:
             for node in reach.nodes:
                 self._receive(frame, message, node)
+
+    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+        if frame.layer is not Layer.ROUTING or frame.sent_us < self._restarted_us.get(frame.sender, 0):
+            return
+        message, unheard = frame.message, self._faults.loss + self._faults.corruption
+        if self._recode:
+            codec = self._codecs[frame.layer]
+            message = codec.decode(codec.encode(message))
+        for id in nodes:
+            if unheard == 0 or self._rng.random() >= unheard:
+                node = self.nodes[id]
+                node.stack.on_overheard(node.now(), frame.sender, message, frame.interface)
 
     def outcome(self, frame: Frame, failure: Failure | None) -> None:
         if failure is Failure.UNREACHABLE:

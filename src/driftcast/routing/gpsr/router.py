@@ -61,6 +61,7 @@ class Gpsr(Router):
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "ns2": {"beacon_s": 0.5, "stop_loops": False},
+        "overhearing": {"overhear": True, "suppress_beacons": True},
         "rng": {"planarization": "rng"},
         "predictive": {"dead_reckoning": True, "beacon_skips": 3},
     }
@@ -117,6 +118,11 @@ class Gpsr(Router):
             self._drop("hops_exhausted", message, sender)
         else:
             self._forward(now, Carried(message, message.place, sender, now))
+
+    def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        # [GPSR00 §2.1] Interfaces are promiscuous: who is in reach learns where the forwarding node is.
+        if isinstance(message, GeoPacket) and message.at is not None and self._settings.piggyback:
+            self._learn(now, sender, message.at, self.table.known_velocity(sender))
 
     def _learn(self, now: float, sender: NodeId, position: Position, velocity: Velocity | None) -> None:
         here = self._position(now)
