@@ -136,15 +136,24 @@ class Stack(Upward, Neighborhood):
         while len(self._waiting) > told:
             self._waiting.pop()
 
-    @property
-    def receiver(self) -> Receiver | None:
-        """The protocol's own handler of messages, for a world that needs nothing between a message and its handler.
+    def receiver(self, layer: Layer) -> Receiver | None:
+        """A layer's own handler of messages, for a world that needs nothing between a message and its handler.
 
-        None where something must come between: `enter` does more than to call, or there is a router, and what the
-        protocol asks of it in a handler waits to be passed on.
+        None where something must come between: `enter` does more than to call. Where a layer has another to tell, what
+        it told is passed on when its handler has returned, as ever.
         """
-        straight = self.router is None and type(self).enter is Stack.enter
-        return self.protocol.on_message if straight else None
+        if type(self).enter is not Stack.enter:
+            return None
+        handler, waiting, settle = self._machine(layer).on_message, self._waiting, self._settle
+        if layer is Layer.DISSEMINATION and self.router is None:
+            return handler
+
+        def receive(now: float, sender: NodeId, message: Message, via: Interface) -> None:
+            handler(now, sender, message, via)
+            if waiting:
+                settle(now)
+
+        return receive
 
     def _input(self, now: float, layer: Layer, handler: Callable[..., None], *arguments: object) -> bool:
         """A handler, and whatever follows from it in the other layers; False if the handler itself failed."""
