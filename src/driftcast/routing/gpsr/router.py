@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from driftcast.model import Failure, NodeId, Position, Velocity
 from driftcast.parts.links import Neighbors
@@ -20,6 +20,7 @@ from driftcast.protocol import (
     Upward,
 )
 from driftcast.routing.gpsr.beacons import Beacons, is_position
+from driftcast.routing.gpsr.carried import Carried
 from driftcast.routing.gpsr.geometry import square_m2
 from driftcast.routing.gpsr.messages import MAX_HOPS, MAX_OTHERS, GeoBundle, GeoPacket, Here, Tour
 from driftcast.routing.gpsr.neighbors import NeighborTable
@@ -28,23 +29,6 @@ from driftcast.routing.gpsr.perimeter import enter, walk
 from driftcast.routing.gpsr.planar import Edge, planar
 from driftcast.routing.gpsr.settings import GpsrSettings
 from driftcast.wire import Message, Parcel
-
-
-class Carried(NamedTuple):
-    """A packet at this node, as it came."""
-
-    packet: GeoPacket
-    asked: NodeId | Place
-    """The target in the words of the layer above, as far as this node knows them."""
-    sender: NodeId | None
-    """The neighbor it came from; None for an own one."""
-    since: float
-    """When this node got it. How long it has been here is not yet on its parcel."""
-
-    def parcel(self, now: float) -> Parcel:
-        """What it carries, as old as it is by now."""
-        parcel = self.packet.parcel
-        return parcel.aged(now - self.since) if now > self.since else parcel
 
 
 class Gpsr(Router):

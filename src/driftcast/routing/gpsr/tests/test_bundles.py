@@ -15,9 +15,9 @@ EAST = [at(500, 0, 11), at(600, 10, 12)]
 NORTH = at(0, 500, 13)
 
 
-def bench(**settings: object) -> Bench:
+def bench(*, max_hops: int = 64) -> Bench:
     """Neighbor 1 to the east, 2 to the north."""
-    made = Bench(**settings)
+    made = Bench(max_hops=max_hops)
     made.neighbor(1, 100, 0)
     made.neighbor(2, 0, 100)
     return made
@@ -111,5 +111,5 @@ def test_a_shared_packet_that_went_too_far_ends() -> None:
 def test_who_is_nowhere_gives_each_up() -> None:
     node = bench()
     node.host.here = Position(float("nan"), 0.0)
-    node.router.on_route_each(0.0, EAST, parcel())
+    node.router.on_route_each(1.0, EAST, parcel())
     assert drops(node.port.take()) == ["no_position", "no_position"]
