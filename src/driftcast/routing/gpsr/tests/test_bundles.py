@@ -15,7 +15,7 @@ EAST = [at(500, 0, 11), at(600, 10, 12)]
 NORTH = at(0, 500, 13)
 
 
-def bench(**settings: object) -> Bench:
+def bench(**settings: int) -> Bench:
     """Neighbor 1 to the east, 2 to the north."""
     made = Bench(**settings)
     made.neighbor(1, 100, 0)
