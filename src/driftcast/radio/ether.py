@@ -98,12 +98,11 @@ class Ether:
         place, ratio = self._place, self._capture
         assert place is not None, "capture needs to know where nodes are"
         ours, theirs = place(heard.sender), place(other.sender)
-        spoiled = []
-        for node in hit:
-            here = place(node)
-            if node == other.sender or _squared_m(here, theirs) < ratio * _squared_m(here, ours):
-                spoiled.append(node)
-        return frozenset(spoiled)
+        return frozenset(
+            node
+            for node in hit
+            if node == other.sender or _squared_m(place(node), theirs) < ratio * _squared_m(place(node), ours)
+        )
 
     def holding(self, node: NodeId) -> Transmission | None:
         """The transmission that keeps a node waiting longest, one that is about to answer included."""

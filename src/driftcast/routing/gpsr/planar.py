@@ -4,11 +4,11 @@ Both rules leave out an edge if there is a third node, a witness, through which 
 what is connected stays connected.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from driftcast.model import NodeId, Position
-from driftcast.routing.gpsr.geometry import facing, is_shorter, square_m2
+from driftcast.routing.gpsr.geometry import facing, is_shorter
 
 Rule = Literal["gabriel", "rng"]
 
@@ -29,13 +29,11 @@ def planar(node: NodeId, here: Position, neighbors: Mapping[NodeId, Position], r
     if by_place[here] != node:
         return [(by_place[here], here)]
     del by_place[here]
-    # A witness is nearer than what it hides, so the nearest are asked first: most edges go at once.
-    near = sorted(by_place, key=lambda where: square_m2(here, where))
-    kept = [(by_place[where], where) for where in near if _is_kept(here, where, near, rule)]
+    kept = [(other, where) for where, other in by_place.items() if _is_kept(here, where, by_place, rule)]
     return sorted(kept)
 
 
-def _is_kept(u: Position, v: Position, others: Sequence[Position], rule: Rule) -> bool:
+def _is_kept(u: Position, v: Position, others: Mapping[Position, NodeId], rule: Rule) -> bool:
     for w in others:
         if w == v:
             continue
