@@ -118,6 +118,26 @@ def _csma(quick: bool) -> list[dict[str, object]]:
     ]
 
 
+def _holders(quick: bool) -> list[dict[str, object]]:
+    from benchmarks import csma, holders
+
+    yardstick_s = csma.run()["cpu_s"]
+    rows: list[dict[str, object]] = []
+    for roads, scheme in holders.CASES[:2] if quick else holders.CASES:
+        found = holders.run(roads, scheme)
+        ratio = found["cpu_s"] / yardstick_s
+        rows.append(
+            {
+                "case": f"W5 topic holders, {roads}, {scheme}",
+                "cpu_s": found["cpu_s"],
+                "figure": f"{ratio:.1f} times W3 on the csma radio ({yardstick_s:.2f} s)",
+                "target": "at most 7 times",
+                "met": ratio <= 7,
+            }
+        )
+    return rows
+
+
 def _carriers(quick: bool) -> list[dict[str, object]]:
     from benchmarks import carriers
 
@@ -141,6 +161,7 @@ CASES: dict[str, Callable[[bool], list[dict[str, object]]]] = {
     "epidemic": _w2,
     "flooding": _w3,
     "csma": _csma,
+    "holders": _holders,
     "carriers": _carriers,
     "sweep": _sweep,
 }

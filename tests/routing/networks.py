@@ -28,11 +28,13 @@ def placed(
     **settings: object,
 ) -> Net:
     """Nodes at positions, linked up to a range."""
+    radio = tables.get("radio", {})
+    assert isinstance(radio, Mapping)
     scenario = {
         "discovery": {"mode": "none"},
         **tables,
         "router": {"name": router, **settings},
-        "radio": {"range_m": range_m},
+        "radio": {"range_m": range_m, **radio},
     }
     return Net(len(positions), "courier", {}, scenario, seed, positions)
 

@@ -1,6 +1,6 @@
 """A small world for the contended radio: standing nodes, a kernel, and a witness of everything that happens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -48,6 +48,7 @@ class Cell(Air):
         self.heard: list[tuple[int, Frame, tuple[NodeId, ...]]] = []
         self.losses: list[tuple[int, NodeId, str]] = []
         self.outcomes: list[tuple[int, int, Failure | None]] = []
+        self.bystanders: list[tuple[NodeId, ...]] = []
         self.on_received: Callable[[Frame, Reach], None] | None = None
         self.on_outcome: Callable[[Frame, Failure | None], None] | None = None
         self._tokens = 0
@@ -67,6 +68,9 @@ class Cell(Air):
     def run(self, until_s: float) -> None:
         """Let time pass."""
         self.kernel.run(round(until_s * US_PER_S))
+
+    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+        self.bystanders.append(tuple(sorted(nodes)))
 
     def received(self, frame: Frame, reach: Reach) -> None:
         self.heard.append((self.kernel.now_us, frame, reach.nodes))

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_NO_LEG = (0.0, -1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +29,8 @@ class Trajectories:
     vy_mps: Floats
     # Plain Python numbers come out of a memoryview at a third of the cost of indexing an array with a scalar.
     _views: tuple[memoryview, ...] = field(init=False, repr=False)
+    _lately: list[tuple[float, float, float, float, float, float]] = field(init=False, repr=False)
+    """The leg that each node was asked for last: start, end, place, velocity. Most questions are about the same one."""
 
     def __post_init__(self) -> None:
         first = np.ascontiguousarray(self.first, dtype=np.int64)
@@ -47,6 +50,7 @@ class Trajectories:
         assert bool(np.all((self.start_s[1:] >= self.end_s[:-1])[same_node])), "legs of a node overlap or are unsorted"
         columns = (self.start_s, self.end_s, self.x_m, self.y_m, self.vx_mps, self.vy_mps)
         object.__setattr__(self, "_views", (first.data, *(column.data for column in columns)))
+        object.__setattr__(self, "_lately", [_NO_LEG] * self.nodes)
 
     def __reduce__(self) -> tuple[type["Trajectories"], tuple[Integers | Floats, ...]]:
         return Trajectories, (self.first, self.start_s, self.end_s, self.x_m, self.y_m, self.vx_mps, self.vy_mps)
@@ -100,12 +104,16 @@ class Trajectories:
 
     def position(self, node: int, time_s: float) -> tuple[float, float] | None:
         """Where a node is, in meters; None while it is absent."""
-        leg = self._leg(node, time_s)
-        if leg < 0:
-            return None
-        _, start_s, _, x_m, y_m, vx_mps, vy_mps = self._views
-        elapsed_s: float = time_s - start_s[leg]
-        return x_m[leg] + vx_mps[leg] * elapsed_s, y_m[leg] + vy_mps[leg] * elapsed_s
+        start_s, end_s, x_m, y_m, vx_mps, vy_mps = self._lately[node]
+        if not start_s <= time_s < end_s:
+            leg = self._leg(node, time_s)
+            if leg < 0:
+                return None
+            _, starts_s, ends_s, xs_m, ys_m, vxs_mps, vys_mps = self._views
+            start_s, x_m, y_m, vx_mps, vy_mps = starts_s[leg], xs_m[leg], ys_m[leg], vxs_mps[leg], vys_mps[leg]
+            self._lately[node] = (start_s, ends_s[leg], x_m, y_m, vx_mps, vy_mps)
+        elapsed_s = time_s - start_s
+        return x_m + vx_mps * elapsed_s, y_m + vy_mps * elapsed_s
 
     def velocity(self, node: int, time_s: float) -> tuple[float, float] | None:
         """How a node moves, in meters per second; None while it is absent."""

@@ -21,6 +21,8 @@ class Capability(enum.StrEnum):
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
     """Who has which role, known to everybody beforehand."""
+    OVERHEARING = "overhearing"
+    """Frames that are meant for others; a router that declares it is told (`on_overheard`)."""
     GLOBAL_VIEW = "global view"
     """What no real node can know; the simulator alone offers it, for bounds and "best" schemes."""
 

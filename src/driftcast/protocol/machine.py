@@ -124,3 +124,7 @@ class Router(StateMachine, ABC):
         """The same to several: each on its own, unless a router knows better."""
         for target in targets:
             self.on_route(now, target, parcel)
+
+    def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        """A neighbor sent something to somebody else. Only who needs `Capability.OVERHEARING` is told, and nobody that
+        it was acknowledged; how old it is, is not on its parcel."""

@@ -24,7 +24,7 @@ from driftcast.model import (
     SubscriptionId,
 )
 from driftcast.protocol.discovery import BeaconDiscovery, BeaconSettings, Neighborhood
-from driftcast.protocol.host import Host
+from driftcast.protocol.host import Capability, Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
@@ -56,6 +56,10 @@ class StackPlan:
         self.codecs: dict[Layer, Codec] = {
             Layer.DISSEMINATION: Codec(Layer.DISSEMINATION, protocol.name, protocol.messages)
         }
+        self.overhears = False
+        """Whether the router wants to hear what is meant for others."""
+        if router is not None and router_settings is not None:
+            self.overhears = Capability.OVERHEARING in router.needs | router_settings.needs()
         if router is not None:
             self.codecs[Layer.ROUTING] = Codec(Layer.ROUTING, router.name, router.messages)
         if beacons is not None:
@@ -132,15 +136,24 @@ class Stack(Upward, Neighborhood):
         while len(self._waiting) > told:
             self._waiting.pop()
 
-    @property
-    def receiver(self) -> Receiver | None:
-        """The protocol's own handler of messages, for a world that needs nothing between a message and its handler.
+    def receiver(self, layer: Layer) -> Receiver | None:
+        """A layer's own handler of messages, for a world that needs nothing between a message and its handler.
 
-        None where something must come between: `enter` does more than to call, or there is a router, and what the
-        protocol asks of it in a handler waits to be passed on.
+        None where something must come between: `enter` does more than to call. Where a layer has another to tell, what
+        it told is passed on when its handler has returned, as ever.
         """
-        straight = self.router is None and type(self).enter is Stack.enter
-        return self.protocol.on_message if straight else None
+        if type(self).enter is not Stack.enter:
+            return None
+        handler, waiting, settle = self._machine(layer).on_message, self._waiting, self._settle
+        if layer is Layer.DISSEMINATION and self.router is None:
+            return handler
+
+        def receive(now: float, sender: NodeId, message: Message, via: Interface) -> None:
+            handler(now, sender, message, via)
+            if waiting:
+                settle(now)
+
+        return receive
 
     def _input(self, now: float, layer: Layer, handler: Callable[..., None], *arguments: object) -> bool:
         """A handler, and whatever follows from it in the other layers; False if the handler itself failed."""
@@ -175,6 +188,11 @@ class Stack(Upward, Neighborhood):
     def on_message(self, now: float, layer: Layer, sender: NodeId, message: Message, via: Interface) -> None:
         """A message of one layer."""
         self._input(now, layer, self._machine(layer).on_message, sender, message, via)
+
+    def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        """A message of the routing layer that is meant for another node."""
+        if self.router is not None:
+            self._input(now, Layer.ROUTING, self.router.on_overheard, sender, message, via)
 
     def on_timer(self, now: float, layer: Layer, key: TimerKey) -> None:
         """A timer of one layer."""

@@ -61,11 +61,11 @@ class Contention:
         station.rested_us = reserved_us if reserved_us > now_us else now_us
 
     def reserve(self, station: Station, until_us: int) -> None:
-        """Others have reserved the medium. For a backoff with nothing to send that is no quiet time, either."""
+        """Others have reserved the medium from a node whose backoff goes on with nothing to send: no quiet time,
+        either."""
         station.nav_us = until_us
-        if station.slots and not station.queue:
-            station.slots = self._slots_left(station)[0]
-            station.rested_us = until_us + self._difs_us
+        station.slots = self._slots_left(station)[0]
+        station.rested_us = until_us + self._difs_us
 
     def _slots_left(self, station: Station) -> tuple[int, int]:
         """Of a backoff with nothing to send; and from when on they count, if it is quiet."""

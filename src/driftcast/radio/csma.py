@@ -73,10 +73,16 @@ class CsmaMedium(Medium):
         self._ether = Ether(dot11, place)
         self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
         self._contention = Contention(dot11, self._stations, self._ether, scheduler, rng, self._send)
+        # By kind, as `Kind` counts them.
+        self._ends = (self._end_broadcast, self._end_data, self._end_ack, self._end_rts, self._end_cts)
         self._sifs_us = dot11.sifs_us
         self._routing_first = dot11.routing_first
+        self._rts_us, self._cts_us = dot11.control_us(RTS_BYTES), dot11.control_us(CTS_BYTES)
+        self._sifs_ack_us = dot11.sifs_ack_us
         self._airtimes_us: dict[int, int] = {}
         """Of broadcasts by their size: most have one of few."""
+        self._unicasts_us: dict[int, int] = {}
+        """Of unicasts, likewise."""
 
     def cost_s(self) -> float:
         dot11 = self._dot11
@@ -130,9 +136,15 @@ class CsmaMedium(Medium):
                 airtime_us = self._airtimes_us[size_bytes] = self._dot11.broadcast_us(size_bytes)
             self._begin(_BROADCAST, station.node, station, frame, now_us, airtime_us)
         elif self._dot11.asks_first(size_bytes):
-            self._begin(_RTS, station.node, station, frame, now_us, self._dot11.control_us(RTS_BYTES))
+            self._begin(_RTS, station.node, station, frame, now_us, self._rts_us)
         else:
-            self._begin(_DATA, station.node, station, frame, now_us, self._dot11.unicast_us(size_bytes))
+            self._begin(_DATA, station.node, station, frame, now_us, self._unicast_us(size_bytes))
+
+    def _unicast_us(self, size_bytes: int) -> int:
+        airtime_us = self._unicasts_us.get(size_bytes)
+        if airtime_us is None:
+            airtime_us = self._unicasts_us[size_bytes] = self._dot11.unicast_us(size_bytes)
+        return airtime_us
 
     def _begin(self, kind: Kind, sender: NodeId, owner: Station, frame: Frame, start_us: int, airtime_us: int) -> None:
         """Put something on the air, now or as an answer a SIFS from now."""
@@ -158,17 +170,7 @@ class CsmaMedium(Medium):
         self._ether.end(transmission)
         self._contention.gather(transmission)
         if transmission.epoch == transmission.owner.epoch:
-            kind = transmission.kind
-            if kind is _BROADCAST:
-                self._end_broadcast(transmission)
-            elif kind is _DATA:
-                self._end_data(transmission)
-            elif kind is _ACK:
-                self._end_ack(transmission)
-            elif kind is _RTS:
-                self._end_rts(transmission)
-            else:
-                self._end_cts(transmission)
+            self._ends[transmission.kind](transmission)
         self._contention.resume(transmission)
 
     def _end_broadcast(self, transmission: Transmission) -> None:
@@ -186,8 +188,11 @@ class CsmaMedium(Medium):
         frame, station, target = transmission.frame, transmission.owner, transmission.frame.target
         assert target is not None
         failure = self._failure(transmission, target)
-        ack_us = self._dot11.sifs_ack_us
+        ack_us = self._sifs_ack_us
         self._reserve(transmission, target, transmission.end_us + ack_us)
+        if self.promiscuous:
+            garbled, heard = transmission.garbled, self.topology.reach(transmission.sender).nodes
+            self._air.overheard(frame, [node for node in heard if node != target and node not in garbled])
         if failure:
             self._miss(transmission, failure, ACK_BYTES)
             return
@@ -207,11 +212,10 @@ class CsmaMedium(Medium):
             self._finish(station, None)
 
     def _end_rts(self, transmission: Transmission) -> None:
-        dot11, station, target = self._dot11, transmission.owner, transmission.frame.target
+        station, target, cts_us = transmission.owner, transmission.frame.target, self._cts_us
         assert target is not None
-        cts_us = dot11.control_us(CTS_BYTES)
         failure = self._failure(transmission, target)
-        after_us = self._sifs_us + dot11.unicast_us(len(transmission.frame.encoded)) + dot11.sifs_ack_us
+        after_us = self._sifs_us + self._unicast_us(len(transmission.frame.encoded)) + self._sifs_ack_us
         # The target's own reservation counts, not the one that is being asked for.
         if not failure and self._stations[target].nav_us > transmission.end_us:
             failure = "reserved"
@@ -223,8 +227,8 @@ class CsmaMedium(Medium):
 
     def _end_cts(self, transmission: Transmission) -> None:
         station, frame = transmission.owner, transmission.frame
-        airtime_us = self._dot11.unicast_us(len(frame.encoded))
-        until_us = transmission.end_us + self._sifs_us + airtime_us + self._dot11.sifs_ack_us
+        airtime_us = self._unicast_us(len(frame.encoded))
+        until_us = transmission.end_us + self._sifs_us + airtime_us + self._sifs_ack_us
         self._reserve(transmission, station.node, until_us)
         station.failure = self._failure(transmission, station.node)
         if station.failure:
@@ -245,8 +249,12 @@ class CsmaMedium(Medium):
         """Everybody else who could read it keeps quiet until the exchange is over."""
         stations, garbled = self._stations, transmission.garbled
         for node in transmission.readers:
-            if node != partner and node not in garbled and stations[node].nav_us < until_us:
-                self._contention.reserve(stations[node], until_us)
+            station = stations[node]
+            if station.nav_us < until_us and node != partner and node not in garbled:
+                if station.slots and not station.queue:
+                    self._contention.reserve(station, until_us)
+                else:
+                    station.nav_us = until_us
 
     # Outcomes.
 

@@ -154,6 +154,8 @@ class DiskMedium(Medium):
                 reach = self._survivors(frame, reach)
             self._air.received(frame, reach)
             return
+        if self.promiscuous:
+            self._air.overheard(frame, self._bystanders(frame.sender, frame.target))
         ok = not frame.lost and self.topology.linked(frame.sender, frame.target)
         if not ok:
             self._air.lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
@@ -177,6 +179,11 @@ class DiskMedium(Medium):
         self._air.received(volley, reach)
         for target in missed:
             self._air.outcome(volley.to(target), Failure.UNREACHABLE)
+
+    def _bystanders(self, sender: NodeId, target: NodeId) -> list[NodeId]:
+        """Who else hears a unicast; of its repetitions the first counts, and what is lost is lost without a word."""
+        others = [node for node in self.topology.reach(sender).nodes if node != target]
+        return others if self._loss == 0.0 else [node for node in others if self._rng.random() >= self._loss]
 
     def _survivors(self, frame: Frame, reach: Reach) -> Reach:
         draw, loss = self._rng.random, self._loss

@@ -97,12 +97,15 @@ class Ether:
         """Which of the readers of one transmission another spoils indeed. Whoever sends hears nothing."""
         place, ratio = self._place, self._capture
         assert place is not None, "capture needs to know where nodes are"
-        ours, theirs = place(heard.sender), place(other.sender)
-        return frozenset(
-            node
-            for node in hit
-            if node == other.sender or _squared_m(place(node), theirs) < ratio * _squared_m(place(node), ours)
-        )
+        (ours_x, ours_y), (theirs_x, theirs_y) = place(heard.sender), place(other.sender)
+        spoiled = []
+        for node in hit:
+            x, y = place(node)
+            theirs_m2 = (x - theirs_x) * (x - theirs_x) + (y - theirs_y) * (y - theirs_y)
+            ours_m2 = (x - ours_x) * (x - ours_x) + (y - ours_y) * (y - ours_y)
+            if theirs_m2 < ratio * ours_m2 or node == other.sender:
+                spoiled.append(node)
+        return frozenset(spoiled)
 
     def holding(self, node: NodeId) -> Transmission | None:
         """The transmission that keeps a node waiting longest, one that is about to answer included."""
@@ -163,7 +166,3 @@ class Ether:
                 return slots, from_us
         # The backoff began before anything that is remembered.
         return (0 if len(self._ended) == REMEMBERED else slots), from_us
-
-
-def _squared_m(a: tuple[float, float], b: tuple[float, float]) -> float:
-    return (a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2

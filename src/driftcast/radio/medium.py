@@ -129,6 +129,10 @@ class Air(ABC):
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node that should have heard a frame did not, or a frame never left its sender."""
 
+    @abstractmethod
+    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+        """Nodes that could read a unicast meant for another. Told only by a medium that is `promiscuous`."""
+
     def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         """Several nodes that should have heard a frame did not, for one reason."""
         for node in nodes:
@@ -208,6 +212,8 @@ class Medium(ABC):
 
     interface: str
     topology: Topology
+    promiscuous: bool = False
+    """Whether somebody wants to know who else could read a unicast."""
 
     @abstractmethod
     def transmit(self, frame: Frame) -> None:

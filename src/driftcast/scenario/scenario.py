@@ -140,7 +140,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
-        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
+        always = {
+            Capability.DURABLE_STORE,
+            Capability.GLOBAL_VIEW,
+            Capability.DIRECTORY,
+            Capability.OVERHEARING,
+        }
         model = self.mobility_model()
         moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
         roads = {Capability.MAP} if model is not None and model.on_roads() else set()

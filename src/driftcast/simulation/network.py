@@ -23,7 +23,6 @@ from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message
 
 # Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
 _NOWHERE = (nan, nan)
-_DISSEMINATION = Layer.DISSEMINATION
 TRANSIT_US = 2_000
 """What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
 off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
@@ -41,10 +40,11 @@ class Network(Air):
         self._faults = faults
         self._recode = recode
         self._rng: Random = stream(seed, "frame faults")
-        # The stack says whether a message may go straight to the protocol's handler; clocks of their own, faults of
+        # The stack says whether a message may go straight to a layer's handler; clocks of their own, faults of
         # frames and decoding must come between here.
         self._plain = not faults.disturbs_frames and not faults.clocks and not recode
         self.medium = self._radio(world)
+        self.medium.promiscuous = world.stack.overhears
         self._media: dict[Interface, Medium] = {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
@@ -57,8 +57,8 @@ class Network(Air):
         self._cost_s = interfaces.cost_s
         view = View(self.medium, world)
         self.nodes = [SimNode(node, world, interfaces, view) for node in range(scenario.nodes)]
-        self._receivers: list[Receiver] | None = None
-        """Of all nodes, while each has one and nothing must come between."""
+        self._receivers: list[list[Receiver]] = [[] for _ in Layer]
+        """Of each layer those of all nodes, while each has one and nothing must come between."""
         changes = world.plan.changes(scenario.duration_s)
         self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
         self._change_up = changes.up.tolist()
@@ -85,9 +85,11 @@ class Network(Air):
         """Start every node; links and faults come as their times do."""
         for node in self.nodes:
             node.start()
-        receivers = [node.stack.receiver for node in self.nodes] if self._plain else []
-        straight = [receiver for receiver in receivers if receiver is not None]
-        self._receivers = straight if len(straight) == len(self.nodes) else None
+        for layer in self._codecs if self._plain else ():
+            receivers = [node.stack.receiver(layer) for node in self.nodes]
+            straight = [receiver for receiver in receivers if receiver is not None]
+            if len(straight) == len(self.nodes):
+                self._receivers[layer] = straight
         for outage in self._faults.outages:
             self._kernel.at(microseconds(outage.at_s), self._crash, outage)
         for cut in self._faults.cuts:
@@ -119,16 +121,28 @@ class Network(Air):
         message: Message | None = frame.message
         if self._kernel.now_us - frame.sent_us > TRANSIT_US and reach.nodes:
             message = frame.message.aged((self._kernel.now_us - frame.sent_us) / US_PER_S)
-        receivers = self._receivers
+        receivers = self._receivers[frame.layer]
         if message is None:
             self.missed(frame, reach.nodes, LEASE_OVER)
-        elif receivers is not None and frame.layer is _DISSEMINATION:
+        elif receivers:
             now, sender, via = self._kernel.now_s, frame.sender, frame.interface
             for node in reach.nodes:
                 receivers[node](now, sender, message, via)
         else:
             for node in reach.nodes:
                 self._receive(frame, message, node)
+
+    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+        if frame.layer is not Layer.ROUTING or frame.sent_us < self._restarted_us.get(frame.sender, 0):
+            return
+        message, unheard = frame.message, self._faults.loss + self._faults.corruption
+        if self._recode:
+            codec = self._codecs[frame.layer]
+            message = codec.decode(codec.encode(message))
+        for id in nodes:
+            if unheard == 0 or self._rng.random() >= unheard:
+                node = self.nodes[id]
+                node.stack.on_overheard(node.now(), frame.sender, message, frame.interface)
 
     def outcome(self, frame: Frame, failure: Failure | None) -> None:
         if failure is Failure.UNREACHABLE:
@@ -226,9 +240,10 @@ class Network(Air):
     def restart(self, id: NodeId) -> None:
         """A node that was down starts anew."""
         self.nodes[id].start()
-        receiver = self.nodes[id].stack.receiver
-        if self._receivers is not None and receiver is not None:
-            self._receivers[id] = receiver
+        for layer, receivers in zip(Layer, self._receivers, strict=True):
+            receiver = self.nodes[id].stack.receiver(layer) if receivers else None
+            if receiver is not None:
+                receivers[id] = receiver
         self._restarted_us[id] = self._kernel.now_us
         for medium in self._media.values():
             medium.topology.set_node(id, up=True)

@@ -154,6 +154,7 @@ INPUTS: list[tuple[str, tuple[object, ...], list[str]]] = [
     ("on_start", (), ALL),
     ("on_stop", (), ALL[::-1]),
     ("on_message", (Layer.DISSEMINATION, 7, Word("a"), "radio"), ["dissemination"]),
+    ("on_overheard", (7, Word("a"), "radio"), ["routing"]),
     ("on_timer", (Layer.DISSEMINATION, "x"), ["dissemination"]),
     ("on_sent", (Layer.DISSEMINATION, 1, None), ["dissemination"]),
     ("on_link_up", (LINK,), ABOVE),
@@ -258,6 +259,15 @@ def test_a_protocol_that_keeps_nothing_finds_nothing_at_once() -> None:
 def test_a_message_may_go_straight_to_its_handler_only_where_nothing_comes_between() -> None:
     plain = StackPlan(Plain, Settings())
     stack, _ = made(plain, Stack)
-    assert stack.receiver == stack.protocol.on_message
-    assert made(plain, Watched)[0].receiver is None, "a world does something around each handler"
-    assert made(StackPlan(Top, Settings(), Beneath, Settings()), Stack)[0].receiver is None, "there is a router"
+    assert stack.receiver(Layer.DISSEMINATION) == stack.protocol.on_message
+    assert made(plain, Watched)[0].receiver(Layer.DISSEMINATION) is None, "a world does something around each handler"
+
+
+def test_what_a_layer_tells_another_follows_a_message_that_went_straight_to_its_handler() -> None:
+    stack, ports = made(StackPlan(Top, Settings(), Beneath, Settings()), Stack)
+    stack.receiver(Layer.ROUTING)(0.0, 7, Word("a"), "radio")
+    assert stack.told == 0, "passed on, and not left for the next input"
+    # What it handed up cannot be read, and the layer above is where that is noticed.
+    straight = ports[Layer.DISSEMINATION].take()
+    stack.on_message(0.0, Layer.ROUTING, 7, Word("a"), "radio")
+    assert straight == ports[Layer.DISSEMINATION].take() != []

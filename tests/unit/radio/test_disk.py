@@ -1,6 +1,7 @@
 """The disk radio, alone with a kernel and an air that writes down what it is told."""
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -22,6 +23,7 @@ class Witness(Air):
         self.outcomes: list[tuple[int, int | None, Failure | None]] = []
         self.drops: list[tuple[int, NodeId, str]] = []
         self.attempts: list[int] = []
+        self.bystanders: list[tuple[NodeId, ...]] = []
 
     def received(self, frame: Frame, reach: Reach) -> None:
         self.heard.append((self.kernel.now_us, reach.nodes))
@@ -29,6 +31,9 @@ class Witness(Air):
 
     def outcome(self, frame: Frame, failure: Failure | None) -> None:
         self.outcomes.append((self.kernel.now_us, frame.token, failure))
+
+    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+        self.bystanders.append(tuple(nodes))
 
     def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         self.drops.append((self.kernel.now_us, node, reason))

@@ -74,7 +74,7 @@ class Beacons:
 
     def _may_skip(self, now: float, position: Position) -> bool:
         settings = self._settings
-        if settings.suppress_beacons and self._sent_packet and self._skipped == 0:
+        if settings.suppress_beacons and self._sent_packet and (settings.overhear or self._skipped == 0):
             return True
         if self._skipped >= settings.beacon_skips or self._met_somebody or self._last is None:
             return False

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 from driftcast.model import Position
 
-# Shewchuk's bound for (a - o) x (b - o) is (3 + 16e) e with e = 2^-53, times the sum of the products' sizes; products
-# smaller than _TINY may have lost digits altogether.
-_ROUNDING = 3.4e-16
-_TINY = 1e-280
+CLEARLY = 3.4e-16
+"""Shewchuk's bound for (a - o) x (b - o) is (3 + 16e) e with e = 2^-53, times the sum of the products' sizes,"""
+TINY = 1e-280
+"""and products smaller than this may have lost digits altogether."""
 
 
 def square_m2(a: Position, b: Position) -> float:
@@ -25,7 +25,7 @@ def turn(o: Position, a: Position, b: Position) -> int:
     left = (a[0] - o[0]) * (b[1] - o[1])
     right = (a[1] - o[1]) * (b[0] - o[0])
     found = left - right
-    if abs(found) > _ROUNDING * (abs(left) + abs(right)) + _TINY:
+    if abs(found) > CLEARLY * (abs(left) + abs(right)) + TINY:
         return 1 if found > 0 else -1
     if a == b or o in (a, b):
         return 0
@@ -41,7 +41,7 @@ def facing(w: Position, u: Position, v: Position) -> int:
     one = (u[0] - w[0]) * (v[0] - w[0])
     other = (u[1] - w[1]) * (v[1] - w[1])
     found = one + other
-    if abs(found) > _ROUNDING * (abs(one) + abs(other)) + _TINY:
+    if abs(found) > CLEARLY * (abs(one) + abs(other)) + TINY:
         return 1 if found > 0 else -1
     wx, wy, ux, uy, vx, vy = map(Fraction, (*w, *u, *v))
     return _sign((ux - wx) * (vx - wx) + (uy - wy) * (vy - wy))
@@ -50,7 +50,7 @@ def facing(w: Position, u: Position, v: Position) -> int:
 def is_shorter(a: Position, b: Position, c: Position, d: Position) -> bool:
     """Whether from a to b is less far than from c to d."""
     one, other = square_m2(a, b), square_m2(c, d)
-    if abs(one - other) > 2 * _ROUNDING * (one + other) + _TINY:
+    if abs(one - other) > 2 * CLEARLY * (one + other) + TINY:
         return one < other
     ax, ay, bx, by, cx, cy, dx, dy = map(Fraction, (*a, *b, *c, *d))
     return (ax - bx) ** 2 + (ay - by) ** 2 < (cx - dx) ** 2 + (cy - dy) ** 2

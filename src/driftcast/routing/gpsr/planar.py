@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from typing import Literal
 
 from driftcast.model import NodeId, Position
-from driftcast.routing.gpsr.geometry import facing, is_shorter
+from driftcast.routing.gpsr.geometry import CLEARLY, TINY, facing, is_shorter, square_m2
 
 Rule = Literal["gabriel", "rng"]
 
 
 Edge = tuple[NodeId, Position]
 """To a neighbor, and where that is."""
+_ABOUT = 1 + 1e-9
 
 
 def planar(node: NodeId, here: Position, neighbors: Mapping[NodeId, Position], rule: Rule) -> list[Edge]:
@@ -29,19 +30,28 @@ def planar(node: NodeId, here: Position, neighbors: Mapping[NodeId, Position], r
     if by_place[here] != node:
         return [(by_place[here], here)]
     del by_place[here]
-    kept = [(other, where) for where, other in by_place.items() if _is_kept(here, where, by_place, rule)]
-    return sorted(kept)
+    ranked = sorted((square_m2(here, where), other, where) for where, other in by_place.items())
+    is_rng = rule == "rng"
+    return sorted((other, where) for away_m2, other, where in ranked if _is_kept(here, where, away_m2, ranked, is_rng))
 
 
-def _is_kept(u: Position, v: Position, others: Mapping[Position, NodeId], rule: Rule) -> bool:
-    for w in others:
+def _is_kept(u: Position, v: Position, away_m2: float, ranked: list[tuple[float, NodeId, Position]], rng: bool) -> bool:
+    (ux, uy), (vx, vy) = u, v
+    # By either rule a witness is nearer than v; what rounding may have done to squares is far less than this.
+    most_m2 = away_m2 * _ABOUT
+    for near_m2, _, w in ranked:
+        if near_m2 > most_m2:
+            break
         if w == v:
             continue
         # Gabriel: |uw|^2 + |wv|^2 <= |uv|^2, w in the circle over uv. With a witness on the circle the edge goes too,
         # or both diagonals of a square would stay, and cross.
-        if facing(w, u, v) <= 0:
+        wx, wy = w
+        # Clearly outside, as most are, is seen without a call.
+        found = (one := (ux - wx) * (vx - wx)) + (other := (uy - wy) * (vy - wy))
+        if found <= CLEARLY * (abs(one) + abs(other)) + TINY and facing(w, u, v) <= 0:
             return False
         # RNG: max(|uw|, |wv|) < |uv|.
-        if rule == "rng" and is_shorter(u, w, u, v) and is_shorter(w, v, u, v):
+        if rng and is_shorter(u, w, u, v) and is_shorter(w, v, u, v):
             return False
     return True

@@ -61,6 +61,7 @@ class Gpsr(Router):
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "ns2": {"beacon_s": 0.5, "stop_loops": False},
+        "overhearing": {"overhear": True, "suppress_beacons": True},
         "rng": {"planarization": "rng"},
         "predictive": {"dead_reckoning": True, "beacon_skips": 3},
     }
@@ -68,6 +69,7 @@ class Gpsr(Router):
     def __init__(self, node: NodeId, settings: GpsrSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
+        self._most_m2 = settings.max_range_m**2
         self.table = NeighborTable(settings.expiry_s, settings.max_neighbors)
         self._beacons = Beacons(settings, port, host, rng)
         self._links = Neighbors()
@@ -75,6 +77,8 @@ class Gpsr(Router):
         """The edges in the planar graph, and the version of the table they were made of."""
         self._passed = PassedPackets(settings.seen_s, settings.max_seen, not settings.stop_loops)
         self._numbers = host.incarnation << 32
+        self._here: tuple[float, Position | None] = (float("nan"), None)
+        """Where this node is: asked for once in each moment."""
         self._tokens = 0
         self._under_way: dict[Token, tuple[NodeId, Sequence[Carried]]] = {}
 
@@ -117,10 +121,14 @@ class Gpsr(Router):
         else:
             self._forward(now, Carried(message, message.place, sender, now))
 
+    def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        # [GPSR00 §2.1] Interfaces are promiscuous: who is in reach learns where the forwarding node is.
+        if isinstance(message, GeoPacket) and message.at is not None and self._settings.piggyback:
+            self._learn(now, sender, message.at, self.table.known_velocity(sender))
+
     def _learn(self, now: float, sender: NodeId, position: Position, velocity: Velocity | None) -> None:
-        here = self.host.position(now)
-        most_m = self._settings.max_range_m
-        if not is_position(position) or (is_position(here) and square_m2(here, position) > most_m * most_m):
+        here = self._position(now)
+        if not is_position(position) or (here is not None and square_m2(here, position) > self._most_m2):
             self.port.note(Fact("drop", peer=sender, reason="absurd_position"))
         elif velocity is not None and not self._is_speed(velocity):
             self.port.note(Fact("drop", peer=sender, reason="absurd_velocity"))
@@ -130,6 +138,12 @@ class Gpsr(Router):
                 self.port.note(Fact("drop", peer=sender, reason="table_full"))
             elif learned:
                 self._beacons.neighbor_met()
+
+    def _position(self, now: float) -> Position | None:
+        if self._here[0] != now:
+            here = self.host.position(now)
+            self._here = (now, here if is_position(here) else None)
+        return self._here[1]
 
     def _is_speed(self, velocity: Velocity) -> bool:
         """Whether something can move like that and still be a neighbor when it is forgotten."""
@@ -186,8 +200,8 @@ class Gpsr(Router):
     def _forward(self, now: float, carried: Carried) -> None:
         packet = carried.packet
         place, goal = packet.place, packet.place.position
-        here = self.host.position(now)
-        if not is_position(here) or not is_position(goal):
+        here = self._position(now)
+        if here is None or not is_position(goal):
             self._give_up(now, carried, "no_position")
             return
         own_m2 = square_m2(here, goal)

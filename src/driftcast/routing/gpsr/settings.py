@@ -23,10 +23,14 @@ class GpsrSettings(Settings, frozen=True):
     piggyback: Annotated[bool, Meta(description="positions travel with packets too, and who receives them learns")] = (
         True
     )
-    # [GPSR00 §2.1] there all in reach overhear packets, so each stands for a beacon; here only their receiver does, so
-    # others would lose a node that is busy. One beacon in a row left out, 3 B at most, is within the expiry.
+    # [GPSR00 §2.1] has it on; not every world lets a node hear what is meant for others.
+    overhear: Annotated[
+        bool, Meta(description="positions are also learned from packets for others, where nodes can hear those")
+    ] = False
+    # [GPSR00 §2.1] there all in reach overhear packets, so each stands for a beacon. Without that only their receiver
+    # learns, and others would lose a node that is busy; one beacon in a row left out, 3 B at most, is in the expiry.
     suppress_beacons: Annotated[
-        bool, Meta(description="a packet sent stands for the next beacon, but never for two in a row")
+        bool, Meta(description="a packet sent stands for the next beacon; never for two in a row, unless overheard")
     ] = False
     # [GPSR00 §2.2] Either; the RNG has fewer edges and so longer ways.
     planarization: Annotated[
@@ -68,7 +72,9 @@ class GpsrSettings(Settings, frozen=True):
     ] = 25.0
 
     def needs(self) -> frozenset[Capability]:
-        return frozenset({Capability.VELOCITY}) if self.dead_reckoning else frozenset()
+        reckoning = {Capability.VELOCITY} if self.dead_reckoning else set()
+        hearing = {Capability.OVERHEARING} if self.overhear else set()
+        return frozenset(reckoning | hearing)
 
     @property
     def expiry_s(self) -> float:

@@ -246,3 +246,25 @@ def test_the_time_until_a_send_failed_is_on_the_parcel() -> None:
     (second,) = sends(bench.port.take())
     assert isinstance(second.message, GeoPacket)
     assert second.message.parcel.waited_s == 1.5
+
+
+def test_positions_are_learned_from_packets_for_others_if_they_can_be_heard() -> None:
+    bench = Bench(overhear=True)
+    bench.router.on_overheard(0.0, 1, packet(100, 0, 9, at=Position(50, 0)), "radio")
+    assert bench.port.take() == [], "nothing else comes of it"
+    assert receivers(bench.route(Place(Position(100, 0), 0.0, 9))) == [1]
+    bench.router.on_overheard(0.0, 2, packet(100, 0, 9), "radio")
+    bench.router.on_overheard(0.0, 3, Here(Position(60, 0)), "radio")
+    bench.router.on_overheard(0.0, 4, packet(100, 0, 9, at=Position(1e7, 0)), "radio")
+    assert drops(bench.port.take()) == ["absurd_position"]
+    assert list(bench.router.table) == [1]
+
+
+def test_where_packets_are_overheard_each_stands_for_a_beacon() -> None:
+    bench = Bench(overhear=True, suppress_beacons=True)
+    bench.neighbor(1, 50, 0)
+    assert len(bench.tick()) == 1
+    for _ in range(3):
+        bench.route(1)
+        assert bench.tick() == []
+    assert len(bench.tick()) == 1
