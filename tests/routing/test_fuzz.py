@@ -65,7 +65,10 @@ class Driver:
         else:
             place = Place(Position(rng.uniform(-99, 99), 0.0), rng.choice([0.0, 50.0]), rng.choice([None, 3]))
             targets: list[NodeId | Place] = [2, 5, place]
-            self.router.on_route(self.now, rng.choice(targets), Parcel(b"", Traffic.CONTROL))
+            if rng.random() < 0.5:
+                self.router.on_route(self.now, rng.choice(targets), Parcel(b"", Traffic.CONTROL))
+            else:
+                self.router.on_route_each(self.now, targets, Parcel(b"", Traffic.CONTROL))
         self.settle()
 
 

@@ -31,3 +31,21 @@ class SeenCache:
         ids.add(event)
         heapq.heappush(ends, (until, event))
         return True
+
+
+class BoundedSeenCache(SeenCache):
+    """One that a flood of invented events cannot fill: without room, what would end first is forgotten."""
+
+    __slots__ = ("_most",)
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def add(self, now: float, event: EventId, until: float) -> bool:
+        """As of any; a copy of an event that had to make room is taken for new."""
+        if not super().add(now, event, until):
+            return False
+        if len(self.ids) > self._most:
+            self.ids.discard(heapq.heappop(self._ends)[1])
+        return True

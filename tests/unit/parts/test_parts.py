@@ -11,7 +11,7 @@ from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.relay import Relay, RelaySettings
-from driftcast.parts.seen import SeenCache
+from driftcast.parts.seen import BoundedSeenCache, SeenCache
 from driftcast.protocol import Fact, Link, RecordingPort
 from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
 from driftcast.wire import EventMessage
@@ -237,3 +237,14 @@ def test_an_event_is_met_once_until_it_is_forgotten() -> None:
     assert relay.meet(0.0, EventId(0, 0))
     assert not relay.meet(59.0, EventId(0, 0))
     assert relay.meet(60.0, EventId(0, 0))
+
+
+def test_a_bounded_cache_forgets_first_what_would_end_first() -> None:
+    cache = BoundedSeenCache(2)
+    assert cache.add(0.0, EventId(0, 1), 9.0)
+    assert cache.add(0.0, EventId(0, 2), 5.0)
+    assert not cache.add(0.0, EventId(0, 2), 99.0)
+    assert cache.add(0.0, EventId(0, 3), 7.0)
+    assert cache.ids == {EventId(0, 1), EventId(0, 3)}
+    assert cache.add(7.0, EventId(0, 4), 8.0)
+    assert cache.ids == {EventId(0, 1), EventId(0, 4)}

@@ -1,7 +1,7 @@
 """What publishers, subscribers and holders say to each other [003 §3.2]."""
 
-from collections.abc import Iterable
-from typing import Annotated, Self
+from collections.abc import Iterable, Iterator
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -59,24 +59,27 @@ class Subscribers(Message, frozen=True, gc=False, tag=5):
 
 
 class Handed(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription out of a table, and how long it still stands."""
+    """A subscription out of a table, and how much earlier it ends than the last of those handed over with it."""
 
     entry: Entry
-    remaining_s: Annotated[float, Meta(gt=0)]
+    earlier_s: Annotated[float, Meta(ge=0)]
 
 
 class HandOver(Message, frozen=True, gc=False, tag=6):
     """A holder has left the topic's place, and this is what it held. Beyond [003 §3.4], which hands over nothing."""
 
+    durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
+
     topic: Topic
     handed: Annotated[tuple[Handed, ...], Meta(min_length=1, max_length=MAX_ENTRIES)]
+    remaining_s: Annotated[float, Meta(gt=0)]
+    """How long the last of them stands."""
 
-    def aged(self, waited_s: float) -> Self | None:
-        """Each subscription has stood so much longer; None if none of them still does."""
-        if waited_s == 0.0:
-            return self
-        handed = [Handed(one.entry, one.remaining_s - waited_s) for one in self.handed if one.remaining_s > waited_s]
-        return msgspec.structs.replace(self, handed=tuple(handed)) if handed else None
+    def standing(self) -> Iterator[tuple[Entry, float]]:
+        """Those that still stand, and for how long."""
+        for one in self.handed:
+            if one.earlier_s < self.remaining_s:
+                yield one.entry, self.remaining_s - one.earlier_s
 
 
 def parts(entries: Iterable[Entry], most_bytes: int) -> list[list[Entry]]:

@@ -29,7 +29,7 @@ from driftcast.dissemination.topic_holder.watch import PlaceWatch
 from driftcast.matching import Filter, pinned, serves
 from driftcast.model import Event, NodeId, Position, Subscription, SubscriptionId
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.seen import SeenCache
+from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import Fact, Host, Interface, Place, Port, Protocol, TimerKey, UsesRouter
 from driftcast.wire import EventMessage, Message
 
@@ -58,8 +58,8 @@ class TopicHolder(Protocol, UsesRouter):
         """What this node's applications subscribe to, as it travels, and the topics of each."""
         self._refreshes = 0
         self._armed: set[str] = set()
-        self._met = SeenCache()
-        self.handled = SeenCache()
+        self._met = BoundedSeenCache(settings.max_seen)
+        self.handled = BoundedSeenCache(settings.max_seen)
 
     def on_stop(self, now: float) -> None:
         for key in sorted(self._armed):
@@ -232,14 +232,14 @@ class TopicHolder(Protocol, UsesRouter):
 
     def _on_handed(self, now: float, peer: NodeId, message: HandOver, is_captor: bool) -> None:
         """As with subscriptions [003 §3.5]: who captures a table within K tells its neighbors."""
-        if not (self._settings.hand_over and self._settings.by_place):
+        if not self._settings.hand_over:
             self._drop("no_hand_over", peer=peer)
             return
         held = [
-            self._hold(now, peer, message.topic, one.entry, min(one.remaining_s, self._settings.timeout_s))
-            for one in message.handed
+            self._hold(now, peer, message.topic, entry, min(remaining_s, self._settings.timeout_s))
+            for entry, remaining_s in message.standing()
         ]
-        if all(held) and is_captor and self.homes.is_within(message.topic, self._here(now)):
+        if held and all(held) and is_captor and self.homes.is_within(message.topic, self._here(now)):
             self.port.broadcast(message)
 
     def _is_sound(self, entry: Entry, peer: NodeId) -> bool:

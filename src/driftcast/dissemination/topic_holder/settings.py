@@ -71,6 +71,8 @@ class TopicHolderSettings(Settings, frozen=True):
     max_topics: Annotated[Room, Meta(description="topics of one filter")] = 64
     max_held: Annotated[Room, Meta(description="subscriptions in a holder's table, and in a publisher's lists")] = 4096
     max_waiting: Annotated[Room, Meta(description="rendezvous: events that wait for a list")] = 64
+    # More than a radio of 2 Mb/s brings in `seen_s`.
+    max_seen: Annotated[Room, Meta(description="events remembered; the oldest make room")] = 65_536
     # Beyond the paper: off.
     fan_out: Annotated[
         Literal["unicast", "tree"],
@@ -81,6 +83,14 @@ class TopicHolderSettings(Settings, frozen=True):
     ] = False
     # As often as subscribers speak by default: at 30 m/s a node is then 30 m outside at most.
     watch_s: Annotated[Seconds, Meta(description="hand_over: time between two looks whether a place was left")] = 1.0
+
+    def __post_init__(self) -> None:
+        if self.timeout_s < self.refresh_s:
+            raise ValueError("timeout_s is below refresh_s: no subscription would stand until its next refresh")
+        if self.hand_over and not (self.by_place and self.capture_m > 0):
+            raise ValueError(
+                "hand_over: only a place can be left; give holder 'place' or 'road', and capture_m above 0"
+            )
 
     @property
     def by_place(self) -> bool:

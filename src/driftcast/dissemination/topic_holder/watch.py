@@ -40,5 +40,7 @@ class PlaceWatch:
             if not standing or here is None:
                 continue
             for part in parts((held.entry for held in standing.values()), self._most_bytes):
-                handed = (Handed(entry, standing[entry.subscription.id].until - now) for entry in part)
-                yield self._homes.nearest_place(topic, here), HandOver(topic, tuple(handed))
+                ends = [standing[entry.subscription.id].until for entry in part]
+                last = max(ends)
+                handed = tuple(Handed(entry, last - end) for entry, end in zip(part, ends, strict=True))
+                yield self._homes.nearest_place(topic, here), HandOver(topic, handed, last - now)

@@ -85,7 +85,11 @@ class LiveHost(Host):
     def directory(self, role: str) -> tuple[NodeId, ...]:
         if self._facts.directory is None:
             raise LookupError("this node was given no directory")
-        return self._facts.directory.get(role, ())
+        nodes = self._facts.directory.get(role)
+        if nodes is None and role == "all":
+            # Every node has that role, so it need not be written: all who have any.
+            nodes = tuple(sorted({node for named in self._facts.directory.values() for node in named}))
+        return nodes or ()
 
     @property
     def area(self) -> Area:

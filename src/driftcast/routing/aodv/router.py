@@ -106,12 +106,14 @@ class Aodv(Router):
 
     def _carry_each(self, now: float, packets: Sequence[Carried]) -> None:
         """One parcel to several nodes: those over the same next hop share a packet to it."""
+        if len(packets) == 1:
+            self._carry(now, packets[0])
+            return
         together: dict[NodeId, list[Carried]] = {}
-        if len(packets) > 1:
-            for carried in packets:
-                route = self.table.valid(now, carried.packet.target)
-                if route is not None:
-                    together.setdefault(route.next_hop, []).append(carried)
+        for carried in packets:
+            route = self.table.valid(now, carried.packet.target)
+            if route is not None:
+                together.setdefault(route.next_hop, []).append(carried)
         shared = {next_hop: group for next_hop, group in together.items() if len(group) > 1}
         for next_hop, group in shared.items():
             for start in range(0, len(group), MAX_OTHERS + 1):

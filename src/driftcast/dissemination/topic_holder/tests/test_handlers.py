@@ -124,6 +124,52 @@ def test_the_subscribers_own_node_looks_at_the_policy_too() -> None:
     assert drops(bench.get(1.0, 5, ToSubscriber(jam(access="rank = 'major'"), 1, 50.0))) == ["not_wanted"]
 
 
+def test_who_a_subscriber_is_and_where_it_is_may_change_too() -> None:
+    """[003 §3.4] Logical mobility: the next refresh says it, and till then its own node knows better."""
+    bench = Bench(holder="place")
+    bench.node.on_subscribe(0.0, subscription(ME, rank="major"))
+    bench.tick(1.0, "refresh")
+    bench.node.on_subscribe(1.2, subscription(ME, rank="minor"))
+    bench.host.here = Position(70.0, 80.0)
+    assert drops(bench.get(1.5, 5, ToSubscriber(jam(access="rank = 'major'"), 1, 50.0))) == ["not_wanted"]
+    ((_, refresh),) = routed(bench.tick(2.0, "refresh"))
+    assert refresh == Refresh(JAM, entry(subscription(ME, rank="minor"), Position(70.0, 80.0), 2))
+
+
+@pytest.mark.parametrize("mode", ["broker", "rendezvous"])
+def test_the_newest_word_of_a_subscriber_decides_for_whom_an_event_is(mode: str) -> None:
+    """[003 §3.4] Filter, attributes and place, at the holder and in the publisher's list."""
+    bench = Bench(holder="place", mode=mode)
+    old, new = Position(1.0, 1.0), Position(2.0, 2.0)
+    said = [
+        entry(subscription(2, "topic = 'jam' and length > 2", rank="minor"), old, 1),
+        entry(subscription(2, "topic = 'jam' and length < 2", rank="major"), new, 2),
+    ]
+    if mode == "rendezvous":
+        bench.node.on_publish(0.0, jam(ME, sequence=9))
+    for one in (said[1], said[0]):
+        # They overtook each other.
+        message = Refresh(JAM, one) if mode == "broker" else Subscribers(JAM, (one,))
+        bench.get(1.0, 2, message)
+    cases = [("rank = 'major'", 1, [Place(new, 0.0, 2)]), ("rank = 'minor'", 1, []), ("rank = 'major'", 3, [])]
+    for sequence, (access, length, targets) in enumerate(cases):
+        event = jam(ME, access, sequence, length=length)
+        if mode == "broker":
+            effects = bench.get(1.5, 9, ToHolder(jam(9, access, sequence, length=length), 0, 50.0))
+        else:
+            bench.node.on_publish(1.5, event)
+            effects = bench.port.take()
+        assert [target for target, _ in routed(effects)] == targets
+
+
+def test_a_flood_of_invented_events_is_remembered_up_to_a_bound() -> None:
+    bench = Bench(max_seen=50)
+    for sequence in range(200):
+        bench.get(1.0, 8, ToHolder(jam(sequence=sequence), 0, 90.0))
+    assert len(bench.node.handled) == 50
+    assert drops(bench.get(1.0, 8, ToHolder(jam(sequence=199), 0, 90.0))) == ["already_handled"]
+
+
 # A broker.
 
 

@@ -8,7 +8,7 @@ from driftcast.dissemination.topic_holder.protocol import TopicHolder
 from driftcast.dissemination.topic_holder.rules import home_nodes, home_place, topic_key
 from driftcast.dissemination.topic_holder.settings import SCHEMES
 from driftcast.model import Area, Event, NodeId, SubscriptionId
-from driftcast.scenario.scenario import scenario_from
+from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.run import run
 from driftcast.testing import Net
 from driftcast.trace import Level
@@ -188,18 +188,18 @@ def test_what_pins_no_topic_is_delivered_on_its_own_node_and_on_no_other() -> No
     assert isinstance(everything, SubscriptionId)
 
 
-@pytest.mark.parametrize("radio", [{"model": "disk", "range_m": 250.0}, {"model": "csma", "preset": "ns2"}], ids=str)
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_six_schemes_on_a_map_of_roads_keep_the_rules_whatever_goes_wrong(
-    scheme: str, radio: dict[str, object]
-) -> None:
-    scenario = scenario_from(
+RADIOS: list[dict[str, object]] = [{"model": "disk", "range_m": 250.0}, {"model": "csma", "preset": "ns2"}]
+
+
+def roads(scheme: str, radio: dict[str, object], **settings: object) -> Scenario:
+    """Vehicles on a highway, with losses, copies and crashes."""
+    return scenario_from(
         {
             "duration_s": 40.0,
             "nodes": 40,
             "mobility": {"model": "freeway", "map": "highway", "speed_min_mps": 5.0, "speed_max_mps": 30.0},
             "radio": radio,
-            "protocol": {"name": "topic_holder", "variant": scheme},
+            "protocol": {"name": "topic_holder", "variant": scheme, **settings},
             "subscribe": [{"nodes": 12, "filter": "topic = 'jam' and speed < 15", "attributes": {"rank": 2}}],
             "publish": [
                 {
@@ -219,6 +219,29 @@ def test_the_six_schemes_on_a_map_of_roads_keep_the_rules_whatever_goes_wrong(
         },
         "roads",
     )
+
+
+@pytest.mark.parametrize("radio", RADIOS, ids=str)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_six_schemes_on_a_map_of_roads_keep_the_rules_whatever_goes_wrong(
+    scheme: str, radio: dict[str, object]
+) -> None:
+    keeps_the_rules(roads(scheme, radio))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "radio", "settings"),
+    [
+        ("broker_gpsr_map", 1, {"fan_out": "tree", "hand_over": True, "refresh_s": 4.0, "timeout_s": 12.0}),
+        ("rendezvous_gpsr_map", 0, {"fan_out": "tree", "hand_over": True, "holders": 2}),
+        ("broker_aodv", 1, {"fan_out": "tree"}),
+    ],
+)
+def test_so_do_those_that_go_beyond_the_paper(scheme: str, radio: int, settings: dict[str, object]) -> None:
+    keeps_the_rules(roads(scheme, RADIOS[radio], **settings))
+
+
+def keeps_the_rules(scenario: Scenario) -> None:
     done = run(scenario, 2, Level.FULL, recode=True)
     rows = done.trace.table().to_pylist()
     assert any(row["kind"] == "deliver" for row in rows)
