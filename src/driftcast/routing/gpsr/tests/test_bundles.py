@@ -111,5 +111,5 @@ def test_a_shared_packet_that_went_too_far_ends() -> None:
 def test_who_is_nowhere_gives_each_up() -> None:
     node = bench()
     node.host.here = Position(float("nan"), 0.0)
-    node.router.on_route_each(0.0, EAST, parcel())
+    node.router.on_route_each(1.0, EAST, parcel())
     assert drops(node.port.take()) == ["no_position", "no_position"]
