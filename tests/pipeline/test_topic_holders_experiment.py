@@ -146,6 +146,13 @@ def test_maps_are_drawn_with_what_lies_far_from_their_roads(holders: Experiment,
             assert f"{share:.0%}".replace("%", " %") == point.labels["change"]
 
 
+def test_a_box_plot_shows_the_labels_that_its_figure_names_and_no_others(few: Experiment) -> None:
+    (figure,) = [figure for figure in few.definition.figures if figure.name == "highway-classes"]
+    drawn = draw(figure, results_of(few, **{metric: {} for metric in figure.metrics}))
+    assert drawn is not None
+    assert {row["scheme"] for row in drawn.rows} == {*SIX, "extended"}, "none without K"
+
+
 def test_a_map_of_nodes_that_move_on_no_roads_is_refused() -> None:
     adaptive = load_experiment("adaptive", quick=True)
     with pytest.raises(UserError, match="move on no roads"):

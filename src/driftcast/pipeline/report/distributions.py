@@ -65,10 +65,10 @@ def box_numbers(values: Sequence[float]) -> dict[str, float | int | None]:
 def _samples(figure: Figure, results: Results, metric: str, axis: str, where: Selector) -> list[Sample]:
     """The runs of a metric for each label of an axis."""
     found = []
+    shown = {point.labels[axis] for point in results.points({**figure.where, **where})}
     for label in results.experiment.labels(axis):
-        chosen: Selector = {**where, axis: label}
-        if results.points({**figure.where, **chosen}):
-            values = results.selected({**figure.where, **chosen}, metric).values()
+        if label in shown:
+            values = results.selected({**figure.where, **where, axis: label}, metric).values()
             scaled = [value * metric_scale(metric) for value in values if value is not None]
             if scaled:
                 found.append(Sample(label, scaled))

@@ -36,9 +36,9 @@ def map_figure(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | 
         rows.append({"panel": panel, "name": found.name, "share_beyond": share})
         for place, (name, at) in enumerate(figure.places.get(panel, {}).items()):
             rows.append({"panel": panel, **_draw_place(ax, found, name, Position(*at), figure.radius_m, place)})
-        beyond = f": {share:.0%} beyond {figure.radius_m:g} m" if figure.radius_m else ""
+        beyond = f": {share:.0%} farther than {figure.radius_m:g} m" if figure.radius_m else ""
         ax.set(xlim=(0, found.width_m), ylim=(0, found.height_m), xlabel="x (m)", ylabel="y (m)", aspect="equal")
-        ax.set_title(f"{panel or found.name}{beyond}")
+        ax.set_title(f"{found.name}{beyond}")
         ax.grid(visible=False)
     plt.close(canvas)
     return canvas, rows
