@@ -21,7 +21,6 @@ USERS = ("dissemination", "routing", "parts", "protocol")
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
 # Of each input, the worlds that never give it. Beacons, which both worlds have, tell of links within the stack.
 INPUTS_OWED: dict[str, set[str]] = {
-    "on_link_changed": {"simulation"},
     "on_advertise": {"simulation", "live"},
     "on_unadvertise": {"simulation", "live"},
     "on_request": {"simulation", "live"},

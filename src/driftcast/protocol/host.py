@@ -3,8 +3,13 @@
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Capability(enum.StrEnum):
@@ -48,9 +53,22 @@ class DurableStore(ABC):
 class GlobalView(ABC):
     """The whole network at this moment; for oracles in the simulator only."""
 
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """Another number after each change of a link, over whatever interface; who has computed something from links
+        computes it again when this has changed, and not before."""
+
     @abstractmethod
     def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        """Who is linked with a node right now."""
+        """Who is linked with a node right now, over whatever interface."""
+
+    @abstractmethod
+    def hops(self) -> "NDArray[np.int16]":
+        """The length of the shortest path from each node (row) to each (column); -1 where there is none.
+
+        The same array, which cannot be written to, until a link changes.
+        """
 
     @abstractmethod
     def position(self, node: NodeId) -> Position | None:

@@ -1,10 +1,9 @@
-"""What the simulator lets a node know: its readings, its durable store, and, for oracles, the whole network."""
+"""What the simulator lets a node know: its readings and its durable store."""
 
 from collections.abc import Iterable
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.protocol import DurableStore, GlobalView, Host
-from driftcast.radio.medium import Medium
 from driftcast.simulation.world import World
 
 
@@ -25,20 +24,6 @@ class MemoryStore(DurableStore):
 
     def items(self, prefix: bytes = b"") -> Iterable[tuple[bytes, bytes]]:
         return sorted(item for item in self._values.items() if item[0].startswith(prefix))
-
-
-class View(GlobalView):
-    """The whole network, for oracles."""
-
-    def __init__(self, medium: Medium, world: World) -> None:
-        self._medium = medium
-        self._world = world
-
-    def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        return self._medium.topology.reach(node).nodes
-
-    def position(self, node: NodeId) -> Position | None:
-        return self._world.position(node)
 
 
 class SimHost(Host):

@@ -12,6 +12,7 @@ from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel
+from driftcast.simulation.slow import SlowLinks
 from driftcast.simulation.witness.recorder import Recorder
 
 
@@ -33,6 +34,7 @@ class World:
     batteries: Batteries | None
     sequences: dict[NodeId, int] = field(default_factory=dict)
     """The number of each node's last event."""
+    slow: SlowLinks = field(init=False, default_factory=SlowLinks)
     offers: frozenset[Capability] = field(init=False)
     """What nodes may know in this scenario."""
     _roads: RoadMap | None = field(init=False, default=None)
