@@ -24,6 +24,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What the machine needs of its host because of these settings, besides what it always does."""
         return frozenset()
 
+    def needs_roles(self) -> frozenset[str]:
+        """The roles that some nodes must have because of these settings, besides those that they always must."""
+        return frozenset()
+
 
 class StateMachine:
     """What protocols and routers have in common."""
@@ -33,6 +37,8 @@ class StateMachine:
     settings_type: ClassVar[type[Settings]] = Settings
     messages: ClassVar[tuple[type[Message], ...]] = ()
     needs: ClassVar[frozenset[Capability]] = frozenset()
+    needs_roles: ClassVar[frozenset[str]] = frozenset()
+    """The roles that some nodes must have: who is a broker, who a producer."""
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     """Named settings: `--protocol name/variant`."""
 

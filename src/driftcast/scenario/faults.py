@@ -1,5 +1,6 @@
 """Named faults of a scenario, drawn from the run's seed: what may go wrong, when, and to whom."""
 
+from collections.abc import Collection
 from random import Random
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -125,7 +126,7 @@ class FaultPlan(NamedTuple):
         return max((abs(clock.drift) for clock in self.clocks.values()), default=0.0)
 
 
-def check_fault(fault: Fault, nodes: int, roles: dict[str, Selection], where: str) -> None:
+def check_fault(fault: Fault, nodes: int, roles: Collection[str], where: str) -> None:
     """Refuse, at loading, what could not happen."""
     if isinstance(fault, Crash | ClockSkew | GpsError):
         check_selection(fault.nodes, nodes, roles, f"{where}.nodes")

@@ -31,7 +31,7 @@ class SimHost(Host):
 
     def __init__(self, node: NodeId, world: World, view: GlobalView, store: DurableStore, incarnation: int) -> None:
         self.offers = world.offers
-        self.roles = tuple(role for role, nodes in world.roles.items() if node in nodes)
+        self.roles = world.roles_of(node)
         self.incarnation = incarnation
         self._node = node
         self._world = world

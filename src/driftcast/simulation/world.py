@@ -39,8 +39,17 @@ class World:
     """What nodes may know in this scenario."""
     _roads: RoadMap | None = field(init=False, default=None)
 
+    _roles_of: dict[NodeId, tuple[str, ...]] = field(init=False, default_factory=dict)
+
     def __post_init__(self) -> None:
         self.offers = self.scenario.offers()
+        for role, nodes in self.roles.items():
+            for node in nodes:
+                self._roles_of[node] = (*self.roles_of(node), role)
+
+    def roles_of(self, node: NodeId) -> tuple[str, ...]:
+        """What the scenario has a node be."""
+        return self._roles_of.get(node, ())
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""
