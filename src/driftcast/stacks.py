@@ -42,8 +42,8 @@ def stack_plan(
         _check_roles(choice.kind, choice.settings, roles, where)
     # Also for a protocol that uses none: what is wrong with it should not wait for one that does.
     stated = None if router is None else _machine(router, "router", router_named, where)
-    _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
     if not issubclass(choice.kind, UsesRouter):
+        _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
         return StackPlan(choice.kind, choice.settings, beacons=beacons)
     if choice.written is not None or stated is None:
         named = choice.brought if choice.written is None else choice.written
@@ -52,6 +52,7 @@ def stack_plan(
         stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
     router_kind, router_settings = stated
     _check_needs(router_kind, router_settings, offers, f"{where}: router")
+    _check_needs(choice.kind, choice.settings, offers | router_kind.offers, f"{where}: protocol")
     return StackPlan(choice.kind, choice.settings, router_kind, router_settings, beacons)
 
 

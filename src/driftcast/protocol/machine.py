@@ -116,6 +116,9 @@ class Router(StateMachine, ABC):
     finds_neighbors: ClassVar[bool] = False
     """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
 
+    offers: ClassVar[frozenset[Capability]] = frozenset()
+    """What the protocol above may be told by it: `DISTANCES`, if `hops_to` knows."""
+
     up: Upward
 
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: Upward) -> None:
@@ -125,3 +128,7 @@ class Router(StateMachine, ABC):
     @abstractmethod
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         """The layer above wants something brought to a node or a place."""
+
+    def hops_to(self, now: float, target: NodeId) -> int | None:
+        """How many hops a node is away, 0 for the own; None if no route says so. It changes nothing."""
+        return None
