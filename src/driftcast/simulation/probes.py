@@ -60,10 +60,11 @@ class Probes:
             self._kernel.at(next_us, self._sample, (entry, number + 1))
 
     def _value(self, entry: Asked) -> float | None:
-        reading = self._readings.get(entry.probe)
-        if reading is None and entry.probe != "hops":
-            found = self._world.stack.protocol.probes[entry.probe](self._snapshot())
+        own = self._world.stack.protocol.probes.get(entry.probe)
+        if own is not None:
+            found = own(self._snapshot())
             return None if found is None else float(found)
+        reading = self._readings.get(entry.probe)
         nodes = self._world.roles[entry.role] if entry.role else range(self._world.scenario.nodes)
         up = [node for node in nodes if self._network.nodes[node].up]
         if reading is None:

@@ -221,7 +221,7 @@ def _recorder(
 ) -> Recorder:
     from_s, to_s = _window(scenario)
     recorder = Recorder(kernel, Meter(scenario.nodes, from_s, to_s), trace, scenario.duration_s, worst_drift)
-    if scenario.measure.more:
+    if any(entry.counts != "probe" for entry in scenario.measure.more):
         recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s, roles)
     return recorder
 
