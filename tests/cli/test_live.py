@@ -117,6 +117,8 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
         (["sub", "--attribute", "rank"], "'rank' is no attribute; write name=value"),
         (["sub", "--attribute", "rank=1", "--attribute", "rank=2"], "rank is given twice"),
         (["sub", "speed >"], "filter: expected a value after '>' at position 8: speed >"),
+        (["sub", "--processor", "grid"], "subscription: epidemic runs no processors for subscriptions"),
+        (["sub", "--state", "1"], "--state: is what a processor begins with; name it with --processor"),
         (["sub", "--count", "0"], "--count: at least 1, not 0"),
         (["sub", "--timeout", "-1"], "--timeout: a time above 0, not -1.0"),
         (["position", "1"], "a position is two numbers, X and Y, or --unknown"),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
 from driftcast.errors import UserError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
@@ -31,7 +32,7 @@ from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
 from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
-from driftcast.stacks import stack_plan
+from driftcast.stacks import needed_roles, stack_plan
 from driftcast.trace import Level
 
 
@@ -95,6 +96,7 @@ class NodeFile(Section, frozen=True):
     area_m: tuple[Extent, Extent] | None = None
     map: Annotated[str, Meta(min_length=1)] | None = None
     """A map that comes with driftcast, or a .toml file."""
+    load_window_s: LoadWindow = DEFAULT_WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class NodeConfig:
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
+    load_window_s: float = DEFAULT_WINDOW_S
 
     def facts(self) -> HostFacts:
         """What the node's state machines may be told of it; each start begins at the position given here."""
@@ -162,6 +165,7 @@ def load_config(path: Path) -> NodeConfig:
         directory=facts.directory,
         area=facts.area,
         roads=facts.roads,
+        load_window_s=file.load_window_s,
     )
 
 
@@ -169,7 +173,15 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     offers = offered(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
-    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path))
+    # Only a directory says what others are.
+    roles = None if file.directory is None else [*file.roles, *file.directory]
+    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)
+    needed = needed_roles(plan.protocol, plan.settings)
+    if roles is None and needed and not needed & set(file.roles):
+        known = ", ".join(sorted(needed))
+        raise UserError(
+            f"{path}: roles: {plan.protocol.name} knows nodes as {known}; say what this one is, or give a [directory]"
+        )
     if file.router is not None and plan.router is None:
         # A scenario may name a router for some of the protocols that are compared in it; a node has one protocol.
         raise UserError(f"{path}: router: {plan.protocol.name} uses no router; leave it out")

@@ -7,6 +7,7 @@ from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine,
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.plan import StackPlan
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.probes import Probe, Snapshot
 from driftcast.protocol.stack import Stack
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "Link",
     "Place",
     "Port",
+    "Probe",
     "Protocol",
     "RecordingPort",
     "Router",
     "RunsProcessors",
     "Settings",
+    "Snapshot",
     "Stack",
     "StackPlan",
     "StateMachine",

@@ -14,6 +14,7 @@ import msgspec
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol.host import Capability, Host
 from driftcast.protocol.port import Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.probes import Probe
 from driftcast.wire import Message, Parcel
 
 
@@ -22,6 +23,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def needs(self) -> frozenset[Capability]:
         """What the machine needs of its host because of these settings, besides what it always does."""
+        return frozenset()
+
+    def needs_roles(self) -> frozenset[str]:
+        """The roles that some nodes must have because of these settings, besides those that they always must."""
         return frozenset()
 
 
@@ -33,6 +38,8 @@ class StateMachine:
     settings_type: ClassVar[type[Settings]] = Settings
     messages: ClassVar[tuple[type[Message], ...]] = ()
     needs: ClassVar[frozenset[Capability]] = frozenset()
+    needs_roles: ClassVar[frozenset[str]] = frozenset()
+    """The roles that some nodes must have: who is a broker, who a producer."""
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     """Named settings: `--protocol name/variant`."""
 
@@ -77,6 +84,9 @@ class StateMachine:
 class Protocol(StateMachine):
     """Publish/subscribe over links: one folder below `driftcast.dissemination` each."""
 
+    probes: ClassVar[Mapping[str, Probe]] = {}
+    """What can be measured of a network of such protocols, for those who see all of it: see `probes.py`."""
+
     def on_publish(self, now: float, event: Event) -> None:
         """A local application publishes."""
 
@@ -110,6 +120,9 @@ class Router(StateMachine, ABC):
     finds_neighbors: ClassVar[bool] = False
     """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
 
+    offers: ClassVar[frozenset[Capability]] = frozenset()
+    """What the protocol above may be told by it: `DISTANCES`, if `hops_to` knows."""
+
     up: Upward
 
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: Upward) -> None:
@@ -128,3 +141,7 @@ class Router(StateMachine, ABC):
     def on_overheard(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         """A neighbor sent something to somebody else. Only who needs `Capability.OVERHEARING` is told, and nobody that
         it was acknowledged; how old it is, is not on its parcel."""
+
+    def hops_to(self, now: float, target: NodeId) -> int | None:
+        """How many hops a node is away, 0 for the own; None if no route says so. It changes nothing."""
+        return None

@@ -73,6 +73,8 @@ class Stack(Upward, Neighborhood):
             self.router = plan.router(node, plan.router_settings, *parts(Layer.ROUTING), self)
             self._place(Layer.ROUTING, self.router)
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
+        if self.router is not None and self.router.offers:
+            protocol_host.stand_on(self.router.offers, self.router.hops_to)
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
         self._place(Layer.DISSEMINATION, self.protocol)
         self._above = [(layer, machine) for layer, machine in self._machines if layer is not Layer.DISCOVERY]
@@ -243,22 +245,25 @@ class Stack(Upward, Neighborhood):
 
     # What a layer says to another.
 
-    def route(self, target: NodeId | Place, message: Message) -> None:
-        """What the protocol's port does with `route`."""
+    def route(self, target: NodeId | Place, message: Message) -> int:
+        """What the protocol's port does with `route`; how many bytes the router is handed, 0 for the own node."""
         router, parcel = self._packed(message)
         if self._is_here(target):
             self.packet(self._node, parcel, 0)
-        else:
-            self._tell(Layer.ROUTING, router.on_route, target, parcel)
+            return 0
+        self._tell(Layer.ROUTING, router.on_route, target, parcel)
+        return len(parcel.body)
 
-    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
-        """What the protocol's port does with `route_each`."""
+    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> int:
+        """What the protocol's port does with `route_each`; the router is handed one parcel for all that are away."""
         router, parcel = self._packed(message)
         away = [target for target in targets if not self._is_here(target)]
         if len(away) < len(targets):
             self.packet(self._node, parcel, 0)
-        if away:
-            self._tell(Layer.ROUTING, router.on_route_each, away, parcel)
+        if not away:
+            return 0
+        self._tell(Layer.ROUTING, router.on_route_each, away, parcel)
+        return len(parcel.body)
 
     def _packed(self, message: Message) -> tuple[Router, Parcel]:
         if self.router is None:

@@ -14,12 +14,16 @@ from driftcast.mobility.registry import lookup as mobility_named
 from driftcast.model import Processor
 from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
+from driftcast.protocol.optional import serves_processors
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
+from driftcast.scenario.beginnings import check_beginning
+from driftcast.scenario.computer import Computer
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
-from driftcast.scenario.measures import Asked, check_asked
+from driftcast.scenario.measures import Asked, check_asked, check_probes
+from driftcast.scenario.roles import Role, RoleEntry, check_roles
 from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
 from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
 from driftcast.stacks import needs_beacons, stack_plan
@@ -102,12 +106,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Beacons unless it says otherwise, for every command: they exist in every world, and cost what they cost there."""
     protocol: dict[str, object] = {}
     router: dict[str, object] | None = None
-    roles: dict[str, Selection] = {}
+    roles: dict[str, RoleEntry] = {}
     subscribe: list[SubscribeEntry] = []
     publish: list[PublishEntry] = []
     processors: list[ProcessorEntry] = []
     faults: list[Fault] = []
     energy: Energy | None = None
+    computer: Computer = Computer()
     measure: Measure = Measure()
     trace: Level = Level.METRICS
     base: str = "."
@@ -132,7 +137,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def stack_plan(self) -> StackPlan:
         """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
-        plan = stack_plan(self.protocol, self.router, None, self.offers(), self.name)
+        plan = stack_plan(self.protocol, self.router, None, self.offers(), self.name, self.roles)
         if not isinstance(self.discovery, BeaconMode) or not needs_beacons(plan):
             return plan
         beacons = BeaconSettings(**{name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__})
@@ -144,13 +149,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             Capability.DURABLE_STORE,
             Capability.GLOBAL_VIEW,
             Capability.DIRECTORY,
+            Capability.LOAD,
             Capability.OVERHEARING,
         }
         model = self.mobility_model()
         moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
         roads = {Capability.MAP} if model is not None and model.on_roads() else set()
         powered = {Capability.ENERGY} if self.energy is not None else set()
-        return frozenset(always | moving | roads | powered)
+        roomy = {Capability.MEMORY} if self.computer.memory_bytes is not None else set()
+        return frozenset(always | moving | roads | powered | roomy)
 
 
 def load(path: Path) -> Scenario:
@@ -187,14 +194,16 @@ def check(scenario: Scenario, where: str) -> None:
     interfaces = [wire.interface for wire in scenario.wires]
     if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
         raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")
-    for name, selection in scenario.roles.items():
-        check_selection(selection, scenario.nodes, {}, f"{where}: roles.{name}")
+    check_roles(scenario.roles, scenario.nodes, where)
     entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
     entries += [(f"{where}: subscribe[{place}]", entry) for place, entry in enumerate(scenario.subscribe)]
     entries += [(f"{where}: publish[{place}]", entry) for place, entry in enumerate(scenario.publish)]
     for at, entry in entries:
         check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
         check_entry(entry, at)
+        if isinstance(entry, SubscribeEntry):
+            ids = dict.fromkeys(processor.id for processor in scenario.processors)
+            check_beginning(entry.processor, entry.state, entry.parameters, ids, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
     _check_processors(scenario, where)
@@ -209,9 +218,19 @@ def check(scenario: Scenario, where: str) -> None:
     to_s = scenario.measure.to_s
     if to_s is not None and to_s < scenario.measure.from_s:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
-    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
+    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more", scenario.roles, scenario.duration_s)
     if scenario.protocol:
-        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where)
+        plan = stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        known = [
+            *(["energy"] if scenario.energy is not None else []),
+            *(["free_memory_bytes"] if scenario.computer.memory_bytes is not None else []),
+        ]
+        check_probes(scenario.measure.more, plan.protocol.probes, known, f"{where}: measure.more")
+        for place, subscribe in enumerate(scenario.subscribe):
+            if subscribe.processor is not None and not serves_processors(plan.protocol):
+                raise UserError(
+                    f"{where}: subscribe[{place}].processor: {plan.protocol.name} runs no processors for subscriptions"
+                )
 
 
 def _check_processors(scenario: Scenario, where: str) -> None:
@@ -225,9 +244,12 @@ def _check_processors(scenario: Scenario, where: str) -> None:
             split_function(processor.function)
         except ProcessorError as error:
             raise UserError(f"{at}.function: {error}") from None
-        nodes: Selection = processor.nodes
+        nodes: RoleEntry = processor.nodes
         if isinstance(nodes, str):
             nodes = scenario.roles.get(nodes, nodes)
+        if isinstance(nodes, Role):
+            # All of a role are not all nodes; a list is what it says.
+            nodes = nodes.nodes if isinstance(nodes.nodes, list) else []
         for node in range(scenario.nodes) if nodes == "all" else nodes if isinstance(nodes, list) else []:
             if (processor.id, node) in taken:
                 raise UserError(f"{at}.id: node {node} has another processor {processor.id!r}")

@@ -2,12 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from driftcast.functions import Fault, Installed, ProcessorError, derived_event
 from driftcast.model import (
     Event,
-    EventId,
     Failure,
     NodeId,
     ProcessorId,
@@ -27,21 +24,14 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.simulation.computer import Computer
 from driftcast.simulation.host import MemoryStore, SimHost
 from driftcast.simulation.interfaces import Interfaces
 from driftcast.simulation.kernel import Timer
 from driftcast.simulation.world import World
 from driftcast.streams import stream
-from driftcast.trace import Kind, rows
+from driftcast.trace import Kind
 from driftcast.wire import Layer, Message
-
-
-class Failures(NamedTuple):
-    """How often a processor failed, and what it said the first time."""
-
-    times: int
-    first: str
-    first_s: float
 
 
 class SimPort(Port):
@@ -65,10 +55,14 @@ class SimPort(Port):
         self._transmit(self._node.id, None, self._layer, message, on, None)
 
     def route(self, target: NodeId | Place, message: Message) -> None:
-        self._node.stack.route(target, message)
+        size_bytes = self._node.stack.route(target, message)
+        if size_bytes:
+            self._node.recorder.on_route(self._node.id, message, size_bytes)
 
     def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
-        self._node.stack.route_each(targets, message)
+        size_bytes = self._node.stack.route_each(targets, message)
+        if size_bytes:
+            self._node.recorder.on_route(self._node.id, message, size_bytes)
 
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         self._node.set_timer(self._layer, key, delay_s)
@@ -86,7 +80,7 @@ class SimPort(Port):
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("close", value=float(complete)))
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
-        self._node.process(processor, state, tuple(events), token)
+        self._node.computer.process(processor, state, tuple(events), token)
 
     def note(self, fact: Fact) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, fact)
@@ -106,8 +100,7 @@ class SimNode:
         self.links: dict[tuple[NodeId, Interface], Link] = {}
         """What this node has been told of its links; only with oracle discovery."""
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
-        self.failures: dict[ProcessorId, Failures] = {}
-        """Of its processors; over its crashes too."""
+        self.computer = Computer(id, world, self.now, self._tell_processed)
         self._world = world
         self._kernel = world.kernel
         self._interfaces = interfaces
@@ -136,11 +129,11 @@ class SimNode:
             self.id,
             lambda layer: SimPort(self, layer, self._interfaces),
             lambda layer: SimHost(
-                self.id, self._world, self._view, self._stores.setdefault(layer, MemoryStore()), boot
+                self.id, self._world, self._view, self._stores.setdefault(layer, MemoryStore()), self.computer, boot
             ),
             lambda layer: stream(self._world.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
-            lambda neighbor, interface: self._interfaces.cost_s[interface],
+            self._cost_s,
             lambda link, lost: self.recorder.on_link(self.id, link, lost),
         )
         self.protocol = self.stack.protocol
@@ -167,11 +160,16 @@ class SimNode:
                 self._kernel.cancel(timer)
             timers.clear()
         self.links.clear()
+        self.computer.crash()
         self.recorder.on_node(self.id, Kind.CRASH)
 
     def armed(self) -> list[tuple[Layer, TimerKey]]:
         """The timers that would still fire."""
         return [(layer, key) for layer in Layer for key in self._timers[layer]]
+
+    def _tell_processed(self, token: Token, state: bytes, events: list[Event], cost_s: float, error: str) -> None:
+        if self.up:
+            self.stack.on_processed(self.now(), token, state, events, cost_s, error)
 
     # What applications do.
 
@@ -210,6 +208,20 @@ class SimNode:
             self.recorder.on_link(self.id, link, Failure.OUT_OF_REACH)
             self.stack.on_link_down(self.now(), self.links.pop(key), Failure.OUT_OF_REACH)
 
+    def _cost_s(self, neighbor: NodeId, interface: Interface) -> float:
+        return self._interfaces.cost_s[interface] + self._world.slow.extra_s(self.id, neighbor)
+
+    def tell_cost(self, link: Link) -> None:
+        """A link costs something else; told if the node knows of it at all."""
+        key = (link.neighbor, link.interface)
+        discovery = self.stack.discovery
+        if key in self.links:
+            self.links[key] = link
+        elif discovery is None or not discovery.knows(*key):
+            return
+        self.recorder.on_link_changed(self.id, link)
+        self.stack.on_link_changed(self.now(), link)
+
     # Timers.
 
     def set_timer(self, layer: Layer, key: TimerKey, delay_s: float) -> None:
@@ -236,46 +248,3 @@ class SimNode:
         layer, key = armed
         del self._timers[layer][key]
         self.stack.on_timer(self.now(), layer, key)
-
-    # Processors.
-
-    def process(self, id: ProcessorId, state: bytes, events: tuple[Event, ...], token: Token) -> None:
-        """Run user code and hand back its outcome after the time that it is said to take."""
-        installed = self._installed.get(id)
-        cost_s = 0.0 if installed is None else installed.processor.cost_s
-        boot = self._boot
-
-        def finish(_: object) -> None:
-            if not self.up or self._boot != boot:
-                return
-            try:
-                results, new_state = self._results(id, installed, state, events)
-            except ProcessorError as error:
-                self._on_failure(id, events, error)
-                self.stack.on_processed(self.now(), token, state, [], cost_s, error.told)
-            else:
-                self.stack.on_processed(self.now(), token, new_state, results, cost_s, "")
-
-        self._kernel.timer(cost_s, finish, None)
-
-    def _results(
-        self, id: ProcessorId, installed: Installed | None, state: bytes, events: tuple[Event, ...]
-    ) -> tuple[list[Event], bytes]:
-        if installed is None:
-            raise ProcessorError(f"there is no processor {id}", Fault.UNKNOWN)
-        new_state, outcomes = installed.run(state, events)
-        results = []
-        for attributes in outcomes:
-            identity = EventId(self.id, self._world.next_sequence(self.id))
-            results.append(derived_event(id, events, attributes, identity, self.now()))
-        # Only now: if one of several results is none, nothing has been made.
-        for result in results:
-            self.recorder.on_event(self.id, result)
-        return results, new_state
-
-    def _on_failure(self, id: ProcessorId, events: tuple[Event, ...], error: ProcessorError) -> None:
-        """For people: the protocol only learns that there was an error."""
-        before = self.failures.get(id)
-        first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
-        self.failures[id] = Failures(1 if before is None else before.times + 1, *first)
-        self.recorder.on_fact(self.id, Layer.DISSEMINATION, rows.processor_error(events, error.told))

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -12,16 +12,19 @@ from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import Installed, ProcessorError, load_function, split_function
 from driftcast.model import NodeId, ProcessorId
-from driftcast.scenario.draws import chosen, select
+from driftcast.scenario.draws import chosen
 from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
+from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
+from driftcast.simulation.computer import Failures
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.memory import Memories
 from driftcast.simulation.mishap import RunError, in_run
 from driftcast.simulation.network import Network
-from driftcast.simulation.node import Failures
+from driftcast.simulation.probes import Probes, Series
 from driftcast.simulation.witness.checkers import ViolationError
 from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
@@ -44,6 +47,8 @@ class Run:
     trace: Trace
     failures: Mapping[ProcessorId, Failures]
     """The processors that failed."""
+    series: Series = field(default_factory=dict)
+    """Samples over time, of the probes that the scenario asks for."""
 
     def summary(self) -> dict[str, object]:
         """The run as `driftcast run --json` prints it."""
@@ -56,6 +61,7 @@ class Run:
             "metrics": self.metrics,
             "settings": self.settings,
             **({"processors_failed": failed} if failed else {}),
+            **({"series": self.series} if self.series else {}),
         }
 
 
@@ -84,14 +90,18 @@ class Simulation:
         self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
         self.kernel = Kernel()
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
-        roles = _roles(scenario, seed)
+        roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
         faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
-        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift)
+        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
         batteries = None
         if scenario.energy is not None:
             batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
             self.recorder.batteries = batteries
-        self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
+        if scenario.computer.memory_bytes is not None:
+            self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
+        self._played = workload(
+            scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+        )
         self._world = World(
             scenario=scenario,
             seed=seed,
@@ -107,6 +117,7 @@ class Simulation:
             sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
         )
         self.network = Network(self._world, recode)
+        self._probes = Probes(scenario.measure.more, self._world, self.network)
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""
@@ -119,6 +130,7 @@ class Simulation:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
         with self._watched():
             self.network.start()
+        self._probes.start()
         player.schedule_publishes(self._played.publishes)
 
     def advance(self, until_s: float) -> None:
@@ -134,6 +146,7 @@ class Simulation:
         metrics = self.recorder.meter.metrics()
         if self.recorder.tally is not None:
             metrics |= self.recorder.tally.metrics()
+        metrics |= self._probes.metrics(*_window(self.scenario))
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
         if stack.router is not None:
@@ -147,13 +160,16 @@ class Simulation:
             settings,
             self.trace,
             self._failures(),
+            self._probes.series,
         )
 
     def _failures(self) -> dict[ProcessorId, Failures]:
         """Over all nodes, by the scenario's order of processors."""
         found: dict[ProcessorId, Failures] = {}
         for entry in self.scenario.processors:
-            failures = [node.failures[entry.id] for node in self.network.nodes if entry.id in node.failures]
+            failures = [
+                node.computer.failures[entry.id] for node in self.network.nodes if entry.id in node.computer.failures
+            ]
             if failures:
                 first = min(failures, key=lambda one: one.first_s)
                 found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
@@ -194,21 +210,20 @@ def run(
             gc.enable()
 
 
-def _recorder(scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float) -> Recorder:
-    from_s = scenario.measure.from_s
-    to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
+def _window(scenario: Scenario) -> tuple[float, float]:
+    """What is measured: from when to when."""
+    measure = scenario.measure
+    return measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s
+
+
+def _recorder(
+    scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
+) -> Recorder:
+    from_s, to_s = _window(scenario)
     recorder = Recorder(kernel, Meter(scenario.nodes, from_s, to_s), trace, scenario.duration_s, worst_drift)
-    if scenario.measure.more:
-        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s)
+    if any(entry.counts != "probe" for entry in scenario.measure.more):
+        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s, roles)
     return recorder
-
-
-def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]]:
-    """The nodes of each role; one drawn by number or share is the same in every run with the seed."""
-    return {
-        name: select(selection, scenario.nodes, stream(seed, f"role {name}"))
-        for name, selection in scenario.roles.items()
-    }
 
 
 def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:
