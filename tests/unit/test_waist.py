@@ -15,7 +15,7 @@ from driftcast.protocol.optional import INTERFACES
 
 SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
 WORLDS = ("simulation", "live")
-USERS = ("dissemination", "routing", "parts", "protocol")
+USERS = ("dissemination", "services", "routing", "parts", "protocol")
 
 # Told from layer to layer, within the stack.
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
@@ -28,8 +28,8 @@ INPUTS_OWED: dict[str, set[str]] = {
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"load", "store", "global_view", "processors", "roles", "hops_to"})
-EFFECTS_OWED = frozenset({"answer"})
+READINGS_OWED = frozenset({"load", "global_view", "processors", "hops_to"})
+EFFECTS_OWED: frozenset[str] = frozenset()
 
 
 def calls(folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:

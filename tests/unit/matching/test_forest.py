@@ -53,7 +53,9 @@ def test_the_roots_are_those_found_from_scratch_and_every_change_is_told(draw: o
 def test_of_filters_that_say_the_same_the_first_by_text_is_the_root() -> None:
     forest = CoverForest()
     plain, spelled = Filter("x > 5 or x = 5"), Filter("x >= 5")
-    assert plain.covers(spelled) and spelled.covers(plain) and plain != spelled
+    assert plain.covers(spelled)
+    assert spelled.covers(plain)
+    assert plain != spelled
     for first, second in ((plain, spelled), (spelled, plain)):
         forest.add(first)
         forest.add(second)
