@@ -16,11 +16,11 @@ from tests.simulation.worlds import line, register
 
 MEASURES = [
     {"name": "publish_ratio", "counts": "pairs"},
-    {"name": "request_ratio", "counts": "ratio", "fact": "asked", "of": "ask"},
-    {"name": "response_ratio", "counts": "ratio", "fact": "response", "of": "respond"},
-    {"name": "responded_ratio", "counts": "ratio", "fact": "ask_complete", "of": "ask"},
-    {"name": "response_hops", "counts": "mean", "fact": "response"},
-    {"name": "stability_s", "counts": "mean", "fact": "ask_complete"},
+    {"name": "request_ratio", "counts": "ratio", "fact": "asked", "against": "ask"},
+    {"name": "response_ratio", "counts": "ratio", "fact": "response", "against": "respond"},
+    {"name": "responded_ratio", "counts": "ratio", "fact": "ask_complete", "against": "ask"},
+    {"name": "response_hops", "counts": "values", "fact": "response"},
+    {"name": "stability_s", "counts": "values", "fact": "ask_complete"},
 ]
 
 
@@ -199,7 +199,7 @@ def test_a_repository_that_crashes_keeps_what_it_stored_and_lets_it_go_at_the_en
         ({"advertise": [{"nodes": [0], "at_s": 5.0, "until_s": 1.0}]}, "advertise\\[0\\].until_s: must be after"),
         ({"advertise": [{"nodes": [70]}]}, "advertise\\[0\\].nodes: there is no node 70"),
         ({"faults": [{"kind": "cut_off", "nodes": [1]}]}, "a cut_off needs either at_s or every_s"),
-        ({"measure": {"more": [{"name": "x", "counts": "ratio", "fact": "a"}]}}, "of: belongs to counts = 'ratio'"),
+        ({"measure": {"more": [{"name": "x", "counts": "ratio", "fact": "a"}]}}, "against: is needed"),
         ({"wires": []}, "needs either \\[mobility\\] or contacts"),
     ],
 )
