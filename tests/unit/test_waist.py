@@ -15,21 +15,21 @@ from driftcast.protocol.optional import INTERFACES
 
 SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
 WORLDS = ("simulation", "live")
-USERS = ("dissemination", "routing", "parts", "protocol")
+USERS = ("dissemination", "services", "routing", "parts", "protocol")
 
 # Told from layer to layer, within the stack.
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
 # Of each input, the worlds that never give it. Beacons, which both worlds have, tell of links within the stack.
 INPUTS_OWED: dict[str, set[str]] = {
-    "on_advertise": {"simulation", "live"},
-    "on_unadvertise": {"simulation", "live"},
-    "on_request": {"simulation", "live"},
+    "on_advertise": {"live"},
+    "on_unadvertise": {"live"},
+    "on_request": {"live"},
     "on_processor_gone": {"simulation", "live"},
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"load", "store", "global_view", "processors", "roles", "hops_to", "free_memory_bytes"})
-EFFECTS_OWED = frozenset({"answer"})
+READINGS_OWED = frozenset({"load", "global_view", "processors", "hops_to", "free_memory_bytes"})
+EFFECTS_OWED: frozenset[str] = frozenset()
 
 
 def calls(folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,9 @@ class LocalSubscriptions:
     def __len__(self) -> int:
         return len(self._subscriptions)
 
+    def __contains__(self, subscription: SubscriptionId) -> bool:
+        return subscription in self._subscriptions
+
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._subscriptions.values())
 
@@ -39,6 +42,10 @@ class LocalSubscriptions:
     def wants(self, event: Event) -> bool:
         """Whether any local subscription is served by the event."""
         return any(admits(event, self._subscriptions[id]) for id in self._index.match(event.attributes))
+
+    def served(self, event: Event) -> list[SubscriptionId]:
+        """The local subscriptions that an event serves."""
+        return [id for id in self._index.match(event.attributes) if admits(event, self._subscriptions[id])]
 
     def deliver(self, event: Event, hops: int) -> None:
         """To all that it serves. The caller makes sure that an event comes here once."""

@@ -52,6 +52,7 @@ _ONLY_FOR: Mapping[str, tuple[str, ...]] = {
     "across": ("probe",),
     "probe": ("probe",),
     "every_s": ("probe",),
+    "against": ("ratio",),
 }
 
 
@@ -84,14 +85,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     or in all: some `messages` alone if they are named, and those of nodes of a `role`.
     `values`: the mean of the values that were noted with `fact` in the measured window, or another `of` them; those of
     nodes of a `role`.
+    `ratio`: how often `fact` was noted, for each time that `against` was.
+    `pairs`: of the pairs of an event counted and a subscription that it should serve, the share that were served: as
+    `delivery_ratio`, but each of a node's clients counts.
     `probe`: a sample every `every_s`, kept as a series over time; the metric is the mean of those in the measured
     window, or another `of` them. `load`, `energy`, `free_memory_bytes` and `neighbors` are read at each node, `hops`
     between each two, of a `role` if it is named, and put together by `across`; a protocol may offer others.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
-    counts: Literal["facts", "sources", "reached", "missed", "load", "reports", "bytes", "routed", "values", "probe"]
+    counts: Literal[
+        "facts", "sources", "reached", "missed", "load", "reports", "bytes", "routed", "values", "probe", "ratio", "pairs"
+    ]
     fact: str = ""
+    against: str = ""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
     within_s: Annotated[float, Meta(gt=0)] | None = None
     distinct: bool = False
@@ -116,6 +123,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return self._bytes_meaning()
         if self.counts in ("routed", "values", "probe"):
             return self._amount_meaning()
+        if self.counts == "ratio":
+            return f"notes of {self.fact} for each of {self.against}"
+        if self.counts == "pairs":
+            return "share of the (event, subscription) pairs that should be served and were"
         where = f"node {' and '.join(map(str, self.nodes))}" + (", on average" if len(self.nodes) > 1 else "")
         if self.counts == "sources":
             late = "" if self.within_s is None else f" within {self.within_s:g} s"
@@ -164,8 +175,10 @@ def check_asked(asked: list[Asked], nodes: int, where: str, roles: Collection[st
             raise UserError(f"{at}.probe: is needed: {', '.join(READINGS)}, or one that the protocol offers")
         if entry.counts == "probe" and duration_s / entry.every_s > MAX_SAMPLES:
             raise UserError(f"{at}.every_s: that makes more than {MAX_SAMPLES:,} samples; take fewer")
-        if entry.counts in ("facts", "missed", "values") and not entry.fact:
+        if entry.counts in ("facts", "missed", "values", "ratio") and not entry.fact:
             raise UserError(f"{at}.fact: is needed: the name of what protocols note, such as announce")
+        if entry.counts == "ratio" and not entry.against:
+            raise UserError(f"{at}.against: is needed: what the notes of {entry.fact} are set against")
         if entry.counts in ("sources", "missed") and (not entry.nodes or max(entry.nodes) >= nodes):
             raise UserError(f"{at}.nodes: is needed: a list of nodes from 0 to {nodes - 1}")
 

@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from driftcast.contacts.exact import contacts
 from driftcast.contacts.plan import ContactPlan
@@ -75,7 +76,10 @@ def check_files(scenario: Scenario) -> None:
 
 def _replayed(scenario: Scenario) -> ContactPlan:
     contacts_file = scenario.resolved().contacts
-    assert contacts_file is not None
+    if contacts_file is None:
+        # Only wires: nobody ever meets by radio.
+        nobody, never = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
+        return ContactPlan.of(scenario.nodes, scenario.duration_s, nobody, nobody, never, never)
     path = Path(contacts_file)
     if path.suffix == ".parquet":
         plan = ContactPlan.load(path)

@@ -23,8 +23,12 @@ from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
 from driftcast.scenario.measures import Asked, check_asked, check_probes
+from driftcast.scenario.retrieval import AdvertiseEntry, RequestEntry, check_advertise, check_request
 from driftcast.scenario.roles import Role, RoleEntry, check_roles
-from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
+from driftcast.scenario.service import Service
+from driftcast.scenario.texts import check_filter
+from driftcast.scenario.wires import Wire, check_wires
+from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry
 from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
 from driftcast.stacks import needs_beacons, stack_plan
 from driftcast.trace import Level
@@ -45,24 +49,6 @@ class NoDiscovery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class BeaconMode(BeaconSettings, frozen=True, tag_field="mode", tag="beacon"):
     """Nodes find their links by beacons, as live nodes do."""
-
-
-class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[wires]]` of a scenario: a second interface over which some nodes are always linked."""
-
-    interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
-    between: Annotated[list[tuple[int, int]], Meta(min_length=1)]
-    delay_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0001
-    rate_bps: Annotated[float, Meta(gt=0)] | None = None
-    queue: Annotated[int, Meta(ge=1)] = 50
-
-    def nodes(self) -> set[int]:
-        """Whoever it joins."""
-        return {node for pair in self.between for node in pair}
-
-    def radio(self) -> DiskRadio:
-        """A wire carries frames as a radio does that nobody can leave."""
-        return DiskRadio(delay_s=self.delay_s, rate_bps=self.rate_bps, queue=self.queue)
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,8 +95,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     roles: dict[str, RoleEntry] = {}
     subscribe: list[SubscribeEntry] = []
     publish: list[PublishEntry] = []
+    advertise: list[AdvertiseEntry] = []
+    request: list[RequestEntry] = []
     processors: list[ProcessorEntry] = []
     faults: list[Fault] = []
+    service: Service | None = None
     energy: Energy | None = None
     computer: Computer = Computer()
     measure: Measure = Measure()
@@ -122,6 +111,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def area(self) -> Area:
         """The rectangle in which nodes move."""
         return Area(*self.area_m)
+
+    @property
+    def has_no_radio(self) -> bool:
+        """Whether nodes have their wires and nothing else: nobody said how they meet."""
+        return self.mobility is None and self.contacts is None
 
     def resolved(self) -> "Scenario":
         """A copy in which the files that it names itself are taken from its folder."""
@@ -178,22 +172,16 @@ def scenario_from(table: Mapping[str, object], where: str) -> Scenario:
 
 def check(scenario: Scenario, where: str) -> None:
     """Everything that can be known to be wrong before a run."""
-    if (scenario.mobility is None) == (scenario.contacts is None):
-        raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
+    both = scenario.mobility is not None and scenario.contacts is not None
+    if both or (scenario.has_no_radio and not scenario.wires):
+        raise UserError(
+            f"{where}: needs either [mobility] or contacts (a file of contacts to replay), or only [[wires]]"
+        )
     if scenario.mobility is not None:
         _check_mobility(scenario.mobility, scenario.nodes, where)
     elif isinstance(scenario.radio, CsmaRadio):
         raise UserError(f"{where}: radio.model: csma must know where nodes are: it needs [mobility], not contacts")
-    for place, wire in enumerate(scenario.wires):
-        for pair in wire.between:
-            check_selection(list(pair), scenario.nodes, {}, f"{where}: wires[{place}].between")
-            if pair[0] == pair[1]:
-                raise UserError(
-                    f"{where}: wires[{place}].between: a wire joins two different nodes, not {pair[0]} twice"
-                )
-    interfaces = [wire.interface for wire in scenario.wires]
-    if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
-        raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")
+    check_wires(scenario.wires, scenario.nodes, where)
     check_roles(scenario.roles, scenario.nodes, where)
     entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
     entries += [(f"{where}: subscribe[{place}]", entry) for place, entry in enumerate(scenario.subscribe)]
@@ -206,6 +194,7 @@ def check(scenario: Scenario, where: str) -> None:
             check_beginning(entry.processor, entry.state, entry.parameters, ids, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
+    _check_retrieval(scenario, where)
     _check_processors(scenario, where)
     for place, fault in enumerate(scenario.faults):
         check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
@@ -231,6 +220,17 @@ def check(scenario: Scenario, where: str) -> None:
                 raise UserError(
                     f"{where}: subscribe[{place}].processor: {plan.protocol.name} runs no processors for subscriptions"
                 )
+
+
+def _check_retrieval(scenario: Scenario, where: str) -> None:
+    for place, advertise in enumerate(scenario.advertise):
+        at = f"{where}: advertise[{place}]"
+        check_selection(advertise.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_advertise(advertise, at)
+    for place, request in enumerate(scenario.request):
+        at = f"{where}: request[{place}]"
+        check_selection(request.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_request(request, at)
 
 
 def _check_processors(scenario: Scenario, where: str) -> None:

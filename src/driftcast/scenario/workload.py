@@ -1,6 +1,5 @@
 """Who publishes what when, and who subscribes to what: as a scenario writes it, and as a run plays it."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -10,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.matching import Filter, FilterError
-from driftcast.model import AccessPolicy, Event, EventId, Scalar, Subscription, SubscriptionId
+from driftcast.model import AccessPolicy, Event, EventId, Subscription, SubscriptionId
 from driftcast.scenario.beginnings import first_state
 from driftcast.scenario.draws import Draw, Drawable, Selection, chosen
 from driftcast.scenario.event_files import Written, read_events
+from driftcast.scenario.texts import check_filter, example, filled
 from driftcast.settings import InputFile
 from driftcast.streams import stream
 
@@ -42,6 +41,13 @@ class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What the events that the filter selects pass through; what it makes of them is delivered."""
     state: str = ""
     """The text that the processor begins with, as UTF-8."""
+    history: bool = False
+    """Whether stored events from before the subscription are wanted."""
+    births_per_s: Annotated[float, Meta(gt=0)] | None = None
+    """Clients are born: at each node, from `at_s` to `until_s`, a subscription begins at random times, so many a second
+    on average."""
+    lifetime_s: Annotated[float, Meta(gt=0)] | None = None
+    """How long one that was born stays, on average; without it, to the end."""
     parameters: dict[str, Drawable] = {}
     """Instead: values, drawn for each subscription; the processor begins with them as a JSON object."""
 
@@ -100,11 +106,11 @@ def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
     for name, written in entry.attributes.items():
         Draw(written, f"{where}.attributes.{name}")
     if isinstance(entry, SubscribeEntry):
-        for name, written in entry.draw.items():
-            Draw(written, f"{where}.draw.{name}")
-        check_filter(_filled(entry.filter, _example(entry.draw), f"{where}.filter"), f"{where}.filter")
+        check_filter(filled(entry.filter, example(entry.draw, f"{where}.draw"), f"{where}.filter"), f"{where}.filter")
         if entry.until_s is not None and entry.until_s <= entry.at_s:
             raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
+        if entry.lifetime_s is not None and entry.births_per_s is None:
+            raise UserError(f"{where}.lifetime_s: is for clients that are born; say births_per_s, or until_s")
         return
     rhythms = [name for name in RHYTHMS if getattr(entry, name) is not None]
     if len(rhythms) != 1:
@@ -131,13 +137,15 @@ def workload(
     for place, entry in enumerate(subscribes):
         rng = stream(seed, f"subscribe {place}")
         for node in chosen(entry.nodes, roles, nodes, rng):
-            for text in _filters(entry, rng):
+            for time_s, until_s, text in _clients(entry, duration_s, rng):
                 number = numbers[node] = numbers.get(node, -1) + 1
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
                 id, processor = SubscriptionId(node, number), entry.processor
                 state = b"" if processor is None else first_state(entry.state, entry.parameters, rng)
-                subscription = Subscription(id, text, attributes=attributes, processor=processor, state=state)
-                made.append(Subscribe(entry.at_s, subscription, entry.until_s))
+                subscription = Subscription(
+                    id, text, attributes=attributes, history=entry.history, processor=processor, state=state
+                )
+                made.append(Subscribe(time_s, subscription, until_s))
     made.sort(key=lambda subscribe: subscribe.time_s)
     timed: list[tuple[float, int, int, PublishEntry, _Draws, Written | None]] = []
     for place, publish in enumerate(publishes):
@@ -159,6 +167,23 @@ def workload(
         number = sequence[node] = sequence.get(node, -1) + 1
         events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws, written)))
     return Workload(made, events)
+
+
+def _clients(entry: SubscribeEntry, duration_s: float, rng: Random) -> Iterator[tuple[float, float | None, str]]:
+    """When the subscriptions of one node begin and end, and their filters."""
+    if entry.births_per_s is None:
+        for text in _filters(entry, rng):
+            yield entry.at_s, entry.until_s, text
+        return
+    end_s = duration_s if entry.until_s is None else min(duration_s, entry.until_s)
+    if (end_s - entry.at_s) * entry.births_per_s > MAX_EVENTS:
+        raise UserError(f"subscribe: births_per_s = {entry.births_per_s:g} makes more than {MAX_EVENTS:,} clients")
+    time_s = entry.at_s + rng.expovariate(entry.births_per_s)
+    while time_s <= end_s:
+        until_s = None if entry.lifetime_s is None else time_s + rng.expovariate(1 / entry.lifetime_s)
+        for text in _filters(entry, rng):
+            yield time_s, until_s, text
+        time_s += rng.expovariate(entry.births_per_s)
 
 
 def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Random) -> list[tuple[float, int]]:
@@ -216,35 +241,9 @@ def _filters(entry: SubscribeEntry, rng: Random) -> list[str]:
     texts: list[str] = []
     for _ in range(100 * entry.each):
         values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
-        text = _filled(entry.filter, values, "")
+        text = filled(entry.filter, values, "")
         if text not in texts:
             texts.append(text)
         if len(texts) == entry.each:
             break
     return texts
-
-
-def _filled(template: str, values: dict[str, Scalar], where: str) -> str:
-    def literal(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            raise UserError(f"{where}: {{{match[1]}}} is not among the drawn values ({', '.join(values) or 'none'})")
-        value = values[match[1]]
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, str):
-            return "'" + value.replace("'", "''") + "'"
-        return repr(value)
-
-    return re.sub(r"\{(\w+)\}", literal, template)
-
-
-def _example(draws: dict[str, Drawable]) -> dict[str, Scalar]:
-    return {name: Draw(written, name).value(Random(0)) for name, written in draws.items()}
-
-
-def check_filter(text: str, where: str) -> None:
-    """Refuse, at loading, a filter that cannot be read."""
-    try:
-        Filter(text)
-    except FilterError as error:
-        raise UserError(f"{where}: {error}") from None

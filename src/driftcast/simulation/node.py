@@ -4,10 +4,13 @@ import math
 from collections.abc import Sequence
 
 from driftcast.model import (
+    Advertisement,
+    AdvertisementId,
     Event,
     Failure,
     NodeId,
     ProcessorId,
+    Request,
     RequestId,
     Subscription,
     SubscriptionId,
@@ -74,10 +77,10 @@ class SimPort(Port):
         self._node.recorder.on_deliver(self._node.id, subscription, event, hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
-        self._node.recorder.on_fact(self._node.id, self._layer, Fact("answer", event.id))
+        self._node.recorder.on_answer(self._node.id, request, event, hops)
 
     def close(self, request: RequestId, complete: bool) -> None:
-        self._node.recorder.on_fact(self._node.id, self._layer, Fact("close", value=float(complete)))
+        self._node.recorder.on_close(self._node.id, request, complete)
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         self._node.computer.process(processor, state, tuple(events), token)
@@ -100,6 +103,7 @@ class SimNode:
         self.links: dict[tuple[NodeId, Interface], Link] = {}
         """What this node has been told of its links; only with oracle discovery."""
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
+        self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.computer = Computer(id, world, self.now, self._tell_processed)
         self._world = world
         self._kernel = world.kernel
@@ -145,6 +149,8 @@ class SimNode:
             self.stack.on_processor(now, installed.processor)
         for subscription in self.subscriptions.values():
             self.stack.on_subscribe(now, subscription)
+        for advertisement in self.advertisements.values():
+            self.stack.on_advertise(now, advertisement)
 
     def stop(self) -> None:
         """A clean stop."""
@@ -192,6 +198,24 @@ class SimNode:
         self.recorder.on_unsubscribe(self.id, id)
         if self.up:
             self.stack.on_unsubscribe(self.now(), id)
+
+    def advertise(self, advertisement: Advertisement) -> None:
+        """An application advertises, now or, if the node is down, when it is up again."""
+        self.advertisements[advertisement.id] = advertisement
+        if self.up:
+            self.stack.on_advertise(self.now(), advertisement)
+
+    def unadvertise(self, advertisement: Advertisement) -> None:
+        """An advertisement ends."""
+        del self.advertisements[advertisement.id]
+        if self.up:
+            self.stack.on_unadvertise(self.now(), advertisement)
+
+    def request(self, request: Request) -> None:
+        """An application asks for stored events; on a node that is down nobody does."""
+        if self.up:
+            self.recorder.on_request(self.id, request)
+            self.stack.on_request(self.now(), request)
 
     # Links, as an oracle tells them.
 

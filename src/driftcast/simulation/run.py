@@ -15,6 +15,7 @@ from driftcast.model import NodeId, ProcessorId
 from driftcast.scenario.draws import chosen
 from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
+from driftcast.scenario.retrieval import Advertise, Ask, played_advertisements, played_requests
 from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
@@ -102,6 +103,8 @@ class Simulation:
         self._played = workload(
             scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
         )
+        self._advertised = played_advertisements(scenario.advertise, roles, scenario.nodes, seed)
+        self._asked = played_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
         self._world = World(
             scenario=scenario,
             seed=seed,
@@ -128,10 +131,14 @@ class Simulation:
         player = _Player(self.network, self.kernel)
         for subscribe in self._played.subscribes:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
+        for advertise in self._advertised:
+            player.schedule_advertise(advertise, self.scenario.duration_s)
         with self._watched():
             self.network.start()
         self._probes.start()
         player.schedule_publishes(self._played.publishes)
+        for ask in self._asked:
+            self.kernel.at(microseconds(ask.time_s), player.request, ask)
 
     def advance(self, until_s: float) -> None:
         """Let everything happen up to a time, that time included."""
@@ -254,6 +261,16 @@ class _Player:
         self._kernel.at(microseconds(subscribe.time_s), self._subscribe, subscribe)
         if subscribe.until_s is not None and subscribe.until_s <= duration_s:
             self._kernel.at(microseconds(subscribe.until_s), self._unsubscribe, subscribe)
+
+    def schedule_advertise(self, advertise: Advertise, duration_s: float) -> None:
+        node, advertisement = self._network.nodes[advertise.advertisement.id.advertiser], advertise.advertisement
+        self._kernel.at(microseconds(advertise.time_s), lambda _: node.advertise(advertisement), None)
+        if advertise.until_s is not None and advertise.until_s <= duration_s:
+            self._kernel.at(microseconds(advertise.until_s), lambda _: node.unadvertise(advertisement), None)
+
+    def request(self, ask: object) -> None:
+        assert isinstance(ask, Ask)
+        self._network.nodes[ask.request.id.requester].request(ask.request)
 
     def schedule_publishes(self, publishes: list[Publish]) -> None:
         """One queue entry at a time, so that the queue does not hold the whole future."""

@@ -68,13 +68,23 @@ class Checkers:
         for holders in self._holders.values():
             holders[node] = 0
 
-    def on_deliver(self, now_s: float, node: NodeId, id: SubscriptionId, event: Event) -> None:
-        """The event is real, the subscription stands, the two fit, and it is the first time."""
+    def check_event(self, now_s: float, node: NodeId, event: Event) -> None:
+        """What is handed to an application is real, and as it was made."""
         known = self._events.get(event.id)
         if known is None:
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, which is unknown or long over")
         if known[0] is not event and known[0] != event:
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} with altered content")
+        if now_s > self.lease_over_s(known[1], event.lease_s):
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, past its lease")
+
+    def was_stored(self, id: EventId) -> bool:
+        """Whether any node ever stored it."""
+        return id in self._holders
+
+    def on_deliver(self, now_s: float, node: NodeId, id: SubscriptionId, event: Event) -> None:
+        """The event is real, the subscription stands, the two fit, and it is the first time."""
+        self.check_event(now_s, node, event)
         subscription = self._subscriptions.get(id)
         if subscription is None or id.subscriber != node:
             raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
@@ -84,8 +94,6 @@ class Checkers:
                 raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, {flaw}")
         elif not serves(event, subscription):
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
-        if now_s > self.lease_over_s(known[1], event.lease_s):
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, past its lease")
         number, boots = self._numbers[id], self._boots.get(node, 0)
         given = self._given[event.id]
         if number >= len(given):

@@ -3,12 +3,13 @@
 import struct
 from collections.abc import Callable
 
-from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
 from driftcast.simulation.memory import Memories
+from driftcast.simulation.witness.answers import AnswerCheckers
 from driftcast.simulation.witness.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.witness.fingerprint import Fingerprint
 from driftcast.simulation.witness.meter import Meter
@@ -27,6 +28,7 @@ class Recorder:
     def __init__(self, kernel: Kernel, meter: Meter, trace: Trace, duration_s: float, worst_drift: float = 0.0) -> None:
         self.meter = meter
         self.checkers = Checkers(meter.nodes, worst_drift)
+        self.answers = AnswerCheckers(self.checkers)
         self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
         """Somebody who wants the delivered events themselves: a test, an application."""
         self.fingerprint = Fingerprint()
@@ -61,6 +63,8 @@ class Recorder:
     def on_subscribe(self, node: NodeId, subscription: Subscription) -> None:
         """An application subscribed."""
         self.checkers.on_subscribe(subscription)
+        if self.tally is not None:
+            self.tally.pairs.on_subscribe(subscription)
         self.meter.on_subscribe(subscription)
         said = subscription.filter.encode()
         if subscription.processor is not None:
@@ -73,6 +77,8 @@ class Recorder:
     def on_unsubscribe(self, node: NodeId, id: SubscriptionId) -> None:
         """A subscription ended."""
         self.checkers.on_unsubscribe(id)
+        if self.tally is not None:
+            self.tally.pairs.on_unsubscribe(id)
         self.meter.on_unsubscribe(id)
         self.fingerprint.add(b"U", self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
@@ -86,12 +92,35 @@ class Recorder:
         self.meter.on_deliver(now_s, id, event.id, hops)
         if self.tally is not None:
             self.tally.on_deliver(now_s, node, event.id)
+            self.tally.pairs.on_deliver(id, event.id)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(b"D", self._kernel.now_us, node, id.subscriber, detail)
         if self.on_delivery is not None:
             self.on_delivery(node, id, event)
         if self.trace.deliveries:
             self.trace.add(rows.delivered(now_s, node, id, event.id, hops))
+
+    def on_request(self, node: NodeId, request: Request) -> None:
+        """An application asked for stored events."""
+        self.answers.on_request(request)
+        self.fingerprint.add(b"Q", self._kernel.now_us, node, request.id.sequence, request.filter.encode())
+        if self.trace.deliveries:
+            self.trace.add(rows.requested(self._kernel.now_s, node, request.id))
+
+    def on_answer(self, node: NodeId, id: RequestId, event: Event, hops: int) -> None:
+        """A protocol handed a stored event to who asked for it."""
+        self.answers.on_answer(self._kernel.now_s, node, id, event)
+        detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
+        self.fingerprint.add(b"A", self._kernel.now_us, node, id.requester, detail)
+        if self.trace.deliveries:
+            self.trace.add(rows.answered(self._kernel.now_s, node, id, event.id, hops))
+
+    def on_close(self, node: NodeId, id: RequestId, complete: bool) -> None:
+        """No more answers will come."""
+        self.answers.on_close(self._kernel.now_s, node, id)
+        self.fingerprint.add(b"E", self._kernel.now_us, node, id.sequence, bytes([complete]))
+        if self.trace.deliveries:
+            self.trace.add(rows.closed(self._kernel.now_s, node, id, complete))
 
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         """A transmission ended; `reach` heard it."""
@@ -171,6 +200,7 @@ class Recorder:
         self.fingerprint.add(b"C", self._kernel.now_us, node, -1, kind.encode())
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
+            self.answers.on_crash(node)
             self.meter.on_crash(node)
             if self.memories is not None:
                 self.memories.on_crash(node)

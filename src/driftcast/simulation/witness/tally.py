@@ -9,6 +9,7 @@ from driftcast.scenario.measures import Asked
 from driftcast.simulation.kernel import US_PER_S
 from driftcast.simulation.witness.amounts import Amounts
 from driftcast.simulation.witness.meter import Metrics
+from driftcast.simulation.witness.pairs import NoPairs, Pairs
 from driftcast.wire import Layer, Message, Traffic, carried
 
 MICROSECOND_S = 1e-6
@@ -32,7 +33,8 @@ class Tally:
         self._nodes = nodes
         self._from_s = from_s
         self._to_s = to_s
-        self._watched = {entry.fact for entry in asked if entry.counts in ("facts", "missed")}
+        counted = [entry for entry in asked if entry.counts in ("facts", "missed", "ratio")]
+        self._watched = {entry.fact for entry in counted} | {entry.against for entry in counted}
         self._facts: dict[str, int] = {}
         self._noted: dict[str, dict[EventId, None]] = {}
         """Fact -> the events it was noted about."""
@@ -46,9 +48,11 @@ class Tally:
         self._bytes: dict[tuple[Layer, Traffic, str, bool], int] = {}
         """Of each layer, class and type in the measured window, without repetitions by the radio and with them."""
         self._reports = 0
+        self.pairs = Pairs(from_s, to_s) if any(entry.counts == "pairs" for entry in asked) else NoPairs()
 
     def on_event(self, now_s: float, event: Event) -> None:
         """Published, or made of others."""
+        self.pairs.on_event(now_s, event)
         if not event.derived_from:
             self._published_s[event.id] = now_s
             return
@@ -110,6 +114,11 @@ class Tally:
             return self._reports
         if entry.counts == "reached":
             return sum(self._is_counted(source) for source in self._reached_any)
+        if entry.counts == "ratio":
+            whole = self._facts.get(entry.against, 0)
+            return self._facts.get(entry.fact, 0) / whole if whole else None
+        if entry.counts == "pairs":
+            return self.pairs.ratio()
         if entry.counts == "facts":
             return len(self._noted.get(entry.fact, {})) if entry.distinct else self._facts.get(entry.fact, 0)
         one = self._missed if entry.counts == "missed" else self._reached

@@ -1,0 +1,1 @@
+"""What protocols compose to serve applications beyond publish and subscribe."""
