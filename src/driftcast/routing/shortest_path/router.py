@@ -23,7 +23,6 @@ from driftcast.protocol import (
     Upward,
 )
 from driftcast.routing.shortest_path.messages import Packet
-from driftcast.routing.shortest_path.paths import Distances
 from driftcast.wire import Message, Parcel
 
 
@@ -55,20 +54,26 @@ class ShortestPath(Router):
     messages = (Packet,)
     needs = frozenset({Capability.GLOBAL_VIEW, Capability.DIRECTORY})
     finds_neighbors = True
+    offers = frozenset({Capability.DISTANCES})
 
     def __init__(
         self, node: NodeId, settings: ShortestPathSettings, port: Port, host: Host, rng: Random, up: Upward
     ) -> None:
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
-        self.distances = Distances(host.global_view, host.directory("all"))
+        self._view = host.global_view
+        self._version: int | None = None
+        self._next: dict[NodeId, NodeId] = {}
+        """The neighbor towards each target that was asked for since links last changed."""
         self._under_way: dict[Token, Carried] = {}
         self._tokens = 0
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
-        """How far a node is at this moment; None if there is no way."""
-        self.distances.look()
-        return self.distances.hops(self.node, target)
+        hops = self._view.hops()
+        if not 0 <= target < len(hops):
+            return None
+        distance = int(hops[self.node, target])
+        return None if distance < 0 else distance
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         node = target.node if isinstance(target, Place) else target
@@ -107,14 +112,29 @@ class ShortestPath(Router):
             self._give_up(again, failure)
 
     def _carry(self, now: float, carried: Carried) -> None:
-        self.distances.look()
-        hop = self.distances.paths(self.node).get(carried.packet.target)
-        if hop is None:
+        neighbor = self._neighbor_towards(carried.packet.target)
+        if neighbor is None:
             self._give_up(carried, "no_route")
             return
         self._tokens += 1
         self._under_way[self._tokens] = carried
-        self.port.send(hop.first, carried.packet, token=self._tokens)
+        self.port.send(neighbor, carried.packet, token=self._tokens)
+
+    def _neighbor_towards(self, target: NodeId) -> NodeId | None:
+        """Of the neighbors that are one hop nearer the first, in the order in which they came into reach."""
+        if self._version != self._view.version:
+            self._version = self._view.version
+            self._next.clear()
+        known = self._next.get(target)
+        if known is not None:
+            return known
+        hops = self._view.hops()
+        if not 0 <= target < len(hops) or hops[self.node, target] < 1:
+            return None
+        nearer = hops[self.node, target] - 1
+        found = next(node for node in self._view.neighbors(self.node) if hops[node, target] == nearer)
+        self._next[target] = found
+        return found
 
     def _give_up(self, carried: Carried, reason: str) -> None:
         self._drop(reason, event=carried.packet.parcel.event)

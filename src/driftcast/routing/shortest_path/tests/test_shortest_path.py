@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 import networkx as nx
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driftcast.model import EventId, Failure, NodeId, Position
 from driftcast.protocol import Capability, Fact, GlobalView, Place
 from driftcast.protocol.effects import Note, Send
 from driftcast.routing.shortest_path.messages import Packet
-from driftcast.routing.shortest_path.paths import Distances
-from driftcast.routing.shortest_path.router import ShortestPath
 from driftcast.testing import LoneHost, alone_router
 from driftcast.wire import Parcel, Traffic
 
@@ -18,13 +18,28 @@ PARCEL = Parcel(b"x", Traffic.DATA, EventId(9, 1))
 
 
 class Drawn(GlobalView):
-    """A network as a test draws it; it counts how often it is looked at."""
+    """A network as a test draws it; it counts how often all distances are asked for."""
 
-    def __init__(self, *edges: tuple[NodeId, NodeId]) -> None:
+    def __init__(self, *edges: tuple[NodeId, NodeId], nodes: int = 8) -> None:
         self.graph = nx.Graph(edges)
+        self.graph.add_nodes_from(range(nodes))
+        self.changes = 0
+        self.asked = 0
+
+    @property
+    def version(self) -> int:
+        return self.changes
 
     def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        return tuple(self.graph.neighbors(node)) if node in self.graph else ()
+        return tuple(self.graph.neighbors(node))
+
+    def hops(self) -> NDArray[np.int16]:
+        self.asked += 1
+        found = np.full((len(self.graph), len(self.graph)), -1, dtype=np.int16)
+        for one, lengths in nx.all_pairs_shortest_path_length(self.graph):
+            for other, length in lengths.items():
+                found[one, other] = length
+        return found
 
     def position(self, node: NodeId) -> Position | None:
         return None
@@ -53,34 +68,39 @@ def test_a_packet_goes_to_the_neighbor_that_is_nearest_to_its_target() -> None:
     assert port.take() == [Send(1, Packet(PARCEL, origin=3, target=2, hops=3), None, 2)]
 
 
-def test_distances_follow_the_links_and_are_computed_only_when_these_change() -> None:
+def test_the_way_to_a_target_is_looked_up_again_only_when_links_have_changed() -> None:
     view = Drawn((0, 1), (1, 2))
-    router, _, _ = alone_router("shortest_path", 0, Seeing(view))
-    assert isinstance(router, ShortestPath)
-    assert [router.hops_to(0.0, node) for node in (0, 1, 2, 3)] == [0, 1, 2, None]
-    kept = router.distances.paths(0)
-    assert router.hops_to(1.0, 2) == 2
-    assert router.distances.paths(0) is kept, "nothing has changed"
+    router, port, _ = alone_router("shortest_path", 0, Seeing(view))
+    assert [router.hops_to(0.0, node) for node in (0, 1, 2, 3, 99)] == [0, 1, 2, None, None]
+    before = view.asked
+    for _ in range(5):
+        router.on_route(0.0, 2, PARCEL)
+    assert view.asked == before + 1
     view.graph.add_edge(0, 2)
-    assert router.hops_to(2.0, 2) == 1
-    assert router.distances.changes == 2
+    view.changes += 1
+    port.take()
+    router.on_route(1.0, 2, PARCEL)
+    [sent] = port.take()
+    assert isinstance(sent, Send)
+    assert sent.target == 2
+    assert router.hops_to(1.0, 2) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_distances_are_those_of_another_library(seed: int) -> None:
-    view = Drawn()
+def test_every_hop_is_one_nearer_to_the_target(seed: int) -> None:
+    view = Drawn(nodes=30)
     view.graph = nx.gnp_random_graph(30, 0.08, seed=seed)
-    distances = Distances(view, tuple(range(30)))
-    distances.look()
     truth = dict(nx.all_pairs_shortest_path_length(view.graph))
     for one in range(30):
-        assert {node: hop.distance for node, hop in distances.paths(one).items()} == truth[one]
-        for node, hop in distances.paths(one).items():
-            if node != one:
-                assert truth[hop.first][node] == truth[one][node] - 1
-    assert distances.nearest(0, [0, *range(5, 30)]) == sorted(
-        (truth[0][node], node) for node in range(5, 30) if node in truth[0]
-    )
+        router, port, told = alone_router("shortest_path", one, Seeing(view))
+        for target in range(30):
+            router.on_route(0.0, target, PARCEL)
+            sent = [effect.target for effect in port.take() if isinstance(effect, Send)]
+            if target in truth[one] and target != one:
+                assert truth[sent[0]][target] == truth[one][target] - 1
+            else:
+                assert sent == []
+        assert len(told.given_up) == 30 - len(truth[one])
 
 
 def test_a_hop_that_fails_is_tried_over_the_path_as_it_is_then() -> None:
@@ -89,6 +109,7 @@ def test_a_hop_that_fails_is_tried_over_the_path_as_it_is_then() -> None:
     router.on_route(0.0, 3, PARCEL)
     port.take()
     view.graph.remove_edge(0, 1)
+    view.changes += 1
     router.on_sent(0.5, 1, Failure.UNREACHABLE)
     [again] = port.take()
     assert isinstance(again, Send)
