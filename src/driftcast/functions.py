@@ -22,12 +22,14 @@ UserFunction: TypeAlias = Callable[..., object]
 
 MAX_TOLD = 300
 """Characters of a user's error; the first ones say what is wrong."""
+MAX_JOBS = 64
+"""Calls that may wait for one processor of a node; more are answered with `processor_busy`."""
 MAX_STATE_BYTES = 1 << 20
 """State travels with a processor that moves, so it has the limit of a payload."""
 
 
 class Fault(enum.StrEnum):
-    """Why a job of a processor has no result, in every world. Only where functions run apart can the last four be."""
+    """Why a job of a processor has no result, in every world. Only where functions run apart can the last three be."""
 
     RAISED = "processor_raised"
     RESULT = "processor_result"

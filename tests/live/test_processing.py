@@ -39,6 +39,9 @@ def hangs(event):
         time.sleep(60)
     return {"n": 1}
 
+def naps(event):
+    time.sleep(0.3)
+
 def dies(event):
     os._exit(3)
 
@@ -114,6 +117,17 @@ def test_results_become_events_that_name_their_inputs(config: MakeConfig, run: R
             assert len(events[0].derived_from) == 1
             assert await outcome(node, "nothing", n=1) == ([], b"", "")
             assert len(node.trace.events().to_pylist()) == 3
+
+    run(story())
+
+
+def test_while_a_processor_works_its_node_is_loaded(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        made = replace(with_functions(config(1, Runner), tmp_path, "naps"), load_window_s=2.0)
+        async with LiveNode(made) as node:
+            before = runner().host.load(0.0)
+            await outcome(node, "naps", n=1)
+            assert before < 0.1 <= runner().host.load(0.0) < 0.6
 
     run(story())
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
 from driftcast.errors import UserError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
@@ -95,6 +96,7 @@ class NodeFile(Section, frozen=True):
     area_m: tuple[Extent, Extent] | None = None
     map: Annotated[str, Meta(min_length=1)] | None = None
     """A map that comes with driftcast, or a .toml file."""
+    load_window_s: LoadWindow = DEFAULT_WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class NodeConfig:
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
+    load_window_s: float = DEFAULT_WINDOW_S
 
     def facts(self) -> HostFacts:
         """What the node's state machines may be told of it; each start begins at the position given here."""
@@ -162,6 +165,7 @@ def load_config(path: Path) -> NodeConfig:
         directory=facts.directory,
         area=facts.area,
         roads=facts.roads,
+        load_window_s=file.load_window_s,
     )
 
 

@@ -21,6 +21,7 @@ from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.sequence import Sequence, incarnation
 from driftcast.live.host.store import NodeStore
+from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.transport import Transport
@@ -89,7 +90,8 @@ class LiveNode(Applications):
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
         self._trace_directory = _trace_directory(config)
         cleanup.callback(self._save_trace)
-        self._processing = Processing(config.processors, self._on_processed)
+        work = Work(config.load_window_s)
+        self._processing = Processing(config.processors, self._on_processed, work)
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
         facts = config.facts()
@@ -97,9 +99,9 @@ class LiveNode(Applications):
         started = incarnation(self._store)
 
         def host(layer: Layer) -> LiveHost:
-            return LiveHost(layer, facts, self._store, started)
+            return LiveHost(layer, facts, self._store, started, work)
 
-        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self)
+        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         subscription_numbers = Sequence("subscription", self._store)

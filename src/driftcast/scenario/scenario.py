@@ -16,6 +16,7 @@ from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
+from driftcast.scenario.computer import Computer
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
@@ -109,6 +110,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     processors: list[ProcessorEntry] = []
     faults: list[Fault] = []
     energy: Energy | None = None
+    computer: Computer = Computer()
     measure: Measure = Measure()
     trace: Level = Level.METRICS
     base: str = "."
@@ -141,12 +143,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
-        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
+        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY, Capability.LOAD}
         model = self.mobility_model()
         moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
         roads = {Capability.MAP} if model is not None and model.on_roads() else set()
         powered = {Capability.ENERGY} if self.energy is not None else set()
-        return frozenset(always | moving | roads | powered)
+        roomy = {Capability.MEMORY} if self.computer.memory_bytes is not None else set()
+        return frozenset(always | moving | roads | powered | roomy)
 
 
 def load(path: Path) -> Scenario:

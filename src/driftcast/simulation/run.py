@@ -18,11 +18,12 @@ from driftcast.scenario.movement import movement
 from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
+from driftcast.simulation.computer import Failures
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.memory import Memories
 from driftcast.simulation.mishap import RunError, in_run
 from driftcast.simulation.network import Network
-from driftcast.simulation.node import Failures
 from driftcast.simulation.witness.checkers import ViolationError
 from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
@@ -92,6 +93,8 @@ class Simulation:
         if scenario.energy is not None:
             batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
             self.recorder.batteries = batteries
+        if scenario.computer.memory_bytes is not None:
+            self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
         self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
         self._world = World(
             scenario=scenario,
@@ -154,7 +157,9 @@ class Simulation:
         """Over all nodes, by the scenario's order of processors."""
         found: dict[ProcessorId, Failures] = {}
         for entry in self.scenario.processors:
-            failures = [node.failures[entry.id] for node in self.network.nodes if entry.id in node.failures]
+            failures = [
+                node.computer.failures[entry.id] for node in self.network.nodes if entry.id in node.computer.failures
+            ]
             if failures:
                 first = min(failures, key=lambda one: one.first_s)
                 found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)

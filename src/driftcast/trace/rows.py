@@ -24,7 +24,12 @@ _TOP = _LAYERS[Layer.DISSEMINATION]
 
 def event_bytes(event: Event) -> int:
     """The size of an event alone, as the tables have it."""
-    return len(msgspec.msgpack.encode(event))
+    return len(encoded_event(event))
+
+
+def encoded_event(event: Event) -> bytes:
+    """An event alone, as bytes."""
+    return msgspec.msgpack.encode(event)
 
 
 def published(time_s: float, node: NodeId, event: EventId, size_bytes: int) -> Row:

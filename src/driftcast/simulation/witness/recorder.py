@@ -8,6 +8,7 @@ from driftcast.protocol import Fact, Link
 from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
+from driftcast.simulation.memory import Memories
 from driftcast.simulation.witness.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.witness.fingerprint import Fingerprint
 from driftcast.simulation.witness.meter import Meter
@@ -29,6 +30,7 @@ class Recorder:
         """Somebody who wants the delivered events themselves: a test, an application."""
         self.fingerprint = Fingerprint()
         self.batteries: Batteries | None = None
+        self.memories: Memories | None = None
         self.tally: Tally | None = None
         """Only if the scenario asks for more than the usual metrics."""
         self.trace = trace
@@ -42,6 +44,8 @@ class Recorder:
         self.meter.on_event(now_s, event)
         if self.tally is not None:
             self.tally.on_event(now_s, event)
+        if self.memories is not None:
+            self.memories.on_event(event)
         self.fingerprint.add(b"P", self._kernel.now_us, node, event.id.sequence)
         if self.trace.deliveries:
             size_bytes = rows.event_bytes(event)
@@ -122,10 +126,10 @@ class Recorder:
         if event is not None:
             if fact.kind == Kind.STORE:
                 self.checkers.on_store(self._kernel.now_s, node, event)
-                self.meter.on_stored(node, 1)
+                self._on_stored(node, event, 1)
             elif fact.kind == Kind.EVICT:
                 self.checkers.on_evict(self._kernel.now_s, node, event)
-                self.meter.on_stored(node, -1)
+                self._on_stored(node, event, -1)
         peer = -1 if fact.peer is None else fact.peer
         if fact.kind == Kind.DROP:
             self.fingerprint.add(b"X", self._kernel.now_us, node, peer, fact.reason.encode())
@@ -134,6 +138,11 @@ class Recorder:
             self.fingerprint.add(b"N", self._kernel.now_us, node, peer, ids + str(fact).encode())
         if self.trace.full:
             self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
+
+    def _on_stored(self, node: NodeId, event: EventId, copies: int) -> None:
+        self.meter.on_stored(node, copies)
+        if self.memories is not None:
+            self.memories.on_stored(node, event, copies)
 
     def on_link(self, node: NodeId, link: Link, lost: Failure | None) -> None:
         """A node was told that a link has come, or why it has gone."""
@@ -153,6 +162,8 @@ class Recorder:
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
             self.meter.on_crash(node)
+            if self.memories is not None:
+                self.memories.on_crash(node)
         if self.trace.full:
             self.trace.add(rows.lived(self._kernel.now_s, node, kind))
 
@@ -160,6 +171,8 @@ class Recorder:
         assert isinstance(id, EventId)
         self.checkers.on_lease_over(self._kernel.now_s, id)
         self.meter.on_lease_over(id)
+        if self.memories is not None:
+            self.memories.on_lease_over(id)
 
     def _trace_volley(self, volley: Volley, reach: Reach, interface: str) -> None:
         for target in volley.targets:
