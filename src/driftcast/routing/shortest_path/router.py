@@ -61,7 +61,6 @@ class ShortestPath(Router):
     ) -> None:
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
-        self._view = host.global_view
         self._version: int | None = None
         self._next: dict[NodeId, NodeId] = {}
         """The neighbor towards each target that was asked for since links last changed."""
@@ -69,7 +68,7 @@ class ShortestPath(Router):
         self._tokens = 0
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
-        hops = self._view.hops()
+        hops = self.host.global_view.hops()
         if not 0 <= target < len(hops):
             return None
         distance = int(hops[self.node, target])
@@ -122,17 +121,17 @@ class ShortestPath(Router):
 
     def _neighbor_towards(self, target: NodeId) -> NodeId | None:
         """Of the neighbors that are one hop nearer the first, in the order in which they came into reach."""
-        if self._version != self._view.version:
-            self._version = self._view.version
+        if self._version != self.host.global_view.version:
+            self._version = self.host.global_view.version
             self._next.clear()
         known = self._next.get(target)
         if known is not None:
             return known
-        hops = self._view.hops()
+        hops = self.host.global_view.hops()
         if not 0 <= target < len(hops) or hops[self.node, target] < 1:
             return None
         nearer = hops[self.node, target] - 1
-        found = next(node for node in self._view.neighbors(self.node) if hops[node, target] == nearer)
+        found = next(node for node in self.host.global_view.neighbors(self.node) if hops[node, target] == nearer)
         self._next[target] = found
         return found
 
