@@ -15,6 +15,7 @@ from driftcast.dissemination.overlay.brokers import Brokers
 from driftcast.dissemination.overlay.clients import Client, Clients, InterestTable
 from driftcast.dissemination.overlay.hand_over import HandOver
 from driftcast.dissemination.overlay.messages import (
+    Ask,
     Attach,
     Ended,
     Got,
@@ -24,6 +25,7 @@ from driftcast.dissemination.overlay.messages import (
     Publish,
     Raw,
     Report,
+    Seek,
     Skip,
     Taken,
     Topology,
@@ -86,6 +88,10 @@ class Broker:
 
     # Periods.
 
+    def start(self, now: float) -> None:
+        """Others know what runs with them."""
+        self._station.tell_brokers(now, Ask())
+
     def looked_around(self, now: float, found: list[Found]) -> None:
         """The period is over and so is the search."""
         self.channel.post(now, LookedAround(tuple(found)))
@@ -115,7 +121,7 @@ class Broker:
 
     def _lose(self, now: float, client: Client) -> None:
         self.clients.remove(client.node)
-        self.productions.remove(client.node)
+        self.productions.retire(client.node)
         for one in self.modulators.of(client.node):
             self.hands.end(now, one.subscription.id, one.version)
 
@@ -138,6 +144,12 @@ class Broker:
                 self.channel.post(now, Propagated(origin, message.items))
             case Interests():
                 self.hands.learn(now, origin, message)
+            case Seek():
+                known = self.clients.get(origin)
+                if known is not None and known.version[:2] == message.version[:2]:
+                    self._station.send(now, origin, Home(known.version))
+            case Ask():
+                self.hands.on_ask(now, origin)
             case Ended():
                 self.hands.on_ended(now, message)
             case Unwant():
@@ -239,7 +251,7 @@ class Broker:
         self.brokers.hear(now, message.broker, message.load)
         client.peers = self.productions.places(client.node)
         for one in self.modulators.of(client.node):
-            client.peers |= one.sources
+            client.peers |= {producer: source for (producer, _), source in one.sources.items()}
         self.channel.post(now, ClientReported(client.node, message.broker, message.distance, message.load))
 
 

@@ -14,6 +14,7 @@ from driftcast.dissemination.overlay.messages import (
     Output,
     Publish,
     Report,
+    Seek,
     Unknown,
     Unwant,
     Want,
@@ -58,7 +59,7 @@ class Wanted:
         self.inflow: Inflow[Came] = Inflow()
         self.met = CounterWindow()
         """Without order: which outputs have been delivered."""
-        self.following: dict[NodeId, Following] = {}
+        self.following: dict[tuple[NodeId, Version], Following] = {}
         """Of each producer, what follows on the last input that something was delivered of."""
         self.untold: tuple[int, NodeId] | None = None
         """Outputs since the sender was told, and who that is."""
@@ -88,6 +89,8 @@ class Client:
         self._out = Outflow(station.settings.max_kept)
         self._away: float | None = None
         """Since when the home could not be reached."""
+        self._lost: float | None = None
+        """Since when there is none, though there was one."""
 
     @property
     def is_idle(self) -> bool:
@@ -102,14 +105,14 @@ class Client:
             return
         distance, nearest = min(found)
         if self.home is None:
-            self._attach(now, nearest)
+            if self._lost is None or now - self._lost >= self._station.settings.seek_s:
+                self._attach(now, nearest)
         elif nearest != self.home:
             report = Report(self.version, nearest, distance, loads.get(nearest, 0.0))
             self._station.send(now, self.home, report)
 
     def _attach(self, now: float, broker: NodeId) -> None:
-        self.home = broker
-        self._away = None
+        self.home, self._away, self._lost = broker, None, None
         self.version = Version(self.version.incarnation, self.version.attach + 1)
         self._station.send(now, broker, Attach(self.version))
         for wanted in self._wanted.values():
@@ -134,14 +137,22 @@ class Client:
             self._away = now
         # [002 §6] It may come back, and has all that was kept; one that has started anew has nothing.
         if cause is Failure.RESTARTED or now - self._away >= self._station.settings.patience_s:
-            self.home = None
+            self._lose(now)
         return True
+
+    def _lose(self, now: float) -> None:
+        self.home, self._lost = None, now
+
+    def seek(self, now: float) -> None:
+        """The home is lost. It may have been about to go elsewhere, so all brokers are asked who has it now."""
+        if self._lost is not None:
+            self._station.tell_brokers(now, Seek(self.version))
 
     def _on_home(self, now: float, origin: NodeId, version: Version) -> None:
         if version[:2] != self.version[:2] or version < self.version:
             self._station.drop("home_outdated", origin)
         elif origin != self.home or version > self.version:
-            self.home, self.version, self._away = origin, version, None
+            self.home, self.version, self._away, self._lost = origin, version, None, None
             self._out.sent = self._out.first
             self._push(now)
 
@@ -149,7 +160,7 @@ class Client:
         if origin != self.home or version[:2] != self.version[:2]:
             self._station.drop("home_outdated", origin)
             return False
-        self.home = None
+        self._lose(now)
         return True
 
     # What it publishes.
@@ -243,9 +254,9 @@ class Client:
             self._station.arm("got", self._station.settings.taken_s)
 
     def _deliver(self, now: float, wanted: Wanted, came: Came) -> None:
-        producer = came.input.producer
-        wanted.following.pop(producer, None)
-        wanted.following[producer] = came.input._replace(number=came.input.number + 1)
+        stream = (came.input.producer, came.input.generation)
+        wanted.following.pop(stream, None)
+        wanted.following[stream] = came.input._replace(number=came.input.number + 1)
         while len(wanted.following) > MAX_ENTRIES:
             del wanted.following[next(iter(wanted.following))]
         if came.until <= now:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from driftcast.dissemination.overlay.messages import Interest
+from driftcast.dissemination.overlay.moves import Interest
 from driftcast.dissemination.overlay.words import Version
 from driftcast.matching import Filter, FilterError, serves
 from driftcast.matching.index import FilterIndex

@@ -4,7 +4,7 @@ from driftcast.dissemination.overlay.clients import Client, Clients, InterestTab
 from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Ended, Home, Interests
 from driftcast.dissemination.overlay.modulators import Modulators, Running
 from driftcast.dissemination.overlay.monitor import ResourceMonitor
-from driftcast.dissemination.overlay.moves import Record
+from driftcast.dissemination.overlay.moves import Production, Record
 from driftcast.dissemination.overlay.production import Productions
 from driftcast.dissemination.overlay.relocation import Hands, Relocation
 from driftcast.dissemination.overlay.station import Station
@@ -76,6 +76,12 @@ class HandOver:
                 switched.append(id)
         self._productions.switched(now, switched)
 
+    def on_ask(self, now: float, origin: NodeId) -> None:
+        """A broker has started, and is told what runs here."""
+        interests = [self._modulators.interest(one) for one in self._modulators if not one.frozen]
+        for begin in range(0, len(interests), MAX_ANNOUNCED):
+            self._station.send(now, origin, Interests(tuple(interests[begin : begin + MAX_ANNOUNCED])))
+
     def _give_way(self, now: float, origin: NodeId, id: SubscriptionId, version: Version) -> None:
         """Of two brokers that both believe to have a modulator, the one with the older word gives way."""
         if origin == self._station.node:
@@ -86,6 +92,7 @@ class HandOver:
         client = self._clients.get(id.subscriber)
         if client is not None and client.version[:2] < version[:2]:
             self._clients.remove(client.node)
+            self._productions.retire(client.node)
 
     def end(self, now: float, id: SubscriptionId, version: Version) -> None:
         """A subscription of a modulator here has ended."""
@@ -133,7 +140,7 @@ class HandOver:
             home=self._station.node if with_home else ones[0].home,
             version=ones[0].version if row is None else row.version,
             is_home=with_home,
-            production=self._productions.record(now, client) if with_home else None,
+            production=self._productions.record(now, client) if with_home else (),
             modulators=tuple(self._modulators.freeze(now, one) for one in ones),
         )
 
@@ -164,10 +171,8 @@ class HandOver:
             if not self._clients.add(Client(record.client, version, distance, now)):
                 self._station.drop("clients_full", record.client)
                 return False
-            if record.production is not None and not self._productions.restore(
-                now, record.client, record.production, waited_s
-            ):
-                self._station.drop("record_unsound", record.client)
+            for production in record.production:
+                self._produce(now, record.client, production, waited_s)
             self._station.arm("refresh", self._station.settings.refresh_s)
             self._station.send(now, record.client, Home(version))
         home = self._station.node if record.is_home else record.home
@@ -186,6 +191,13 @@ class HandOver:
         self.announce(now, opened, with_streams=True)
         self._station.arm("tend", self._station.settings.resend_s)
         return True
+
+    def _produce(self, now: float, client: NodeId, production: Production, waited_s: float) -> None:
+        for interest in production.interests:
+            # What this broker knows better stays.
+            self._interests.put(interest, now + self._station.settings.lease_s)
+        if not self._productions.restore(now, client, production, waited_s):
+            self._station.drop("record_unsound", client)
 
 
 def _moved(version: Version, moves: int) -> Version:

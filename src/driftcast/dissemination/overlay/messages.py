@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
-from driftcast.dissemination.overlay.moves import Abort, Begun, Installed, Moved, Prepare, Ready, Release
+from driftcast.dissemination.overlay.moves import Abort, Begun, Installed, Interest, Moved, Prepare, Ready, Release
 from driftcast.dissemination.overlay.words import Age, Count, Distance, Following, Hops, Path, Round, Share, Version
 from driftcast.model import NodeId, Subscription, SubscriptionId
 from driftcast.parts.inbox import ChannelAck, ChannelPacket
@@ -88,6 +88,12 @@ class Home(Message, frozen=True, gc=False, tag=8):
 
 class Unknown(Message, frozen=True, gc=False, tag=9):
     """The sender is not the client's home, or no longer."""
+
+    version: Version
+
+
+class Seek(Message, frozen=True, gc=False, tag=31):
+    """Who is my home? Asked of all brokers by a client whose home is lost, or says that it is none."""
 
     version: Version
 
@@ -195,13 +201,8 @@ class Got(Message, frozen=True, gc=False, tag=20):
 # Who wants what, at every broker.
 
 
-class Interest(NamedTuple):
-    """A subscription, where its modulator is, and where its client's home is."""
-
-    subscription: Subscription
-    version: Version
-    place: NodeId
-    home: NodeId
+class Ask(Message, frozen=True, gc=False, tag=30):
+    """The sender has just started, and knows of nobody: what runs with you?"""
 
 
 class Interests(Message, frozen=True, gc=False, tag=21):
@@ -220,11 +221,11 @@ class Ended(Message, frozen=True, gc=False, tag=22):
 
 CARRIED: tuple[type[Message], ...] = (
     *(Topology, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish, Raw, Skip, Output),
-    *(Interests, Ended, Prepare, Ready, Moved, Installed, Release, Abort, Begun),
+    *(Ask, Seek, Interests, Ended, Prepare, Ready, Moved, Installed, Release, Abort, Begun),
 )
 """What goes through the channel."""
 MESSAGES: tuple[type[Message], ...] = (
     *(RingQuery, RingAnswer, Topology, Packet, Ack, Hop, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish),
-    *(Accepted, Raw, Skip, Taken, Output, Got, Interests, Ended),
+    *(Accepted, Raw, Skip, Taken, Output, Got, Ask, Seek, Interests, Ended),
     *(Prepare, Ready, Moved, Installed, Release, Abort, Begun),
 )

@@ -7,9 +7,9 @@ what it has is said to the producers' homes, so that nothing is forgotten before
 from collections.abc import Iterator, Sequence
 
 from driftcast.dissemination.overlay.flows import Inflow, Outflow, Waiting
-from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Got, Interest, Output, Place, Raw, Skip, Taken
+from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Got, Output, Place, Raw, Skip, Taken
 from driftcast.dissemination.overlay.monitor import ResourceMonitor
-from driftcast.dissemination.overlay.moves import Modulator
+from driftcast.dissemination.overlay.moves import Interest, Modulator
 from driftcast.dissemination.overlay.production import PROBE
 from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Following, Version
@@ -19,7 +19,10 @@ from driftcast.protocol import Token
 
 MAX_CALLS = 4096
 """Inputs of one modulator that wait for its processor."""
-MAX_PRODUCERS = 1024
+MAX_STREAMS = 1024
+"""Producers that one modulator hears."""
+GENERATIONS = 2
+"""Of one producer: what an older one has left goes on beside the newer one."""
 WINDOW = 64
 """Outputs on their way to a client: the next ones wait until it has got some."""
 
@@ -36,11 +39,11 @@ class Running:
         self.version = version
         self.home = home
         self.out = out
-        self.inflows: dict[NodeId, tuple[Version, Inflow[Waiting]]] = {}
-        self.done: dict[NodeId, Following] = {}
-        """Of each producer: what follows on its last event that was processed."""
-        self.sources: dict[NodeId, NodeId] = {}
-        """The home of each producer."""
+        self.inflows: dict[tuple[NodeId, Version], Inflow[Waiting]] = {}
+        self.done: dict[tuple[NodeId, Version], Following] = {}
+        """Of each producer's generations: what follows on its last event that was processed."""
+        self.sources: dict[tuple[NodeId, Version], NodeId] = {}
+        """The home of each producer's generations."""
         self.frozen = False
         """On its way elsewhere: nothing is processed."""
 
@@ -51,15 +54,13 @@ class Running:
 
     def taken(self) -> Iterator[Following]:
         """Of each producer the first input that may still be needed: one whose output the client has not got."""
-        needed: dict[NodeId, int] = {}
+        needed: dict[tuple[NodeId, Version], int] = {}
         for _, waiting in self.out:
             if waiting.input is not None:
                 producer, generation, number = waiting.input
-                done = self.done.get(producer)
-                if done is not None and done.generation == generation:
-                    needed[producer] = min(number, needed.get(producer, number))
-        for producer, done in self.done.items():
-            yield done._replace(number=min(done.number, needed.get(producer, done.number)))
+                needed[producer, generation] = min(number, needed.get((producer, generation), number))
+        for stream, done in self.done.items():
+            yield done._replace(number=min(done.number, needed.get(stream, done.number)))
 
 
 class Modulators:
@@ -105,9 +106,9 @@ class Modulators:
         out.kept.extend((kept.number, Waiting.of(now, kept, waited_s)) for kept in record.kept)
         out.sent = out.first
         one = self._running[subscription.id] = Running(subscription, record.version, home, out)
-        for following in record.following[:MAX_PRODUCERS]:
-            one.inflows[following.producer] = (following.generation, Inflow(following.number))
-            one.done[following.producer] = following
+        for following in record.following[:MAX_STREAMS]:
+            stream = (following.producer, following.generation)
+            one.inflows[stream], one.done[stream] = Inflow(following.number), following
         if subscription.processor is not None:
             self._calls.open(subscription.id, subscription.processor, record.state)
         self._push(now, one)
@@ -165,18 +166,20 @@ class Modulators:
             # Where it is now its producer's home will learn, and send it there.
             self._station.drop("modulator_elsewhere", origin)
             return None
-        one.sources[producer] = origin
-        known = one.inflows.get(producer)
-        if known is not None and known[0] == generation:
-            return known[1]
-        if known is not None and generation < known[0]:
-            self._station.drop("generation_outdated", origin)
-            return None
-        if known is None and len(one.inflows) >= MAX_PRODUCERS:
-            self._station.drop("producers_full", origin)
-            return None
-        flow: Inflow[Waiting] = Inflow(place.first)
-        one.inflows[producer] = (generation, flow)
+        flow = one.inflows.get((producer, generation))
+        if flow is None:
+            if len(one.inflows) >= MAX_STREAMS:
+                self._station.drop("streams_full", origin)
+                return None
+            older = sorted(stream for stream in one.inflows if stream[0] == producer)
+            if len(older) >= GENERATIONS:
+                if (producer, generation) < older[0]:
+                    self._station.drop("generation_outdated", origin)
+                    return None
+                del one.inflows[older[0]]
+                one.done.pop(older[0], None)
+            flow = one.inflows[producer, generation] = Inflow(place.first)
+        one.sources[producer, generation] = origin
         return flow
 
     def _process_all(
@@ -211,7 +214,7 @@ class Modulators:
         self._finish(now, one, input, waiting, [] if error else events)
 
     def _finish(self, now: float, one: Running, input: Following, waiting: Waiting, events: Sequence[Event]) -> None:
-        one.done[input.producer] = input._replace(number=input.number + 1)
+        one.done[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):
             _, gone = one.out.add(Waiting(event, waiting.hops, waiting.until, input, part))
             if gone is not None:
@@ -272,7 +275,7 @@ class Modulators:
         for id in self._dirty:
             one = self._running.get(id)
             for following in one.taken() if one is not None else ():
-                source = one.sources.get(following.producer) if one is not None else None
+                source = one.sources.get((following.producer, following.generation)) if one is not None else None
                 if source is not None:
                     told.setdefault(source, []).append((id, following))
         self._dirty.clear()

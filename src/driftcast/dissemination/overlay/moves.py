@@ -15,6 +15,15 @@ MOVE_VALID_S = 600.0
 """What is moved says how old it is by what is left of this."""
 
 
+class Interest(NamedTuple):
+    """A subscription, where its modulator is, and where its client's home is."""
+
+    subscription: Subscription
+    version: Version
+    place: NodeId
+    home: NodeId
+
+
 class Kept(NamedTuple):
     """An event that waits to be taken."""
 
@@ -43,6 +52,8 @@ class Production(NamedTuple):
     expected: Count
     events: tuple[Kept, ...]
     streams: tuple[Stream, ...]
+    interests: tuple[Interest, ...]
+    """Of the streams, should the new home not know of them."""
 
 
 class Modulator(NamedTuple):
@@ -63,7 +74,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     home: NodeId
     version: Version
     is_home: bool
-    production: Production | None
+    production: Annotated[tuple[Production, ...], Meta(max_length=64)]
     modulators: Annotated[tuple[Modulator, ...], Meta(max_length=MAX_ENTRIES)]
 
 

@@ -4,6 +4,8 @@
 producer's home broker to the consumer's home broker."
 """
 
+from collections.abc import Iterator
+
 from driftcast.dissemination.overlay.clients import InterestTable
 from driftcast.dissemination.overlay.flows import Inflow, Outflow, Waiting
 from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Accepted, Place, Publish, Raw, Skip, Taken
@@ -19,9 +21,10 @@ PROBE = 6
 class Producer:
     """One producer: what is expected of it, and its stream for each subscription."""
 
-    __slots__ = ("expected", "generation", "streams")
+    __slots__ = ("expected", "generation", "node", "streams")
 
-    def __init__(self, generation: Version, expected: int = 0) -> None:
+    def __init__(self, node: NodeId, generation: Version, expected: int = 0) -> None:
+        self.node = node
         self.generation = generation
         self.expected: Inflow[Waiting] = Inflow(expected)
         self.streams: dict[SubscriptionId, Outflow] = {}
@@ -33,19 +36,21 @@ class Productions:
     def __init__(self, station: Station, interests: InterestTable) -> None:
         self._station = station
         self._interests = interests
-        self._producers: dict[NodeId, Producer] = {}
+        self._producers: dict[tuple[NodeId, Version], Producer] = {}
+        """By generation: what an older one has left goes on until it is taken."""
         self._stalled: dict[NodeId, None] = {}
-        self._accepted: dict[NodeId, None] = {}
+        self._retired: dict[NodeId, None] = {}
+        self._accepted: dict[tuple[NodeId, Version], None] = {}
 
     def __contains__(self, producer: NodeId) -> bool:
-        return producer in self._producers
+        return any(True for _ in self._of(producer))
+
+    def _of(self, producer: NodeId) -> Iterator[Producer]:
+        return (one for one in self._producers.values() if one.node == producer)
 
     def places(self, producer: NodeId) -> dict[NodeId, NodeId]:
         """The brokers at the other ends of a producer's streams, by client."""
-        known = self._producers.get(producer)
-        if known is None:
-            return {}
-        found = {id.subscriber: self._interests.get(id) for id in known.streams}
+        found = {id.subscriber: self._interests.get(id) for one in self._of(producer) for id in one.streams}
         return {client: interest.place for client, interest in found.items() if interest is not None}
 
     # From the producer.
@@ -53,31 +58,29 @@ class Productions:
     def on_publish(self, now: float, origin: NodeId, message: Publish, hops: int) -> None:
         """An event, or one that was sent before; the producer is told which ones are here."""
         generation = message.version._replace(moves=0)
-        known = self._producers.get(origin)
-        if known is None or known.generation < generation:
-            known = self._producers[origin] = Producer(generation, message.first)
-        elif generation < known.generation:
-            self._station.drop("generation_outdated", origin, message.event.id)
-            return
+        known = self._producers.get((origin, generation))
+        if known is None:
+            known = self._producers[origin, generation] = Producer(origin, generation, message.first)
         waiting = Waiting(message.event, message.hops + hops, now + message.remaining_s)
         came = known.expected.take(message.number, message.first, waiting)
         if came is None:
             self._station.drop("stream_repeated", origin, message.event.id)
         for _, one in came or ():
-            self._fan_out(now, origin, known, one)
-        self._accepted[origin] = None
+            self._fan_out(now, known, one)
+        self._accepted[origin, generation] = None
         self._station.arm("taken", self._station.settings.taken_s)
 
     def tell_accepted(self, now: float) -> None:
         """Tell producers what is here."""
-        for producer in self._accepted:
-            known = self._producers.get(producer)
+        for key in self._accepted:
+            known = self._producers.get(key)
             if known is not None:
-                self._station.port.route(producer, Accepted(known.generation, known.expected.expected))
+                self._station.port.route(known.node, Accepted(known.generation, known.expected.expected))
         self._accepted.clear()
 
-    def _fan_out(self, now: float, producer: NodeId, known: Producer, waiting: Waiting) -> None:
+    def _fan_out(self, now: float, known: Producer, waiting: Waiting) -> None:
         """Once to each broker that runs modulators for it, whatever their number."""
+        producer = known.node
         if waiting.until <= now:
             self._station.drop("lease_over", producer, waiting.event.id)
             return
@@ -93,15 +96,18 @@ class Productions:
                 self._station.drop("stream_full", producer, gone.event.id)
             places.setdefault(interest.place, []).append(Place(id, number, stream.first))
         for broker, ends in places.items():
-            self._send(now, broker, producer, known.generation, waiting, ends)
+            self._send(now, broker, known, waiting, ends)
 
-    def _send(
-        self, now: float, broker: NodeId, producer: NodeId, generation: Version, waiting: Waiting, places: list[Place]
-    ) -> None:
+    def _send(self, now: float, broker: NodeId, known: Producer, waiting: Waiting, places: list[Place]) -> None:
         for begin in range(0, len(places), MAX_ENTRIES):
             part = tuple(places[begin : begin + MAX_ENTRIES])
             raw = Raw(
-                waiting.event, waiting.hops, waiting.until - now, producer=producer, generation=generation, places=part
+                waiting.event,
+                waiting.hops,
+                waiting.until - now,
+                producer=known.node,
+                generation=known.generation,
+                places=part,
             )
             if not self._station.send(now, broker, raw):
                 self.stall(broker)
@@ -115,20 +121,18 @@ class Productions:
 
     def taken(self, now: float, id: SubscriptionId, following: Following) -> None:
         """What the client of a subscription has of a producer."""
-        known = self._producers.get(following.producer)
-        if known is None or known.generation != following.generation:
-            return
-        stream = known.streams.get(id)
+        known = self._producers.get((following.producer, following.generation))
+        stream = None if known is None else known.streams.get(id)
         if stream is not None and following.number <= stream.number and stream.taken(following.number):
             self._touch(now, stream, again=True)
 
     def switched(self, now: float, ids: list[SubscriptionId]) -> None:
         """[002 §2.4 step 3] Modulators are elsewhere: what they have not taken goes there, from the first on."""
-        for producer, known in self._producers.items():
+        for known in self._producers.values():
             for id in ids:
                 stream = known.streams.get(id)
                 if stream is not None:
-                    self._resend(now, producer, known, id, stream)
+                    self._resend(now, known, id, stream)
 
     def stall(self, broker: NodeId) -> None:
         """Something for a broker did not leave or did not arrive: it is sent again later."""
@@ -144,25 +148,34 @@ class Productions:
         """Let go what is over and send again what got nowhere; whether anything waits."""
         stalled, self._stalled = self._stalled, {}
         waits = False
-        for producer, known in self._producers.items():
+        for key, known in list(self._producers.items()):
+            if not any(len(stream) for stream in known.streams.values()):
+                if self._is_past(known):
+                    del self._producers[key]
+                    self._retired.pop(known.node, None)
+                continue
+            waits = True
             for id, stream in known.streams.items():
                 if not len(stream):
                     continue
-                waits = True
                 interest = self._interests.get(id)
                 gone = stream.expire(now)
                 for waiting in gone:
-                    self._station.drop("lease_over", producer, waiting.event.id)
+                    self._station.drop("lease_over", known.node, waiting.event.id)
                 if interest is None:
                     continue
                 if interest.place in stalled or now >= stream.resend_at:
-                    self._resend(now, producer, known, id, stream)
+                    self._resend(now, known, id, stream)
                 elif gone:
                     place = Place(id, stream.number, stream.first)
-                    self._station.send(now, interest.place, Skip(producer, known.generation, (place,)))
+                    self._station.send(now, interest.place, Skip(known.node, known.generation, (place,)))
         return waits
 
-    def _resend(self, now: float, producer: NodeId, known: Producer, id: SubscriptionId, stream: Outflow) -> None:
+    def _is_past(self, known: Producer) -> bool:
+        """Whether the producer has another generation here, or is no client any more."""
+        return known.node in self._retired or any(one.generation > known.generation for one in self._of(known.node))
+
+    def _resend(self, now: float, known: Producer, id: SubscriptionId, stream: Outflow) -> None:
         interest = self._interests.get(id)
         if interest is None:
             return
@@ -170,7 +183,7 @@ class Productions:
         for number, waiting in stream:
             if waiting.until > now:
                 place = Place(id, number, stream.first)
-                self._send(now, interest.place, producer, known.generation, waiting, [place])
+                self._send(now, interest.place, known, waiting, [place])
 
     def _touch(self, now: float, stream: Outflow, again: bool = False) -> None:
         if again or not len(stream):
@@ -178,11 +191,11 @@ class Productions:
 
     # Moves.
 
-    def record(self, now: float, producer: NodeId) -> Production | None:
+    def record(self, now: float, producer: NodeId) -> tuple[Production, ...]:
         """All there is of a producer, each event once."""
-        known = self._producers.get(producer)
-        if known is None:
-            return None
+        return tuple(self._record(now, one) for one in self._of(producer))
+
+    def _record(self, now: float, known: Producer) -> Production:
         events: dict[tuple[int, int], int] = {}
         kept: list[Kept] = []
         streams = []
@@ -195,25 +208,30 @@ class Productions:
                 places.append(events[waiting.event.id])
             numbers = tuple(number for number, _ in stream)
             streams.append(Stream(id, stream.number, numbers, tuple(places)))
-        return Production(known.generation, known.expected.expected, tuple(kept), tuple(streams))
+        interests = (self._interests.get(id) for id in known.streams)
+        told = tuple(interest for interest in interests if interest is not None)
+        return Production(known.generation, known.expected.expected, tuple(kept), tuple(streams), told)
 
     def restore(self, now: float, producer: NodeId, record: Production, waited_s: float) -> bool:
         """Take a producer over; False if the record is no sound one."""
-        known = self._producers.get(producer)
-        if known is not None and known.generation > record.generation:
-            return False
         waiting = [Waiting.of(now, one, waited_s) for one in record.events]
-        restored = Producer(record.generation, record.expected)
+        restored = Producer(producer, record.generation, record.expected)
         for stream in record.streams:
             if len(stream.kept) != len(stream.events) or any(place >= len(waiting) for place in stream.events):
                 return False
             flow = restored.streams[stream.subscription] = Outflow(self._station.settings.max_kept, stream.number)
             flow.kept.extend(zip(stream.kept, (waiting[place] for place in stream.events), strict=True))
             self._touch(now, flow, again=True)
-        self._producers[producer] = restored
+        self._producers[producer, record.generation] = restored
+        self._retired.pop(producer, None)
         return True
 
     def remove(self, producer: NodeId) -> None:
-        """A producer has gone."""
-        self._producers.pop(producer, None)
-        self._accepted.pop(producer, None)
+        """A producer has another home, which has all of it."""
+        for one in list(self._of(producer)):
+            del self._producers[producer, one.generation]
+
+    def retire(self, producer: NodeId) -> None:
+        """A producer is a client no more; what it has left goes on until it is taken."""
+        if producer in self:
+            self._retired[producer] = None

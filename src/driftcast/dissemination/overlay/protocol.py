@@ -76,6 +76,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
 
     def on_start(self, now: float) -> None:
         if self.broker is not None:
+            self.broker.start(now)
             self.station.arm("update", FIRST_LOOK_S * self.rng.random())
             self.station.arm("refresh", self._settings.refresh_s)
             if self._settings.load_balancing_by in self.host.roles:
@@ -115,6 +116,8 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
 
     def _find_home(self, now: float) -> None:
         if self.client.home is None:
+            # One that was armed for the next period is too late.
+            self.station.disarm("look")
             self.station.arm("look", FIRST_LOOK_S * self.rng.random() if self.broker is None else 0.0)
 
     def on_link_up(self, now: float, link: Link) -> None:
@@ -147,6 +150,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
         else:
             self.client.on_found(now, found, {broker: load for broker, (_, load) in self._search.found.items()})
             if self.client.home is None and not self.client.is_idle:
+                self.station.disarm("look")
                 self.station.arm("look", LOOK_AGAIN_S + self.rng.random())
 
     def on_timer(self, now: float, key: TimerKey) -> None:
@@ -181,8 +185,9 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
             if self.client.home is None and not self.client.is_idle:
                 self.client.on_found(now, [(0.0, self.node)], {})
         elif not self.client.is_idle:
+            self.client.seek(now)
             self._look(now, 1)
-            self.station.arm("look", self._settings.look_s)
+            self.station.arm("look", self._settings.look_s if self.client.home is not None else LOOK_AGAIN_S)
 
     def _on_period(self, now: float, key: TimerKey) -> None:
         assert self.broker is not None
