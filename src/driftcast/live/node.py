@@ -27,7 +27,18 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter
-from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Position, Scalar, SubscriptionId, Velocity
+from driftcast.model import (
+    FOREVER_S,
+    AccessPolicy,
+    Event,
+    EventId,
+    NodeId,
+    Position,
+    ProcessorId,
+    Scalar,
+    SubscriptionId,
+    Velocity,
+)
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.effects import Process
 from driftcast.trace import Level, Trace, rows
@@ -204,10 +215,13 @@ class LiveNode(Applications):
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
     ) -> SubscriptionId:
-        """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart."""
+        """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
+        With a processor the filter selects what it is given, from that state on, and what it makes is delivered."""
         self._check_running()
-        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes)
+        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -262,16 +276,16 @@ class LiveNode(Applications):
             return
         error, events = finished.error, []
         try:
-            for attributes in finished.results:
+            for result in finished.results:
                 id = EventId(self.node, self._event_numbers.take())
-                events.append(derived_event(finished.processor, finished.inputs, attributes, id, time.time()))
+                events.append(derived_event(finished.processor, finished.inputs, result, id, time.time()))
         except ProcessorError as problem:
             error, events = problem.told, []
         if error:
             LOG.warning("processor %s: %s", finished.processor, error)
             self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))
         for event in events:
-            self._record.publish(event)
+            self._record.publish(event, finished.processor)
         self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
 
     # The trace.

@@ -9,6 +9,7 @@ from driftcast.contacts.exact import contacts
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.scenario.event_files import read_events
 from driftcast.scenario.inputs import input_digest, input_files
 from driftcast.scenario.scenario import Scenario
 from driftcast.streams import array_stream
@@ -60,7 +61,10 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
 
 
 def check_files(scenario: Scenario) -> None:
-    """Read the movement, map or contacts that a scenario takes from files; a UserError names what is wrong."""
+    """Read the movement, map, contacts or events that a scenario takes from files; a UserError names what is wrong."""
+    for publish in scenario.resolved().publish:
+        if publish.file is not None:
+            read_events(Path(publish.file), scenario.nodes)
     model = scenario.mobility_model()
     if input_files(scenario) or (model is not None and model.on_roads()):
         movement(scenario, seed=1)

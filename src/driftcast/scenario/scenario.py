@@ -14,8 +14,10 @@ from driftcast.mobility.registry import lookup as mobility_named
 from driftcast.model import Processor
 from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
+from driftcast.protocol.optional import serves_processors
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
+from driftcast.scenario.beginnings import check_beginning
 from driftcast.scenario.computer import Computer
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
@@ -193,6 +195,9 @@ def check(scenario: Scenario, where: str) -> None:
     for at, entry in entries:
         check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
         check_entry(entry, at)
+        if isinstance(entry, SubscribeEntry):
+            ids = dict.fromkeys(processor.id for processor in scenario.processors)
+            check_beginning(entry.processor, entry.state, entry.parameters, ids, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
     _check_processors(scenario, where)
@@ -209,7 +214,12 @@ def check(scenario: Scenario, where: str) -> None:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
     check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
     if scenario.protocol:
-        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        plan = stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        for place, subscribe in enumerate(scenario.subscribe):
+            if subscribe.processor is not None and not serves_processors(plan.protocol):
+                raise UserError(
+                    f"{where}: subscribe[{place}].processor: {plan.protocol.name} runs no processors for subscriptions"
+                )
 
 
 def _check_processors(scenario: Scenario, where: str) -> None:

@@ -1,6 +1,8 @@
 """Who publishes what when, and who subscribes to what: as a scenario writes it, and as a run plays it."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 from typing import Annotated, NamedTuple
 
@@ -10,11 +12,15 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.matching import Filter, FilterError
 from driftcast.model import AccessPolicy, Event, EventId, Scalar, Subscription, SubscriptionId
+from driftcast.scenario.beginnings import first_state
 from driftcast.scenario.draws import Draw, Drawable, Selection, chosen
+from driftcast.scenario.event_files import Written, read_events
+from driftcast.settings import InputFile
 from driftcast.streams import stream
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 
+RHYTHMS = ("every_s", "count", "interval_s", "file")
 MAX_EVENTS = 2_000_000
 """Of one entry. They are made before the run, at a few hundred bytes each."""
 
@@ -32,10 +38,16 @@ class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     until_s: Time | None = None
     attributes: dict[str, Drawable] = {}
     """What access policies are asked about."""
+    processor: str | None = None
+    """What the events that the filter selects pass through; what it makes of them is delivered."""
+    state: str = ""
+    """The text that the processor begins with, as UTF-8."""
+    parameters: dict[str, Drawable] = {}
+    """Instead: values, drawn for each subscription; the processor begins with them as a JSON object."""
 
 
 class PublishEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[publish]]` of a scenario: some nodes publish, in one of three rhythms."""
+    """One `[[publish]]` of a scenario: some nodes publish, in one of three rhythms or as a file says."""
 
     nodes: Selection = "all"
     attributes: dict[str, Drawable] = {}
@@ -50,6 +62,8 @@ class PublishEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """That many events in all, at random times by random nodes of these."""
     interval_s: Annotated[float, Meta(gt=0)] | None = None
     """One event after each interval, by random nodes of these."""
+    file: InputFile | None = None
+    """Events that somebody recorded, from `from_s` on; see `event_files`."""
 
 
 class Subscribe(NamedTuple):
@@ -92,10 +106,10 @@ def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
         if entry.until_s is not None and entry.until_s <= entry.at_s:
             raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
         return
-    rhythms = [name for name in ("every_s", "count", "interval_s") if getattr(entry, name) is not None]
+    rhythms = [name for name in RHYTHMS if getattr(entry, name) is not None]
     if len(rhythms) != 1:
         has = ", ".join(rhythms) or "none"
-        raise UserError(f"{where}: needs exactly one of every_s, count, interval_s (it has {has})")
+        raise UserError(f"{where}: needs exactly one of {', '.join(RHYTHMS)} (it has {has})")
     if entry.to_s is not None and entry.to_s < entry.from_s:
         raise UserError(f"{where}.to_s: must not be before from_s = {entry.from_s}")
     if entry.access is not None:
@@ -120,27 +134,36 @@ def workload(
             for text in _filters(entry, rng):
                 number = numbers[node] = numbers.get(node, -1) + 1
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
-                subscription = Subscription(SubscriptionId(node, number), text, attributes=attributes)
+                id, processor = SubscriptionId(node, number), entry.processor
+                state = b"" if processor is None else first_state(entry.state, entry.parameters, rng)
+                subscription = Subscription(id, text, attributes=attributes, processor=processor, state=state)
                 made.append(Subscribe(entry.at_s, subscription, entry.until_s))
     made.sort(key=lambda subscribe: subscribe.time_s)
-    timed: list[tuple[float, int, int, PublishEntry, _Draws]] = []
+    timed: list[tuple[float, int, int, PublishEntry, _Draws, Written | None]] = []
     for place, publish in enumerate(publishes):
         rng = stream(seed, f"publish {place}")
         draws = _Draws(stream(seed, f"publish {place} content"), stream(seed, f"publish {place} payload"))
-        for time_s, node in _rhythm(publish, chosen(publish.nodes, roles, nodes, rng), duration_s, rng):
-            timed.append((time_s, place, node, publish, draws))
+        those = chosen(publish.nodes, roles, nodes, rng)
+        if publish.file is not None:
+            recorded = read_events(Path(publish.file), nodes)
+            timed += [
+                (at_s, place, node, publish, draws, one)
+                for at_s, node, one in _recorded(publish, recorded, those, duration_s, rng)
+            ]
+        for time_s, node in _rhythm(publish, those, duration_s, rng):
+            timed.append((time_s, place, node, publish, draws, None))
     timed.sort(key=lambda item: item[:3])
     sequence: dict[int, int] = {}
     events: list[Publish] = []
-    for time_s, _, node, publish, draws in timed:
+    for time_s, _, node, publish, draws, written in timed:
         number = sequence[node] = sequence.get(node, -1) + 1
-        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws)))
+        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws, written)))
     return Workload(made, events)
 
 
 def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Random) -> list[tuple[float, int]]:
     end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
-    if not nodes or end_s < entry.from_s:
+    if not nodes or end_s < entry.from_s or entry.file is not None:
         return []
     span_s = end_s - entry.from_s
     events = entry.count or span_s / (entry.interval_s or 1e9) + len(nodes) * span_s / (entry.every_s or 1e9)
@@ -161,11 +184,27 @@ def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Rando
     return times
 
 
-def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws) -> Event:
+def _recorded(
+    entry: PublishEntry, events: list[Written], nodes: list[int], duration_s: float, rng: Random
+) -> Iterator[tuple[float, int, Written]]:
+    """When and by whom the events of a file are published; what is due after the end is not."""
+    end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
+    for event in events:
+        time_s = entry.from_s + event.time_s
+        if time_s <= end_s and (event.node is not None or nodes):
+            yield time_s, nodes[rng.randrange(len(nodes))] if event.node is None else event.node, event
+
+
+def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, written: Written | None) -> Event:
+    attributes = {name: Draw(drawn, "").value(draws.content) for name, drawn in entry.attributes.items()}
+    payload = draws.payload.randbytes(entry.payload_bytes)
+    if written is not None:
+        attributes |= written.attributes
+        payload = written.payload or payload
     return Event(
         id=id,
-        attributes={name: Draw(written, "").value(draws.content) for name, written in entry.attributes.items()},
-        payload=draws.payload.randbytes(entry.payload_bytes),
+        attributes=attributes,
+        payload=payload,
         time_s=time_s,
         lease_s=entry.lease_s,
         access=None if entry.access is None else AccessPolicy(entry.access),

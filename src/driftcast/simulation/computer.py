@@ -8,6 +8,7 @@ from driftcast.functions import MAX_JOBS, Fault, Installed, ProcessorError, deri
 from driftcast.model import Event, EventId, NodeId, ProcessorId
 from driftcast.protocol import Token
 from driftcast.simulation.kernel import US_PER_S, delay_us
+from driftcast.simulation.witness.outputs import Made
 from driftcast.simulation.world import World
 from driftcast.trace import rows
 from driftcast.wire import Layer
@@ -112,12 +113,12 @@ class Computer:
     def _results(self, call: _Call, installed: Installed) -> tuple[list[Event], bytes]:
         state, outcomes = installed.run(call.state, call.events)
         results = []
-        for attributes in outcomes:
+        for outcome in outcomes:
             identity = EventId(self._node, self._world.next_sequence(self._node))
-            results.append(derived_event(call.processor, call.events, attributes, identity, self._clock()))
+            results.append(derived_event(call.processor, call.events, outcome, identity, self._clock()))
         # Only now: if one of several results is none, nothing has been made.
-        for result in results:
-            self._world.recorder.on_event(self._node, result)
+        for place, result in enumerate(results):
+            self._world.recorder.on_event(self._node, result, Made(call.processor, call.events, place))
         return results, state
 
     def _on_failure(self, call: _Call, error: ProcessorError) -> None:

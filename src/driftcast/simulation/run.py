@@ -95,7 +95,9 @@ class Simulation:
             self.recorder.batteries = batteries
         if scenario.computer.memory_bytes is not None:
             self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
-        self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
+        self._played = workload(
+            scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+        )
         self._world = World(
             scenario=scenario,
             seed=seed,

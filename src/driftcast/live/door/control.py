@@ -34,7 +34,7 @@ from driftcast.live.door.messages import (
 )
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, EventId, Position, Scalar, SubscriptionId, Velocity
+from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
@@ -60,6 +60,8 @@ class Served(Protocol):
         name: str | None,
         lease_s: float,
         attributes: Mapping[str, Scalar] | None,
+        processor: ProcessorId | None,
+        state: bytes,
     ) -> SubscriptionId: ...
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
@@ -129,7 +131,13 @@ class _Client:
             if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
-                question.filter, self._deliver, question.name, question.lease_s or FOREVER_S, question.attributes
+                question.filter,
+                self._deliver,
+                question.name,
+                question.lease_s or FOREVER_S,
+                question.attributes,
+                question.processor,
+                question.state,
             )
             self._subscriptions[subscription] = None
             return Subscribed(id=question.id, subscription=subscription)

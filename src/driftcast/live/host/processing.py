@@ -17,11 +17,11 @@ from typing import TypeAlias
 import msgspec
 
 from driftcast.errors import UserError
-from driftcast.functions import MAX_JOBS, Fault
+from driftcast.functions import MAX_JOBS, Fault, Result
 from driftcast.live.host.work import Work
 from driftcast.live.host.worker import MAX_VALUE_BYTES, Job, Outcome
 from driftcast.live.record import LOG
-from driftcast.model import Attributes, Event, Processor, ProcessorId
+from driftcast.model import Event, Processor, ProcessorId
 from driftcast.protocol import Token
 from driftcast.protocol import effects as effect
 
@@ -52,7 +52,7 @@ class Finished:
     token: Token
     inputs: tuple[Event, ...]
     state: bytes
-    results: tuple[Attributes, ...]
+    results: tuple[Result, ...]
     cost_s: float
     error: str
 

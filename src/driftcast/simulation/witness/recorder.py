@@ -12,6 +12,7 @@ from driftcast.simulation.memory import Memories
 from driftcast.simulation.witness.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.witness.fingerprint import Fingerprint
 from driftcast.simulation.witness.meter import Meter
+from driftcast.simulation.witness.outputs import Made
 from driftcast.simulation.witness.tally import Tally
 from driftcast.trace import Kind, Trace, rows
 from driftcast.wire import Layer
@@ -37,11 +38,11 @@ class Recorder:
         self._kernel = kernel
         self._end_us = microseconds(duration_s)
 
-    def on_event(self, node: NodeId, event: Event) -> None:
-        """An application published an event, or a processor derived one."""
+    def on_event(self, node: NodeId, event: Event, made: Made | None = None) -> None:
+        """An application published an event, or a processor made one."""
         now_s = self._kernel.now_s
-        self.checkers.on_event(now_s, event)
-        self.meter.on_event(now_s, event)
+        self.checkers.on_event(now_s, event, made)
+        self.meter.on_event(now_s, event, made)
         if self.tally is not None:
             self.tally.on_event(now_s, event)
         if self.memories is not None:
@@ -49,7 +50,8 @@ class Recorder:
         self.fingerprint.add(b"P", self._kernel.now_us, node, event.id.sequence)
         if self.trace.deliveries:
             size_bytes = rows.event_bytes(event)
-            self.trace.add_event(event, now_s, size_bytes, self.meter.counts(now_s))
+            processor = None if made is None else made.processor
+            self.trace.add_event(event, now_s, size_bytes, self.meter.counts(now_s), processor)
             self.trace.add(rows.published(now_s, node, event.id, size_bytes))
         over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S
         over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
@@ -60,7 +62,10 @@ class Recorder:
         """An application subscribed."""
         self.checkers.on_subscribe(subscription)
         self.meter.on_subscribe(subscription)
-        self.fingerprint.add(b"S", self._kernel.now_us, node, subscription.id.sequence, subscription.filter.encode())
+        said = subscription.filter.encode()
+        if subscription.processor is not None:
+            said += b"\0" + subscription.processor.encode() + b"\0" + subscription.state
+        self.fingerprint.add(b"S", self._kernel.now_us, node, subscription.id.sequence, said)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
             self.trace.add(rows.subscribed(self._kernel.now_s, node, subscription.id))
@@ -78,7 +83,7 @@ class Recorder:
         """A protocol handed an event to an application."""
         now_s = self._kernel.now_s
         self.checkers.on_deliver(now_s, node, id, event)
-        self.meter.on_deliver(now_s, node, event.id, hops)
+        self.meter.on_deliver(now_s, id, event.id, hops)
         if self.tally is not None:
             self.tally.on_deliver(now_s, node, event.id)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
