@@ -91,6 +91,8 @@ class Client:
         """Since when the home could not be reached."""
         self._lost: float | None = None
         """Since when there is none, though there was one."""
+        self._confirmed = False
+        """Whether the home has said that it is."""
 
     @property
     def is_idle(self) -> bool:
@@ -112,7 +114,7 @@ class Client:
             self._station.send(now, self.home, report)
 
     def _attach(self, now: float, broker: NodeId) -> None:
-        self.home, self._away, self._lost = broker, None, None
+        self.home, self._away, self._lost, self._confirmed = broker, None, None, False
         self.version = Version(self.version.incarnation, self.version.attach + 1)
         self._station.send(now, broker, Attach(self.version))
         for wanted in self._wanted.values():
@@ -141,7 +143,9 @@ class Client:
         return True
 
     def _lose(self, now: float) -> None:
-        self.home, self._lost = None, now
+        self.home = None
+        # One that never was home has nothing to look for.
+        self._lost = now if self._confirmed else None
 
     def seek(self, now: float) -> None:
         """The home is lost. It may have been about to go elsewhere, so all brokers are asked who has it now."""
@@ -151,7 +155,9 @@ class Client:
     def _on_home(self, now: float, origin: NodeId, version: Version) -> None:
         if version[:2] != self.version[:2] or version < self.version:
             self._station.drop("home_outdated", origin)
-        elif origin != self.home or version > self.version:
+            return
+        self._confirmed = True
+        if origin != self.home or version > self.version:
             self.home, self.version, self._away, self._lost = origin, version, None, None
             self._out.sent = self._out.first
             self._push(now)

@@ -64,6 +64,8 @@ class Arriving:
     record: Record
     since: float
     """When it was written, on this node's clock."""
+    asked: float
+    """When its giver was last told that it is here."""
 
 
 Pack: TypeAlias = Callable[[float, NodeId, tuple[SubscriptionId, ...], bool], Record | None]
@@ -135,7 +137,9 @@ class Relocation:
                 if one is None or one.target != origin:
                     self._station.drop("move_unknown", origin)
                     if isinstance(message, Installed):
-                        self._station.send(now, origin, Abort(move))
+                        # Taken back; or lost with all else when this node crashed, and then it is theirs.
+                        lost = move.incarnation < self._station.host.incarnation
+                        self._station.send(now, origin, Release(move) if lost else Abort(move))
                 else:
                     self._go_on(now, one, message)
 
@@ -225,7 +229,7 @@ class Relocation:
         elif message.begin:
             self._hands.begin(now, message.record, now - since)
         else:
-            self._arriving[key] = Arriving(message.record, since)
+            self._arriving[key] = Arriving(message.record, since, now)
             self._station.arm("tend", self._station.settings.resend_s)
             self._station.send(now, origin, Installed(message.move))
 
@@ -252,9 +256,25 @@ class Relocation:
             self._station.drop("move_unknown", origin)
 
     def tend(self, now: float) -> bool:
-        """Forget what was never released; whether anything waits."""
-        limit = now - self._station.settings.lease_s
-        for key in [key for key, one in self._arriving.items() if one.since < limit]:
-            del self._arriving[key]
-            self._station.drop("arrival_expired", key[0])
+        """Ask again for what was not released, and forget what never was; whether anything waits."""
+        settings = self._station.settings
+        for key, one in list(self._arriving.items()):
+            if one.since < now - settings.lease_s:
+                del self._arriving[key]
+                self._station.drop("arrival_expired", key[0])
+            elif one.asked < now - settings.move_s:
+                one.asked = now
+                self._station.send(now, key[0], Installed(key[1]))
         return bool(self._arriving)
+
+    def gives(self, move: Round) -> bool:
+        """Whether a move from here is under way."""
+        return move in self._leaving
+
+    def moves(self) -> list[Round]:
+        """Those that are under way from here."""
+        return list(self._leaving)
+
+    def waiting(self) -> list[tuple[NodeId, Round]]:
+        """What has come and is not released: from whom, and the name of its move."""
+        return list(self._arriving)
