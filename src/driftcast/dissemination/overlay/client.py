@@ -106,6 +106,10 @@ class Client:
         if not found or self.is_idle:
             return
         distance, nearest = min(found)
+        if nearest == self.home:
+            # [002 §4.3] In A-B-C-A, C is as near to its home B as to A, and goes to A: equally near ones are told of.
+            others = [broker for hops, broker in found if hops == distance and broker != nearest]
+            nearest = min(others, default=nearest)
         if self.home is None:
             if self._lost is None or now - self._lost >= self._station.settings.seek_s:
                 self._attach(now, nearest)
