@@ -1,12 +1,15 @@
 """Metrics that a scenario asks for besides the usual ones: what protocols noted, and what became of source messages."""
 
+from collections.abc import Mapping, Sequence
+
 from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import Fact
 from driftcast.radio.medium import Frame, Reach
 from driftcast.scenario.measures import Asked
 from driftcast.simulation.kernel import US_PER_S
+from driftcast.simulation.witness.amounts import Amounts
 from driftcast.simulation.witness.meter import Metrics
-from driftcast.wire import Layer, Traffic, carried
+from driftcast.wire import Layer, Message, Traffic, carried
 
 MICROSECOND_S = 1e-6
 """The accuracy of all times."""
@@ -15,12 +18,21 @@ MICROSECOND_S = 1e-6
 class Tally:
     """Counts what was asked for."""
 
-    def __init__(self, asked: list[Asked], nodes: int, from_s: float, to_s: float) -> None:
-        self._asked = asked
+    def __init__(
+        self,
+        asked: Sequence[Asked],
+        nodes: int,
+        from_s: float,
+        to_s: float,
+        roles: Mapping[str, list[NodeId]] | None = None,
+    ) -> None:
+        # Samples are taken by whoever looks from time to time, and not told here.
+        self._asked = [entry for entry in asked if entry.counts != "probe"]
+        self._amounts = Amounts(self._asked, nodes, to_s - from_s, roles or {})
         self._nodes = nodes
         self._from_s = from_s
         self._to_s = to_s
-        self._watched = {entry.fact for entry in asked}
+        self._watched = {entry.fact for entry in asked if entry.counts in ("facts", "missed")}
         self._facts: dict[str, int] = {}
         self._noted: dict[str, dict[EventId, None]] = {}
         """Fact -> the events it was noted about."""
@@ -49,12 +61,19 @@ class Tally:
             for source in self._behind(event):
                 reached.setdefault(source, now_s)
 
-    def on_fact(self, fact: Fact) -> None:
+    def on_fact(self, now_s: float, node: NodeId, fact: Fact) -> None:
         """A protocol noted something."""
+        if self._from_s <= now_s <= self._to_s:
+            self._amounts.on_fact(node, fact)
         if fact.kind in self._watched:
             self._facts[fact.kind] = self._facts.get(fact.kind, 0) + 1
             if fact.event is not None:
                 self._noted.setdefault(fact.kind, {})[fact.event] = None
+
+    def on_route(self, now_s: float, node: NodeId, message: Message, size_bytes: int) -> None:
+        """A protocol handed a message to its router."""
+        if self._from_s <= now_s <= self._to_s:
+            self._amounts.on_route(node, type(message).__name__, size_bytes)
 
     def on_frame(self, frame: Frame, reach: Reach) -> None:
         """A transmission, however often it was repeated, and everybody who heard it."""
@@ -76,6 +95,8 @@ class Tally:
         return self._sources.get(id, (id,))
 
     def _count(self, entry: Asked) -> float | int | None:
+        if entry.counts in ("values", "routed"):
+            return self._amounts.value(entry)
         if entry.counts == "load":
             return self._load_bytes / self._nodes
         if entry.counts == "bytes":
