@@ -11,7 +11,7 @@ from driftcast.dissemination.overlay.adaptors.system import (
     SystemChannel,
 )
 from driftcast.dissemination.overlay.adaptors.topology_construction import TopologyConstruction
-from driftcast.dissemination.overlay.brokers import Brokers
+from driftcast.dissemination.overlay.brokers import Brokers, PathLinks
 from driftcast.dissemination.overlay.clients import Client, Clients, InterestTable
 from driftcast.dissemination.overlay.hand_over import HandOver
 from driftcast.dissemination.overlay.messages import (
@@ -85,6 +85,11 @@ class Broker:
     def _see(self) -> None:
         if self._oracle is not None and self._oracle.changed():
             self.brokers.assume(self._oracle.rows(self._station.brokers))
+
+    def known_links(self) -> PathLinks:
+        """The links of the paths to all brokers that this one knows a path to."""
+        self._see()
+        return self.brokers.known_links()
 
     # Periods.
 

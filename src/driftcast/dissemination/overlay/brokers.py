@@ -6,6 +6,9 @@ BNT, its overlay neighbors; BIT, what brokers say of themselves; BTT, the topolo
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from driftcast.dissemination.overlay.messages import Item
 from driftcast.dissemination.overlay.rules import Graph, Reached, Row, overlay_graph, shortest_paths
 from driftcast.dissemination.overlay.settings import OverlaySettings
@@ -26,6 +29,15 @@ class Information(NamedTuple):
     heard: float
 
 
+class PathLinks(NamedTuple):
+    """Every link of some paths: of which path it is, from where, to where; for measures over many at once."""
+
+    targets: list[NodeId]
+    path: NDArray[np.intp]
+    start: NDArray[np.intp]
+    end: NDArray[np.intp]
+
+
 class Brokers:
     """The tables of one broker."""
 
@@ -42,6 +54,7 @@ class Brokers:
         self._changed: dict[NodeId, None] = {}
         self._graph: Graph | None = None
         self._reached: dict[NodeId, dict[NodeId, Reached]] = {}
+        self._links: PathLinks | None = None
 
     # [002 §2.3 step 1]
     def look_around(self, now: float, near: Mapping[NodeId, float], own: Information) -> bool:
@@ -116,6 +129,7 @@ class Brokers:
         """Take the whole topology as an oracle has it."""
         self.topology = {broker: (self._version, row) for broker, row in rows.items()}
         self.neighbors = dict(rows[self._node].links) if self._node in rows else {}
+        self._changed.clear()
         self._graph = None
 
     def load(self, broker: NodeId) -> float:
@@ -130,6 +144,7 @@ class Brokers:
             rows = {broker: row for broker, (_, row) in self.topology.items()}
             self._graph = overlay_graph(rows, self._settings.link_rule)
             self._reached.clear()
+            self._links = None
         found = self._reached.get(source)
         if found is None:
             found = self._reached[source] = shortest_paths(self._graph, source)
@@ -139,6 +154,25 @@ class Brokers:
         """The brokers on the way to one, itself the last. Deviation: without a known path straight to it."""
         reached = self.reached(self._node).get(target)
         return (target,) if reached is None or len(reached.path) > MAX_PATH - 2 else reached.path
+
+    def known_links(self) -> PathLinks:
+        """The links of all known paths from here, as arrays; the same until something changes."""
+        reached = self.reached(self._node)
+        if self._links is None:
+            targets: list[NodeId] = []
+            path, start, end = [], [], []
+            for target, one in reached.items():
+                if one.path:
+                    at = self._node
+                    for other in one.path:
+                        path.append(len(targets))
+                        start.append(at)
+                        end.append(other)
+                        at = other
+                    targets.append(target)
+            indices = [np.array(one, dtype=np.intp) for one in (path, start, end)]
+            self._links = PathLinks(targets, *indices)
+        return self._links
 
     def _put(
         self, made: float, broker: NodeId, version: Round, links: Mapping[NodeId, float], about: Information

@@ -95,9 +95,19 @@ class Client:
         """Whether the home has said that it is."""
 
     @property
+    def is_producer(self) -> bool:
+        """Whether it has published."""
+        return self._out.number > 0
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether it wants anything."""
+        return bool(self._wanted)
+
+    @property
     def is_idle(self) -> bool:
         """Whether it has nothing to say and wants nothing, and so needs no home."""
-        return not self._wanted and self._out.number == 0
+        return not self.is_consumer and not self.is_producer
 
     # A home.
 

@@ -20,6 +20,7 @@ from driftcast.dissemination.overlay.messages import (
 )
 from driftcast.dissemination.overlay.monitor import ResourceMonitor
 from driftcast.dissemination.overlay.oracle import Oracle
+from driftcast.dissemination.overlay.probes import PROBES
 from driftcast.dissemination.overlay.rules import Found
 from driftcast.dissemination.overlay.search import RingSearch
 from driftcast.dissemination.overlay.settings import SCHEMES, OverlaySettings
@@ -34,6 +35,7 @@ from driftcast.protocol import (
     Link,
     Place,
     Port,
+    Probe,
     Protocol,
     RunsProcessors,
     TimerKey,
@@ -59,6 +61,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     needs = frozenset({Capability.DIRECTORY})
     needs_roles = frozenset({BROKER})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = SCHEMES
+    probes: ClassVar[Mapping[str, Probe]] = PROBES
     router = "aodv"
 
     def __init__(self, node: NodeId, settings: OverlaySettings, port: Port, host: Host, rng: Random) -> None:
@@ -77,7 +80,8 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     def on_start(self, now: float) -> None:
         if self.broker is not None:
             self.broker.start(now)
-            self.station.arm("update", FIRST_LOOK_S * self.rng.random())
+            if self._oracle is None:
+                self.station.arm("update", FIRST_LOOK_S * self.rng.random())
             self.station.arm("refresh", self._settings.refresh_s)
             if self._settings.load_balancing_by in self.host.roles:
                 self.station.arm("load", self._settings.load_s)
