@@ -18,6 +18,8 @@ from driftcast.model import NodeId
 MAX_JUMP = 1 << 20
 """A broker's counter grows by one in a period: one that has leaped further is forged."""
 MAX_INCARNATIONS = 1 << 16
+NEWS = 0.1
+"""A change of load or battery by more is worth an item of its own."""
 
 
 class Information(NamedTuple):
@@ -60,10 +62,14 @@ class Brokers:
     def look_around(self, now: float, near: Mapping[NodeId, float], own: Information) -> bool:
         """Links are dropped and added; whether anything is otherwise than before."""
         self.neighbors = dict(near)
-        self.information[self._node] = own
+        told = self.information.get(self._node)
         known = self.topology.get(self._node)
-        if known is not None and known[1].links == near:
-            return False
+        if known is not None and told is not None and known[1].links == near:
+            # Others forget a broker that is silent, and choose by load: now and then it is news that nothing is.
+            is_fresh = now - known[1].made < self._settings.item_s / 3
+            if is_fresh and abs(own.load - told.load) <= NEWS and abs(own.spent - told.spent) <= NEWS:
+                return False
+        self.information[self._node] = own
         self._version = self._version.next()
         self._put(now, self._node, self._version, near, own)
         return True
@@ -142,7 +148,7 @@ class Brokers:
         """The shortest paths from a broker, by what this one knows."""
         if self._graph is None:
             rows = {broker: row for broker, (_, row) in self.topology.items()}
-            self._graph = overlay_graph(rows, self._settings.link_rule)
+            self._graph = overlay_graph(rows, self._settings.link_rule, self._settings.weight_hops)
             self._reached.clear()
             self._links = None
         found = self._reached.get(source)
@@ -179,8 +185,7 @@ class Brokers:
     ) -> None:
         settings = self._settings
         price = settings.weight_load * about.load + settings.weight_energy * about.spent
-        priced = {other: settings.weight_hops * length for other, length in links.items() if other != broker}
-        row = Row(made, priced if settings.weight_hops != 1.0 else dict(links), price)
+        row = Row(made, {other: length for other, length in links.items() if other != broker}, price)
         self.topology[broker] = (version, row)
         self._changed[broker] = None
         self._graph = None

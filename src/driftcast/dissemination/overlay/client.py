@@ -93,6 +93,8 @@ class Client:
         """Since when there is none, though there was one."""
         self._confirmed = False
         """Whether the home has said that it is."""
+        self._shunned: NodeId | None = None
+        """A broker that could not be reached when it should have been home."""
 
     @property
     def is_producer(self) -> bool:
@@ -122,7 +124,8 @@ class Client:
             nearest = min(others, default=nearest)
         if self.home is None:
             if self._lost is None or now - self._lost >= self._station.settings.seek_s:
-                self._attach(now, nearest)
+                # The one that could not be reached only if there is no other.
+                self._attach(now, min(found, key=lambda one: (one[1] == self._shunned, one))[1])
         elif nearest != self.home:
             report = Report(self.version, nearest, distance, loads.get(nearest, 0.0))
             self._station.send(now, self.home, report)
@@ -151,8 +154,10 @@ class Client:
         self._out.resend_at = now + self._station.settings.resend_s
         if self._away is None:
             self._away = now
-        # [002 §6] It may come back, and has all that was kept; one that has started anew has nothing.
-        if cause is Failure.RESTARTED or now - self._away >= self._station.settings.patience_s:
+        # [002 §6] It may come back, and has all that was kept; one that has started anew or never was home has nothing.
+        is_over = now - self._away >= self._station.settings.patience_s
+        if is_over or not self._confirmed or cause is Failure.RESTARTED:
+            self._shunned = None if cause is Failure.RESTARTED else peer
             self._lose(now)
         return True
 
@@ -170,7 +175,7 @@ class Client:
         if version[:2] != self.version[:2] or version < self.version:
             self._station.drop("home_outdated", origin)
             return
-        self._confirmed = True
+        self._confirmed, self._shunned = True, None
         if origin != self.home or version > self.version:
             self.home, self.version, self._away, self._lost = origin, version, None, None
             self._out.sent = self._out.first

@@ -56,8 +56,9 @@ def link_length(rows: Rows, a: NodeId, b: NodeId, rule: str) -> float | None:
     return min(listed) if listed else None
 
 
-def overlay_graph(rows: Rows, rule: str) -> Graph:
-    """Every link of the overlay in both directions, priced for the end it leads to."""
+# [002 §6] "optimize performance metrics other than end-to-end latency", "multi-dimensional performance metrics".
+def overlay_graph(rows: Rows, rule: str, weight_hops: float = 1.0) -> Graph:
+    """Every link of the overlay in both directions, its hops weighed, and priced for the end it leads to."""
     graph: Graph = {broker: {} for broker in rows}
     for broker, row in rows.items():
         for other in row.links:
@@ -66,8 +67,9 @@ def overlay_graph(rows: Rows, rule: str) -> Graph:
             length = link_length(rows, broker, other, rule)
             if length is not None:
                 there = rows.get(other)
-                graph[broker][other] = length + (0.0 if there is None else there.price)
-                graph.setdefault(other, {})[broker] = length + row.price
+                cost = weight_hops * length
+                graph[broker][other] = cost + (0.0 if there is None else there.price)
+                graph.setdefault(other, {})[broker] = cost + row.price
     return graph
 
 

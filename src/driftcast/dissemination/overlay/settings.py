@@ -74,6 +74,10 @@ class OverlaySettings(Settings, frozen=True):
     # Two words in a row may be lost.
     refresh_s: Annotated[Seconds, Meta(description="period in which homes and clients say that they are there")] = 20.0
     lease_s: Annotated[Seconds, Meta(description="who was not heard of for this long is forgotten")] = 65.0
+    # A broker says its links again after a third of it; long, since [002] says only what has changed.
+    item_s: Annotated[Seconds, Meta(description="a broker whose links were not told for this long is forgotten")] = (
+        300.0
+    )
     # [002 §6] A client that is away for longer finds another home, and its modulators begin anew.
     patience_s: Annotated[Seconds, Meta(description="a client waits this long for a home that it cannot reach")] = 40.0
     # Word of a move may be under way; a few round trips find the new home if there is one.

@@ -38,7 +38,8 @@ class TopologyConstruction(Adaptor):
                 station.port.note(Fact("overlay_links", value=float(len(near))))
             if not known.issuperset(near) and known:
                 brokers.mark_all()
-            brokers.forget_older(now - max(settings.lease_s, 3 * settings.update_s) if self._follow else -1e9)
+            if self._follow:
+                brokers.forget_older(now - max(settings.item_s, 3 * settings.update_s))
         # Step 2: "those items in its topology table that have changed since the prior propagation period".
         items = brokers.changes(now)
         for begin in range(0, len(items), MAX_ENTRIES):

@@ -45,10 +45,11 @@ class BenchHost(LoneHost):
 
     def __init__(self, node: NodeId, brokers: tuple[NodeId, ...], incarnation: int) -> None:
         super().__init__()
-        self.offers |= {Capability.DIRECTORY, Capability.LOAD}
+        self.offers |= {Capability.DIRECTORY, Capability.LOAD, Capability.MEMORY}
         self.roles = ("broker",) if node in brokers else ()
         self.incarnation = incarnation
         self.busy = 0.0
+        self.free_bytes = 1 << 30
         self.runs: tuple[Processor, ...] = (CHAIN,)
         self._brokers = brokers
 
@@ -57,6 +58,9 @@ class BenchHost(LoneHost):
 
     def load(self, now: float) -> float:
         return self.busy
+
+    def free_memory_bytes(self, now: float) -> int:
+        return self.free_bytes
 
     @property
     def processors(self) -> tuple[Processor, ...]:
