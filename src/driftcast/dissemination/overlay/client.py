@@ -309,6 +309,7 @@ class Client:
         """From a broker; whether to look for a home."""
         if origin == self.home:
             self._away = None
+            self._confirmed = self._confirmed or isinstance(message, Accepted | Output)
         match message:
             case Output():
                 self._on_output(now, origin, message, hops)

@@ -15,6 +15,7 @@ from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.processing import Calls
+from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Token
 
 MAX_CALLS = 4096
@@ -32,7 +33,7 @@ Work = tuple["Running", Following, Waiting]
 class Running:
     """One modulator."""
 
-    __slots__ = ("done", "frozen", "home", "inflows", "out", "sources", "subscription", "version")
+    __slots__ = ("done", "frozen", "home", "inflows", "met", "out", "sources", "subscription", "version")
 
     def __init__(self, subscription: Subscription, version: Version, home: NodeId, out: Outflow) -> None:
         self.subscription = subscription
@@ -44,6 +45,8 @@ class Running:
         """Of each producer's generations: what follows on its last event that was processed."""
         self.sources: dict[tuple[NodeId, Version], NodeId] = {}
         """The home of each producer's generations."""
+        self.met = SeenCache()
+        """Inputs of late: a producer that has lost its home says again what may have come over that."""
         self.frozen = False
         """On its way elsewhere: nothing is processed."""
 
@@ -193,7 +196,10 @@ class Modulators:
         one = self._running[id]
         for number, waiting in came:
             input = Following(producer, generation, number)
-            if one.subscription.processor is None:
+            if not one.met.add(now, waiting.event.id, now + self._station.settings.seen_s):
+                self._station.drop("already_taken", producer, waiting.event.id)
+                self._finish(now, one, input, waiting, [])
+            elif one.subscription.processor is None:
                 self._finish(now, one, input, waiting, [waiting.event])
             elif not self._calls.submit(id, [waiting.event], (one, input, waiting)):
                 self._station.drop("processor_busy", producer, waiting.event.id)

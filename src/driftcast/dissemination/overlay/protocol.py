@@ -72,6 +72,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
         self._oracle = Oracle(host, settings) if settings.near == "view" else None
         self.broker = Broker(self.station, self.monitor, self._oracle) if BROKER in host.roles else None
         self.client = Client(self.station)
+        self._phase = rng.random()
         self._search = RingSearch(node, settings, port, host.incarnation, self._on_found)
 
     def _path(self, peer: NodeId) -> tuple[NodeId, ...]:
@@ -164,7 +165,9 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
                 self._search.on_timer(now)
             case "update":
                 self._look(now, self._settings.degree)
-                self.station.arm("update", self._settings.update_s)
+                # All look at their start; from then on each has a phase of its own.
+                share, self._phase = self._phase, 1.0
+                self.station.arm("update", self._settings.update_s * share)
             case "look" | "changed":
                 self._on_look(now)
             case "here":
