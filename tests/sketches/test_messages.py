@@ -2,11 +2,11 @@
 
 import pytest
 
-from driftcast.model import AdvertisementId, Event, EventId, SubscriptionId
+from driftcast.model import AdvertisementId, Event, EventId
 from driftcast.protocol import StateMachine
 from driftcast.wire import Codec, Layer, Message
 
-from . import overlay, relocation, retrieval, tree
+from . import retrieval, tree
 from .rounds import Round
 
 E = Event(EventId(1, 2), {"topic": "a", "value": 1.5}, lease_s=100.0)
@@ -22,26 +22,6 @@ SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
         retrieval.Asked(ROUND, "a = 1", {"role": "medic"}, (1, 2), 10.0),
         retrieval.Answered(E, 2, 3.0, ask=ROUND, path=(1,)),
         retrieval.AllAnswered(ROUND, (1,), 1),
-    ),
-    relocation.Relocating: (
-        relocation.Raw(E, 0, 9.0, client=1, epoch=2, number=3),
-        relocation.Attach("count", b"state"),
-        relocation.Nearest(1),
-        relocation.Prepare(1, 2, "count", (3, 4)),
-        relocation.Ready(1, 2, True),
-        relocation.Switch(1, 2, 3),
-        relocation.Marker(1, 2),
-        relocation.Moved(1, 2, b"state", ((3, 4),)),
-        relocation.Output(E, 1, 9.0, epoch=2),
-        relocation.End(2, 3),
-    ),
-    overlay.Overlay: (
-        overlay.RingQuery(1, ROUND, 3, 1),
-        overlay.RingAnswer(ROUND, 3, 0.5),
-        relocation.Nearest(1),
-        overlay.Topology((overlay.Item(1, ROUND, ((3, 4),)),)),
-        overlay.Home(SubscriptionId(1, 2)),
-        overlay.SourceRouted(E, 1, 9.0, path=(1, 2)),
     ),
 }
 
