@@ -22,6 +22,7 @@ from driftcast.dissemination.overlay.messages import (
     Here,
     Home,
     Interests,
+    Known,
     Publish,
     Raw,
     Report,
@@ -39,6 +40,7 @@ from driftcast.dissemination.overlay.moves import Modulator
 from driftcast.dissemination.overlay.oracle import Oracle
 from driftcast.dissemination.overlay.production import Productions
 from driftcast.dissemination.overlay.rules import Found
+from driftcast.dissemination.overlay.starting import Starting
 from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Version
 from driftcast.matching import Filter, FilterError
@@ -57,6 +59,7 @@ class Broker:
         self.brokers = Brokers(station.node, settings, station.host.incarnation)
         self.clients = Clients(settings.max_clients)
         self.interests = InterestTable(settings.max_interests)
+        self.starting = Starting(station, self.interests)
         self.productions = Productions(station, self.interests)
         self.modulators = Modulators(station, monitor)
         self.hands = HandOver(station, monitor, self.clients, self.interests, self.productions, self.modulators)
@@ -95,7 +98,16 @@ class Broker:
 
     def start(self, now: float) -> None:
         """Others know what runs with them."""
-        self._station.tell_brokers(now, Ask())
+        self.starting.begin(now)
+
+    def on_started(self, now: float) -> None:
+        """Nobody has answered for too long."""
+        if self.starting.on_timer(now):
+            self._started(now)
+
+    def _started(self, now: float) -> None:
+        for origin, message, hops in self.starting.held(now):
+            self._on_publish(now, origin, message, hops)
 
     def looked_around(self, now: float, found: list[Found]) -> None:
         """The period is over and so is the search."""
@@ -154,7 +166,10 @@ class Broker:
                 if known is not None and known.version[:2] == message.version[:2]:
                     self._station.send(now, origin, Home(known.version))
             case Ask():
-                self.hands.on_ask(now, origin)
+                self.starting.on_ask(now, origin)
+            case Known():
+                if self.starting.on_known(now, origin, message):
+                    self._started(now)
             case Ended():
                 self.hands.on_ended(now, message)
             case Unwant():
@@ -180,6 +195,8 @@ class Broker:
         if self.hands.is_leaving(origin):
             # It keeps the event, and sends it to its new home.
             self._station.drop("client_moving", origin, message.event.id)
+        elif not self.starting.done:
+            self.starting.hold(now, origin, message, hops)
         else:
             self.productions.on_publish(now, origin, message, hops)
             self._station.arm("tend", self._station.settings.resend_s)

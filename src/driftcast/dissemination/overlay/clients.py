@@ -67,6 +67,9 @@ class InterestTable:
     def __len__(self) -> int:
         return len(self._interests)
 
+    def __iter__(self) -> Iterator[Interest]:
+        return iter([interest for interest, _ in self._interests.values()])
+
     def get(self, id: SubscriptionId) -> Interest | None:
         """What is known of a subscription."""
         known = self._interests.get(id)

@@ -76,12 +76,6 @@ class HandOver:
                 switched.append(id)
         self._productions.switched(now, switched)
 
-    def on_ask(self, now: float, origin: NodeId) -> None:
-        """A broker has started, and is told what runs here."""
-        interests = [self._modulators.interest(one) for one in self._modulators if not one.frozen]
-        for begin in range(0, len(interests), MAX_ANNOUNCED):
-            self._station.send(now, origin, Interests(tuple(interests[begin : begin + MAX_ANNOUNCED])))
-
     def _give_way(self, now: float, origin: NodeId, id: SubscriptionId, version: Version) -> None:
         """Of two brokers that both believe to have a modulator, the one with the older word gives way."""
         if origin == self._station.node:

@@ -202,7 +202,15 @@ class Got(Message, frozen=True, gc=False, tag=20):
 
 
 class Ask(Message, frozen=True, gc=False, tag=30):
-    """The sender has just started, and knows of nobody: what runs with you?"""
+    """The sender has just started, and knows of nobody: what do you know of?"""
+
+
+class Known(Message, frozen=True, gc=False, tag=32):
+    """All interests that the sender knows of, or a part of them; if it is `sure`, it has asked before, or been told."""
+
+    interests: Annotated[tuple[Interest, ...], Meta(max_length=64)]
+    more: bool
+    sure: bool
 
 
 class Interests(Message, frozen=True, gc=False, tag=21):
@@ -221,11 +229,11 @@ class Ended(Message, frozen=True, gc=False, tag=22):
 
 CARRIED: tuple[type[Message], ...] = (
     *(Topology, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish, Raw, Skip, Output),
-    *(Ask, Seek, Interests, Ended, Prepare, Ready, Moved, Installed, Release, Abort, Begun),
+    *(Ask, Known, Seek, Interests, Ended, Prepare, Ready, Moved, Installed, Release, Abort, Begun),
 )
 """What goes through the channel."""
 MESSAGES: tuple[type[Message], ...] = (
     *(RingQuery, RingAnswer, Topology, Packet, Ack, Hop, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish),
-    *(Accepted, Raw, Skip, Taken, Output, Got, Ask, Seek, Interests, Ended),
+    *(Accepted, Raw, Skip, Taken, Output, Got, Ask, Known, Seek, Interests, Ended),
     *(Prepare, Ready, Moved, Installed, Release, Abort, Begun),
 )

@@ -207,6 +207,8 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
                 self.station.arm("load", self._settings.load_s)
             case "taken":
                 self.broker.tell(now)
+            case "started":
+                self.broker.on_started(now)
 
     # Messages.
 

@@ -81,7 +81,9 @@ class OverlaySettings(Settings, frozen=True):
     # [002 §6] A client that is away for longer finds another home, and its modulators begin anew.
     patience_s: Annotated[Seconds, Meta(description="a client waits this long for a home that it cannot reach")] = 40.0
     # Word of a move may be under way; a few round trips find the new home if there is one.
-    seek_s: Annotated[Seconds, Meta(description="a client whose home is lost asks all brokers for this long")] = 5.0
+    seek_s: Annotated[
+        Seconds, Meta(description="a client without its home, or a broker that starts, asks for this long")
+    ] = 5.0
     taken_s: Annotated[Seconds, Meta(description="how long word of what has arrived may wait for more")] = 0.5
     resend_s: Annotated[Seconds, Meta(description="what is not said to have arrived is sent again after this")] = 5.0
     seen_s: Annotated[Seconds, Meta(description="how long a delivered event is remembered")] = 120.0

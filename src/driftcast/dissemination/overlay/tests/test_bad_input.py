@@ -33,7 +33,7 @@ from driftcast.dissemination.overlay.tests.bench import Bench
 from driftcast.dissemination.overlay.words import Following, Round, Version
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.testing import Net
-from driftcast.wire import Message, Parcel, Traffic
+from driftcast.wire import Message, Parcel, Traffic, carried
 
 FOLDER = Path(__file__).parents[1]
 EVENT = Event(EventId(9, 1), {})
@@ -193,6 +193,22 @@ def test_interests_are_bounded_readable_and_of_brokers() -> None:
     assert len(net.broker(0).interests) == 1, "older than what is known"
     told(net, 0, 2, Ended(ID, FIRST))
     assert len(net.broker(0).interests) == 0
+
+
+def test_a_broker_that_starts_holds_what_is_published_until_it_has_been_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftcast.dissemination.overlay.starting.MAX_HELD", 2)
+    net = bench()
+    assert told(net, 0, 4, messages.Known((), False, True)) == ["not_asked"]
+    told(net, 0, 3, Attach(FIRST))
+
+    def publish(number: int) -> list[str]:
+        return told(net, 0, 3, Publish(EVENT, 0, 9.0, version=FIRST, number=number, first=0))
+
+    assert [publish(number) for number in range(3)] == [[], [], ["starting"]]
+    told(net, 0, 2, messages.Known((Interest(Subscription(ID, ""), FIRST, 1, 1),), False, True))
+    net.run(2)
+    [(_, target, _)] = [one for one in net.carried if one[0] == 0 and carried(one[2])[1] == EVENT.id][:1]
+    assert target == 1, "they go where the answer says"
 
 
 # Streams.
