@@ -1,0 +1,1 @@
+"""What stands above any protocol: it publishes, subscribes, advertises and requests as a client does."""
