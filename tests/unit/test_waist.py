@@ -15,7 +15,7 @@ from driftcast.protocol.optional import INTERFACES
 
 SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
 WORLDS = ("simulation", "live")
-USERS = ("dissemination", "routing", "parts", "protocol")
+USERS = ("dissemination", "routing", "services", "parts", "protocol")
 
 # Told from layer to layer, within the stack.
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
@@ -29,7 +29,7 @@ INPUTS_OWED: dict[str, set[str]] = {
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"load", "store", "global_view", "processors", "roles"})
+READINGS_OWED = frozenset({"global_view", "processors"})
 EFFECTS_OWED = frozenset({"answer"})
 
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from driftcast.model.wall import Wall
 
 
 class Capability(enum.StrEnum):
@@ -21,6 +22,8 @@ class Capability(enum.StrEnum):
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
     """Who has which role, known to everybody beforehand."""
+    CALENDAR = "calendar"
+    """The date and the time of day, as right as the node's clock is."""
     GLOBAL_VIEW = "global view"
     """What no real node can know; the simulator alone offers it, for bounds and "best" schemes."""
 
@@ -85,6 +88,11 @@ class Host(ABC):
     @abstractmethod
     def directory(self, role: str) -> tuple[NodeId, ...]:
         """The nodes of a role (`Capability.DIRECTORY`); "all" is the role that every node has."""
+
+    def calendar(self, now: float) -> Wall:
+        """The date and the time of day (`Capability.CALENDAR`). Nodes compare it with what people wrote, never with
+        each other's."""
+        raise LookupError("this node has no calendar")
 
     @property
     @abstractmethod

@@ -13,6 +13,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from driftcast.model.wall import Wall
+
 DAY_S = 86_400
 FAR_OFF_S = 14 * 3600
 """No two clocks on earth that show local time differ by more from UTC."""
@@ -21,17 +23,6 @@ CYCLE_YEARS = 400
 
 Moment = Annotated[datetime, Meta(tz=False)]
 Intervals = tuple[tuple[int, int], ...]
-
-
-class Wall(NamedTuple):
-    """What a node's clock on the wall shows: seconds since 1970 in UTC, and how far local time is ahead of that."""
-
-    utc_s: float
-    ahead_s: int = 0
-
-    def shown(self, local: bool) -> datetime:
-        """As a date and time of day."""
-        return datetime(1970, 1, 1) + timedelta(seconds=self.utc_s + (self.ahead_s if local else 0))
 
 
 class Period(

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from driftcast.matching import Filter
 from driftcast.matching.satisfy import Answer, example, together
 from driftcast.model import Scalar
+from driftcast.model.wall import Wall
 from driftcast.services.policy.conflict import clash, clashes, never
-from driftcast.services.policy.period import Period, Wall, holds_any, meet
+from driftcast.services.policy.period import Period, holds_any, meet
 from driftcast.services.policy.roles import applies
 from driftcast.services.policy.rule import Policy, Set
 from driftcast.services.policy.text import policy_from
