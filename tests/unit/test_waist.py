@@ -22,9 +22,6 @@ BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
 # Of each input, the worlds that never give it. Beacons, which both worlds have, tell of links within the stack.
 INPUTS_OWED: dict[str, set[str]] = {
     "on_link_changed": {"simulation"},
-    "on_advertise": {"simulation", "live"},
-    "on_unadvertise": {"simulation", "live"},
-    "on_request": {"simulation", "live"},
     "on_processor_gone": {"simulation", "live"},
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})

@@ -1,5 +1,7 @@
 """The configuration of a node: one TOML file. docs/live.md describes each key."""
 
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,8 +9,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.errors import UserError
+from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
+from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
+from driftcast.live.host.applications import ApplicationConfig
+from driftcast.live.host.deeds import Allowed
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
@@ -90,6 +95,8 @@ class NodeFile(Section, frozen=True):
     control: ControlSection | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
+    applications: tuple[ApplicationSection, ...] = ()
+    enforcement: EnforcementSection = EnforcementSection()
     roles: tuple[Name, ...] = ()
     directory: dict[Name, list[Name | NodeId]] | None = None
     area_m: tuple[Extent, Extent] | None = None
@@ -105,6 +112,23 @@ class TraceConfig:
     directory: Path | None = None
     run: str = "live"
     flush_s: float = 60.0
+
+    def new_directory(self, name: str) -> Path | None:
+        """A folder of its own for each start of a node, so that no trace overwrites an older one."""
+        base = self.directory
+        if base is None or self.level is Level.METRICS:
+            return None
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        directory = base / f"{name}-{stamp}-{os.getpid()}"
+        number = 1
+        while directory.exists():
+            number += 1
+            directory = base / f"{name}-{stamp}-{os.getpid()}-{number}"
+        try:
+            directory.mkdir(parents=True)
+        except OSError as error:
+            raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
+        return directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +149,8 @@ class NodeConfig:
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
+    applications: tuple[ApplicationConfig, ...] = ()
+    allowed: Allowed = field(default_factory=Allowed)
 
     def facts(self) -> HostFacts:
         """What the node's state machines may be told of it; each start begins at the position given here."""
@@ -162,6 +188,8 @@ def load_config(path: Path) -> NodeConfig:
         directory=facts.directory,
         area=facts.area,
         roads=facts.roads,
+        applications=configured(file.applications, offered(file.store is not None, facts), path),
+        allowed=file.enforcement.allowed(),
     )
 
 

@@ -184,6 +184,14 @@ class Stack(Upward, Neighborhood):
         """The outcome of a send of one layer."""
         self._input(now, layer, self._machine(layer).on_sent, token, failure)
 
+    def on_retune(self, now: float, layer: Layer, settings: Settings) -> bool:
+        """The settings of one layer are others; False if it failed on them."""
+        return self._input(now, layer, self._machine(layer).on_retune, settings)
+
+    def machine(self, layer: Layer) -> StateMachine | None:
+        """The machine of a layer, if there is one."""
+        return self._by_layer[layer]
+
     def on_link_up(self, now: float, link: Link) -> None:
         """For the router, then for the protocol."""
         for layer, machine in self._above:

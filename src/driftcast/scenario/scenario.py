@@ -16,6 +16,7 @@ from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
+from driftcast.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
@@ -106,6 +107,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     subscribe: list[SubscribeEntry] = []
     publish: list[PublishEntry] = []
     processors: list[ProcessorEntry] = []
+    applications: list[ApplicationEntry] = []
+    command: list[CommandEntry] = []
+    calendar: Calendar = Calendar()
     faults: list[Fault] = []
     energy: Energy | None = None
     measure: Measure = Measure()
@@ -140,7 +144,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
-        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY}
+        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY, Capability.CALENDAR}
         model = self.mobility_model()
         moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
         roads = {Capability.MAP} if model is not None and model.on_roads() else set()
@@ -193,6 +197,9 @@ def check(scenario: Scenario, where: str) -> None:
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
     _check_processors(scenario, where)
+    check_applications(
+        scenario.applications, scenario.command, scenario.nodes, scenario.roles, scenario.offers(), where
+    )
     for place, fault in enumerate(scenario.faults):
         check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
         if isinstance(fault, GpsError) and scenario.mobility is None:

@@ -27,6 +27,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.simulation.applications import SimApplications
 from driftcast.simulation.host import MemoryStore, SimHost
 from driftcast.simulation.interfaces import Interfaces
 from driftcast.simulation.kernel import Timer
@@ -75,12 +76,18 @@ class SimPort(Port):
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self._node.recorder.on_deliver(self._node.id, subscription, event, hops)
+        if self._node.applications is not None:
+            self._node.applications.tenants.on_event(subscription, event, hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("answer", event.id))
+        if self._node.applications is not None:
+            self._node.applications.tenants.on_answer(request, event, hops)
 
     def close(self, request: RequestId, complete: bool) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("close", value=float(complete)))
+        if self._node.applications is not None:
+            self._node.applications.tenants.on_closed(request, complete)
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         self._node.process(processor, state, tuple(events), token)
@@ -105,12 +112,15 @@ class SimNode:
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.failures: dict[ProcessorId, Failures] = {}
         """Of its processors; over its crashes too."""
+        self.applications: SimApplications | None = None
+        self.application_numbers = 0
         self._world = world
         self._kernel = world.kernel
         self._interfaces = interfaces
         self._view = view
         self._installed = world.installed[id]
-        self._stores: dict[Layer, MemoryStore] = {}
+        self._stores: dict[Layer | str, MemoryStore] = {}
+        """Of each layer and of each application."""
         self._timers: list[dict[TimerKey, Timer]] = [{} for _ in Layer]
         self._boot = 0
 
@@ -132,9 +142,7 @@ class SimNode:
             self._world.stack,
             self.id,
             lambda layer: SimPort(self, layer, self._interfaces),
-            lambda layer: SimHost(
-                self.id, self._world, self._view, self._stores.setdefault(layer, MemoryStore()), boot
-            ),
+            lambda layer: self._host(layer, boot),
             lambda layer: stream(self._world.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
             lambda neighbor, interface: self._interfaces.cost_s[interface],
@@ -149,9 +157,18 @@ class SimNode:
             self.stack.on_processor(now, installed.processor)
         for subscription in self.subscriptions.values():
             self.stack.on_subscribe(now, subscription)
+        if self.id in self._world.applications:
+            self.applications = SimApplications(self, self._world, lambda name: self._host(name, boot), boot)
+            self.applications.tenants.start()
+
+    def _host(self, whose: Layer | str, boot: int) -> SimHost:
+        """For a layer or, by its name, for an application."""
+        return SimHost(self.id, self._world, self._view, self._stores.setdefault(whose, MemoryStore()), boot)
 
     def stop(self) -> None:
         """A clean stop."""
+        if self.applications is not None:
+            self.applications.stop()
         self.stack.on_stop(self.now())
         self.recorder.on_node(self.id, Kind.STOP)
         self.up = False
@@ -159,6 +176,9 @@ class SimNode:
     def crash(self) -> None:
         """Everything in memory is gone, timers included."""
         self.up = False
+        if self.applications is not None:
+            self.applications.crash()
+            self.applications = None
         for timers in self._timers:
             for timer in timers.values():
                 self._kernel.cancel(timer)
@@ -191,6 +211,10 @@ class SimNode:
         self.recorder.on_unsubscribe(self.id, id)
         if self.up:
             self.stack.on_unsubscribe(self.now(), id)
+
+    def command(self, application: str, verb: str, body: bytes) -> int | None:
+        """Somebody tells an application something; None if nobody is there to hear it."""
+        return None if self.applications is None else self.applications.command(application, verb, body)
 
     # Links, as an oracle tells them.
 

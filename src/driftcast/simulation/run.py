@@ -12,6 +12,7 @@ from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import Installed, ProcessorError, load_function, split_function
 from driftcast.model import NodeId, ProcessorId
+from driftcast.scenario.applications import Command, commanded, hired
 from driftcast.scenario.draws import chosen, select
 from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
@@ -104,8 +105,10 @@ class Simulation:
             faults=faults,
             installed=_installed(scenario, roles, seed),
             batteries=batteries,
+            applications=hired(scenario.applications, roles, scenario.nodes, seed, scenario.name),
             sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
         )
+        self._commands = commanded(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
         self.network = Network(self._world, recode)
 
     def next_sequence(self, node: NodeId) -> int:
@@ -120,6 +123,8 @@ class Simulation:
         with self._watched():
             self.network.start()
         player.schedule_publishes(self._played.publishes)
+        for command in self._commands:
+            player.schedule_command(command)
 
     def advance(self, until_s: float) -> None:
         """Let everything happen up to a time, that time included."""
@@ -244,6 +249,13 @@ class _Player:
         """One queue entry at a time, so that the queue does not hold the whole future."""
         self._publishes = publishes
         self._schedule_next()
+
+    def schedule_command(self, command: Command) -> None:
+        self._kernel.at(microseconds(command.time_s), self._command, command)
+
+    def _command(self, command: object) -> None:
+        assert isinstance(command, Command)
+        self._network.nodes[command.node].command(command.application, command.verb, command.body)
 
     def _schedule_next(self) -> None:
         if self._next < len(self._publishes):

@@ -54,6 +54,21 @@ class Move(Ask, frozen=True, tag="position"):
     velocity: Velocity = Velocity(0.0, 0.0)
 
 
+class AskStored(Ask, frozen=True, tag="request"):
+    """Ask for stored events; `Answered` follows for each, then `Closed`."""
+
+    filter: FilterText
+    patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+
+
+class Command(Ask, frozen=True, tag="command"):
+    """Tell an application of the node to do something; `Commanded` brings what it says."""
+
+    application: Annotated[str, Meta(min_length=1, max_length=128)]
+    verb: Annotated[str, Meta(max_length=128)]
+    body: dict[str, object] = {}
+
+
 class AskStatus(Ask, frozen=True, tag="status"):
     """How is the node?"""
 
@@ -97,6 +112,29 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     derived_from: list[EventId] = []
 
 
+class Answered(Answer, frozen=True, tag="answered"):
+    """A stored event for a request."""
+
+    event: EventId
+    attributes: dict[str, Scalar]
+    payload: bytes
+    time_s: float
+    lease_s: float | None
+    hops: int
+
+
+class Closed(Answer, frozen=True, tag="closed"):
+    """No more answers will come; `complete` if these were all there are."""
+
+    complete: bool
+
+
+class Commanded(Answer, frozen=True, tag="commanded"):
+    """What an application says to a command."""
+
+    body: dict[str, object]
+
+
 class Status(Answer, frozen=True, tag="status"):
     """How the node is."""
 
@@ -125,5 +163,7 @@ class Refused(Answer, frozen=True, tag="refused"):
     wrong_use: bool
 
 
-Question: TypeAlias = Publish | Subscribe | Unsubscribe | Move | AskStatus
-Reply: TypeAlias = Published | Subscribed | Unsubscribed | Moved | Delivered | Status | Refused
+Question: TypeAlias = Publish | Subscribe | Unsubscribe | Move | AskStored | Command | AskStatus
+Reply: TypeAlias = (
+    Published | Subscribed | Unsubscribed | Moved | Delivered | Answered | Closed | Commanded | Status | Refused
+)

@@ -1,11 +1,13 @@
 """What a live node offers to the state machines that run on it."""
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftcast.live.host.store import NodeStore
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from driftcast.model.wall import Wall
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
 from driftcast.wire import Layer
 
@@ -36,7 +38,7 @@ class HostFacts:
 
 def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
     """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
-    offers = set()
+    offers = {Capability.CALENDAR}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
     if store:
@@ -54,14 +56,17 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
 
 
 class LiveHost(Host):
-    """One layer's view of its node."""
+    """One layer's or one application's view of its node."""
 
-    def __init__(self, layer: Layer, facts: HostFacts, store: NodeStore | None, incarnation: int) -> None:
+    def __init__(self, whose: Layer | str, facts: HostFacts, store: NodeStore | None, incarnation: int) -> None:
+        """For a layer or, by its name, for an application."""
         self.offers = offered(store is not None, facts)
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
-        self._store = None if store is None else store.layer(layer)
+        self._store: DurableStore | None = None
+        if store is not None:
+            self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)
 
     def position(self, now: float) -> Position | None:
         return self._whereabouts().position
@@ -86,6 +91,9 @@ class LiveHost(Host):
         if self._facts.directory is None:
             raise LookupError("this node was given no directory")
         return self._facts.directory.get(role, ())
+
+    def calendar(self, now: float) -> Wall:
+        return Wall(time.time(), time.localtime().tm_gmtoff)
 
     @property
     def area(self) -> Area:
