@@ -136,12 +136,52 @@ def _carriers(quick: bool) -> list[dict[str, object]]:
     return rows
 
 
+def _matching(quick: bool) -> list[dict[str, object]]:
+    from benchmarks import matching
+
+    rows: list[dict[str, object]] = []
+    for filters, least in ((10_000, 20_000),) if quick else ((10_000, 20_000), (1_000_000, 10_000)):
+        for shape in ("equality", "topic and range"):
+            rate = matching.match(shape, filters)["publications_per_cpu_s"]
+            rows.append(
+                {
+                    "case": f"W5 matching, {filters:,} filters, {shape}",
+                    "cpu_s": None,
+                    "figure": f"{rate:,.0f} publications per CPU second, ten filters match",
+                    "target": f"at least {least:,}",
+                    "met": rate >= least,
+                }
+            )
+    held = matching.match("topic and range", 50_000, memory=True)["bytes_per_filter"]
+    rows.append(
+        {
+            "case": "W5 matching, memory",
+            "cpu_s": None,
+            "figure": f"{held:,.0f} bytes a filter",
+            "target": "at most 1,500",
+            "met": held <= 1500,
+        }
+    )
+    found = matching.covering(20_000 if quick else 100_000)
+    rows.append(
+        {
+            "case": f"W5 covering, {found['subscriptions']:,} subscriptions",
+            "cpu_s": None,
+            "figure": f"{found['mean_ms']:.2f} ms a change, 99 % within {found['p99_ms']:.1f} ms",
+            "target": "at most 2 ms",
+            "met": found["mean_ms"] <= 2,
+        }
+    )
+    return rows
+
+
 CASES: dict[str, Callable[[bool], list[dict[str, object]]]] = {
     "contacts": _w1,
     "epidemic": _w2,
     "flooding": _w3,
     "csma": _csma,
     "carriers": _carriers,
+    "matching": _matching,
     "sweep": _sweep,
 }
 

@@ -4,7 +4,7 @@
 sends through a router brings one along, and `router` in its own table or `[router]` puts another in its place.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, TypeVar
 
 from driftcast.errors import UserError
@@ -31,13 +31,19 @@ def stack_plan(
     beacons: BeaconSettings | None,
     offers: frozenset[Capability],
     where: str,
+    roles: Collection[str] | None = (),
 ) -> StackPlan:
-    """The machines of every node; whatever is wrong with them is named with its place."""
+    """The machines of every node; whatever is wrong with them is named with its place.
+
+    `roles` are those that nodes have; None where nobody knows what others are.
+    """
     choice = _chosen(protocol, where)
+    if roles is not None:
+        _check_roles(choice.kind, choice.settings, roles, where)
     # Also for a protocol that uses none: what is wrong with it should not wait for one that does.
     stated = None if router is None else _machine(router, "router", router_named, where)
-    _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
     if not issubclass(choice.kind, UsesRouter):
+        _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
         return StackPlan(choice.kind, choice.settings, beacons=beacons)
     if choice.written is not None or stated is None:
         named = choice.brought if choice.written is None else choice.written
@@ -46,7 +52,13 @@ def stack_plan(
         stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
     router_kind, router_settings = stated
     _check_needs(router_kind, router_settings, offers, f"{where}: router")
+    _check_needs(choice.kind, choice.settings, offers | router_kind.offers, f"{where}: protocol")
     return StackPlan(choice.kind, choice.settings, router_kind, router_settings, beacons)
+
+
+def needed_roles(machine: type[StateMachine], settings: Settings) -> frozenset[str]:
+    """The roles that some nodes must have."""
+    return machine.needs_roles | settings.needs_roles()
 
 
 def needs_beacons(plan: StackPlan) -> bool:
@@ -114,6 +126,13 @@ def _named(
             raise UserError(f"{where}: {place}.variant: {unknown_key(str(variant), list(kind.variants))}")
         settings = {**kind.variants[str(variant)], **settings}
     return kind, settings
+
+
+def _check_roles(machine: type[StateMachine], settings: Settings, roles: Collection[str], where: str) -> None:
+    missing = needed_roles(machine, settings) - set(roles)
+    if missing:
+        wanted, there = " and ".join(sorted(missing)), ", ".join(roles) or "none"
+        raise UserError(f"{where}: roles: {machine.name} needs nodes with the role {wanted}; there are {there}")
 
 
 def _check_needs(machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str) -> None:

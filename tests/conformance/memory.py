@@ -10,10 +10,10 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 import msgspec
 
 from driftcast.matching import Filter
-from driftcast.protocol import Host, Port, Protocol
+from driftcast.protocol import DurableStore, Host, Port, Protocol
 
 # Beyond these lies the world.
-_WORLD = (Port, Host, Random, type, ModuleType, FunctionType, BuiltinFunctionType)
+_WORLD = (Port, Host, DurableStore, Random, type, ModuleType, FunctionType, BuiltinFunctionType)
 # Events, subscriptions, settings (structs) and parsed filters never change, so they may be shared.
 _VALUES = (msgspec.Struct, Filter, str, bytes, int, float)
 

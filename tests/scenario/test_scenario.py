@@ -135,7 +135,7 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
         (
             "faults = [{ kind = 'fire' }]",
             "FILE: faults[0].kind: 'fire' is none of "
-            "'crash', 'link_cut', 'loss', 'duplication', 'corruption', 'clock_skew', 'gps_error'",
+            "'crash', 'link_cut', 'link_slow', 'loss', 'duplication', 'corruption', 'clock_skew', 'gps_error'",
         ),
         ("measure = { from_s = 5.0, to_s = 1.0 }", "FILE: measure.to_s: must not be before from_s = 5.0"),
         ("contacts = 'plan.parquet'", "FILE: needs either [mobility] or contacts (a file of contacts to replay)"),

@@ -2,27 +2,16 @@
 
 import pytest
 
-from driftcast.model import AdvertisementId, Event, EventId, SubscriptionId
+from driftcast.model import Event, EventId, SubscriptionId
 from driftcast.protocol import StateMachine
 from driftcast.wire import Codec, Layer, Message
 
-from . import overlay, relocation, retrieval, tree
+from . import overlay, relocation
 from .rounds import Round
 
 E = Event(EventId(1, 2), {"topic": "a", "value": 1.5}, lease_s=100.0)
-AD = AdvertisementId(4, 1)
 ROUND = Round(1, 2)
 SAMPLES: dict[type[StateMachine], tuple[Message, ...]] = {
-    tree.Tree: (
-        tree.Subscribe("a = 1"),
-        tree.Unsubscribe("a = 1"),
-        tree.Advertise(AD, "a = 1"),
-        tree.Unadvertise(AD),
-        tree.Publish(E, 1, 2.0),
-        retrieval.Asked(ROUND, "a = 1", {"role": "medic"}, (1, 2), 10.0),
-        retrieval.Answered(E, 2, 3.0, ask=ROUND, path=(1,)),
-        retrieval.AllAnswered(ROUND, (1,), 1),
-    ),
     relocation.Relocating: (
         relocation.Raw(E, 0, 9.0, client=1, epoch=2, number=3),
         relocation.Attach("count", b"state"),

@@ -15,19 +15,18 @@ from driftcast.protocol.optional import INTERFACES
 
 SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
 WORLDS = ("simulation", "live")
-USERS = ("dissemination", "routing", "services", "parts", "protocol")
+USERS = ("dissemination", "services", "routing", "parts", "protocol")
 
 # Told from layer to layer, within the stack.
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
 # Of each input, the worlds that never give it. Beacons, which both worlds have, tell of links within the stack.
 INPUTS_OWED: dict[str, set[str]] = {
-    "on_link_changed": {"simulation"},
     "on_processor_gone": {"simulation", "live"},
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"global_view", "processors"})
-EFFECTS_OWED = frozenset({"answer"})
+READINGS_OWED = frozenset({"global_view", "processors", "hops_to"})
+EFFECTS_OWED: frozenset[str] = frozenset()
 
 
 def calls(folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -56,9 +55,10 @@ def test_a_world_gives_every_input_but_those_it_owes(world: str) -> None:
 
 
 def test_somebody_reads_whatever_a_host_tells_but_for_what_is_owed() -> None:
-    told = {name for name in vars(Host) if not name.startswith("_")} | set(Host.__annotations__)
+    told = {name for name in (*vars(Host), *Host.__annotations__) if not name.startswith("_")}
     read = {name for of, name in calls(USERS) if of == "host"}
-    assert told - read - {"offers"} == READINGS_OWED
+    # What is offered is asked when a stack is made, and `stand_on` is how it is wired.
+    assert told - read - {"offers", "stand_on"} == READINGS_OWED
 
 
 def test_somebody_uses_whatever_a_port_does_but_for_what_is_owed() -> None:

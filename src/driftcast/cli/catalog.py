@@ -116,6 +116,8 @@ def _machine(kind: "type[StateMachine]") -> dict[str, object]:
         "summary": kind.summary,
         "variants": {variant: dict(settings) for variant, settings in kind.variants.items()},
         "needs": sorted(kind.needs),
+        "roles": sorted(kind.needs_roles),
+        "offers": sorted(getattr(kind, "offers", ())),
         "settings": settings_of(kind.settings_type),
     }
 
@@ -200,7 +202,7 @@ def _print_list(rows: list[dict[str, object]], hint: str) -> None:
 
 def _print_settings(row: dict[str, object]) -> None:
     console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
-    for key in ("needs", "also"):
+    for key in ("needs", "roles", "offers", "also"):
         values = row.get(key)
         if isinstance(values, list) and values:
             console().print(f"{key}: {', '.join(values)}")

@@ -36,7 +36,7 @@ from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
 from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
-from driftcast.stacks import stack_plan
+from driftcast.stacks import needed_roles, stack_plan
 from driftcast.trace import Level
 
 
@@ -197,7 +197,15 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     offers = offered(file.store is not None, facts)
     discovery = file.discovery
     beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
-    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path))
+    # Only a directory says what others are.
+    roles = None if file.directory is None else [*file.roles, *file.directory]
+    plan = stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)
+    needed = needed_roles(plan.protocol, plan.settings)
+    if roles is None and needed and not needed & set(file.roles):
+        known = ", ".join(sorted(needed))
+        raise UserError(
+            f"{path}: roles: {plan.protocol.name} knows nodes as {known}; say what this one is, or give a [directory]"
+        )
     if file.router is not None and plan.router is None:
         # A scenario may name a router for some of the protocols that are compared in it; a node has one protocol.
         raise UserError(f"{path}: router: {plan.protocol.name} uses no router; leave it out")

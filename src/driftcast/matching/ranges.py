@@ -5,7 +5,7 @@ it (the logarithmic method of Bentley and Saxe). So an insertion costs O(log² n
 what it finds; removed intervals stay in their blocks, unreported, until they outnumber the others.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Generic
 
 from driftcast.matching.intervals import Cut
@@ -49,6 +49,24 @@ class RangeIndex(Generic[Cut]):
         for block in self._blocks:
             if block is not None:
                 found.extend(entry for entry in block.find(point) if entry in live)
+        return found
+
+    def containing(self, start: Cut, end: Cut) -> list[int]:
+        """The entries with an interval that contains another."""
+        live = self._live
+        found = [entry for low, high, entry in self._recent if low <= start and end <= high and entry in live]
+        for block in self._blocks:
+            if block is not None:
+                found.extend(entry for entry in block.containing(start, end) if entry in live)
+        return found
+
+    def within(self, start: Cut, end: Cut) -> list[int]:
+        """The entries with an interval that lies in another."""
+        live = self._live
+        found = [entry for low, high, entry in self._recent if start <= low and high <= end and entry in live]
+        for block in self._blocks:
+            if block is not None:
+                found.extend(entry for entry in block.within(start, end) if entry in live)
         return found
 
     def depth(self, point: Cut, limit: int) -> int:
@@ -98,6 +116,28 @@ class _Block(Generic[Cut]):
         for node in range(self._leaves - 1, 0, -1):
             largest[node] = max(largest[2 * node], largest[2 * node + 1])
         self._largest: list[Cut] = largest
+
+    def containing(self, start: Cut, end: Cut) -> list[int]:
+        # As `find`, for all points from start to end.
+        bound = bisect_right(self._starts, start)
+        found: list[int] = []
+        pending = [(1, 0, self._leaves)]
+        while pending:
+            node, first, size = pending.pop()
+            if first >= bound or self._largest[node] < end:
+                continue
+            if size == 1:
+                found.append(self.items[first][2])
+            else:
+                half = size // 2
+                pending.append((2 * node + 1, first + half, half))
+                pending.append((2 * node, first, half))
+        return found
+
+    def within(self, start: Cut, end: Cut) -> list[int]:
+        # Whatever starts between the two ends; of those, the ones that end there too.
+        first, last = bisect_left(self._starts, start), bisect_left(self._starts, end)
+        return [entry for _, high, entry in self.items[first:last] if high <= end]
 
     def find(self, point: Cut, limit: int | None = None) -> list[int]:
         # Only intervals that start at or below the point can contain it; of those, the ones that end above it.

@@ -40,6 +40,10 @@ class LocalSubscriptions:
         """Whether any local subscription is served by the event."""
         return any(admits(event, self._subscriptions[id]) for id in self._index.match(event.attributes))
 
+    def served(self, event: Event) -> list[SubscriptionId]:
+        """The local subscriptions that an event serves."""
+        return [id for id in self._index.match(event.attributes) if admits(event, self._subscriptions[id])]
+
     def deliver(self, event: Event, hops: int) -> None:
         """To all that it serves. The caller makes sure that an event comes here once."""
         for subscription in self._index.match(event.attributes):

@@ -56,8 +56,11 @@ class ApplicationPort(ABC):
         """No longer; one that is not there is no mistake."""
 
     @abstractmethod
-    def request(self, key: Key, filter: str, patience_s: float = 10.0) -> None:
-        """Ask for stored events: `on_answer` for each, then exactly one `on_closed`, unless the key is used again."""
+    def request(self, key: Key, filter: str, patience_s: float = 10.0, elsewhere: bool = False) -> None:
+        """Ask for stored events: `on_answer` for each, then exactly one `on_closed`, unless the key is used again.
+
+        `elsewhere`: of other nodes, even if this one keeps such events itself.
+        """
 
     @abstractmethod
     def set_timer(self, key: Key, delay_s: float) -> None:

@@ -128,6 +128,10 @@ class BeaconDiscovery(StateMachine):
         """The world failed to reach a neighbor, or saw it start anew, and will not wait for its silence."""
         self._lose((neighbor, interface), cause)
 
+    def knows(self, neighbor: NodeId, interface: Interface) -> bool:
+        """Whether there is a link with a neighbor over an interface."""
+        return (neighbor, interface) in self._links
+
     def _speak(self) -> None:
         settings = self._settings
         for interface in self._interfaces:

@@ -2,10 +2,15 @@
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeAlias
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.model.wall import Wall
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Capability(enum.StrEnum):
@@ -24,8 +29,14 @@ class Capability(enum.StrEnum):
     """Who has which role, known to everybody beforehand."""
     CALENDAR = "calendar"
     """The date and the time of day, as right as the node's clock is."""
+    DISTANCES = "distances"
+    """How many hops it is to others, as the router beneath counts them. The router offers it, not the world."""
     GLOBAL_VIEW = "global view"
     """What no real node can know; the simulator alone offers it, for bounds and "best" schemes."""
+
+
+HopsTo: TypeAlias = Callable[[float, NodeId], int | None]
+"""How a router tells how far it is to a node."""
 
 
 class DurableStore(ABC):
@@ -51,9 +62,22 @@ class DurableStore(ABC):
 class GlobalView(ABC):
     """The whole network at this moment; for oracles in the simulator only."""
 
+    @property
+    @abstractmethod
+    def version(self) -> int:
+        """Another number after each change of a link, over whatever interface; who has computed something from links
+        computes it again when this has changed, and not before."""
+
     @abstractmethod
     def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        """Who is linked with a node right now."""
+        """Who is linked with a node right now, over whatever interface."""
+
+    @abstractmethod
+    def hops(self) -> "NDArray[np.int16]":
+        """The length of the shortest path from each node (row) to each (column); -1 where there is none.
+
+        The same array, which cannot be written to, until a link changes.
+        """
 
     @abstractmethod
     def position(self, node: NodeId) -> Position | None:
@@ -68,6 +92,21 @@ class Host(ABC):
     """What the scenario or the node's config has this node be."""
     incarnation: int
     """Grows with each start of the node, so that counters that begin anew can be told from old ones; below 2^31."""
+    _hops_to: HopsTo | None = None
+
+    def stand_on(self, offers: frozenset[Capability], hops_to: HopsTo) -> None:
+        """The stack has put a router beneath the layer that this is told to, and the router offers so much."""
+        self.offers |= offers
+        self._hops_to = hops_to
+
+    def hops_to(self, now: float, target: NodeId) -> int | None:
+        """How many hops it is to a node as the router beneath knows it (`Capability.DISTANCES`), 0 to the own; None if
+        it knows no way right now. To ask makes it look for none."""
+        if self._hops_to is None:
+            raise TypeError(
+                "there is no router here that counts hops; a protocol that reads them declares it in `needs`"
+            )
+        return self._hops_to(now, target)
 
     @abstractmethod
     def position(self, now: float) -> Position | None:

@@ -24,6 +24,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """What the machine needs of its host because of these settings, besides what it always does."""
         return frozenset()
 
+    def needs_roles(self) -> frozenset[str]:
+        """The roles that some nodes must have because of these settings, besides those that they always must."""
+        return frozenset()
+
 
 class StateMachine:
     """What protocols and routers have in common."""
@@ -35,6 +39,8 @@ class StateMachine:
     needs: ClassVar[frozenset[Capability]] = frozenset()
     retunable: ClassVar[frozenset[str]] = frozenset()
     """The settings that may change while it runs."""
+    needs_roles: ClassVar[frozenset[str]] = frozenset()
+    """The roles that some nodes must have: who is a broker, who a producer."""
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     """Named settings: `--protocol name/variant`."""
 
@@ -115,6 +121,9 @@ class Router(StateMachine, ABC):
     finds_neighbors: ClassVar[bool] = False
     """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
 
+    offers: ClassVar[frozenset[Capability]] = frozenset()
+    """What the protocol above may be told by it: `DISTANCES`, if `hops_to` knows."""
+
     up: Upward
 
     def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: Upward) -> None:
@@ -124,3 +133,7 @@ class Router(StateMachine, ABC):
     @abstractmethod
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         """The layer above wants something brought to a node or a place."""
+
+    def hops_to(self, now: float, target: NodeId) -> int | None:
+        """How many hops a node is away, 0 for the own; None if no route says so. It changes nothing."""
+        return None

@@ -97,6 +97,8 @@ class Stack(Upward, Neighborhood):
             self.router = plan.router(node, plan.router_settings, *parts(Layer.ROUTING), self)
             self._place(Layer.ROUTING, self.router)
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
+        if self.router is not None and self.router.offers:
+            protocol_host.stand_on(self.router.offers, self.router.hops_to)
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
         self._place(Layer.DISSEMINATION, self.protocol)
         self._above = [(layer, machine) for layer, machine in self._machines if layer is not Layer.DISCOVERY]

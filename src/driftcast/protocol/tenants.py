@@ -130,8 +130,8 @@ class _Port(ApplicationPort):
     def unadvertise(self, key: Key) -> None:
         self._ask(self._tenants.unadvertise, (self._name, key))
 
-    def request(self, key: Key, filter: str, patience_s: float = 10.0) -> None:
-        self._ask(self._tenants.request, (self._name, key), filter, patience_s)
+    def request(self, key: Key, filter: str, patience_s: float = 10.0, elsewhere: bool = False) -> None:
+        self._ask(self._tenants.request, (self._name, key), filter, patience_s, elsewhere)
 
     def set_timer(self, key: Key, delay_s: float) -> None:
         self._ask(self._tenants.landlord.set_timer, (self._name, key), delay_s)
@@ -280,13 +280,13 @@ class Tenants:
         if advertisement is not None:
             self.landlord.unadvertise(advertisement)
 
-    def request(self, key: TenantKey, filter: str, patience_s: float) -> None:
+    def request(self, key: TenantKey, filter: str, patience_s: float, elsewhere: bool) -> None:
         """What is still to come for an older request of the same key goes nowhere."""
         for id in [id for id, whose in self._requests.items() if whose == key]:
             del self._requests[id]
         id = RequestId(self._node, self.landlord.number())
         self._requests[id] = key
-        self.landlord.request(Request(id, filter, patience_s))
+        self.landlord.request(Request(id, filter, patience_s, elsewhere=elsewhere))
 
     def act(self, name: str, token: int, verb: str, what: str, values: tuple[Scalar, ...]) -> None:
         """The outcome comes later, as an input."""

@@ -130,9 +130,11 @@ class Air(ABC):
 class Topology:
     """Who is linked with whom: in range, both nodes up, and the link not cut."""
 
-    __slots__ = ("_alone", "_contacts", "_cut", "_reach", "_up")
+    __slots__ = ("_alone", "_contacts", "_cut", "_reach", "_up", "version")
 
     def __init__(self, nodes: int) -> None:
+        self.version = 0
+        """Another one after each change, so that whoever looks at all links need not look again for nothing."""
         self._contacts: list[dict[NodeId, None]] = [{} for _ in range(nodes)]
         self._up = [True] * nodes
         self._cut: set[tuple[NodeId, NodeId]] = set()
@@ -177,10 +179,12 @@ class Topology:
             self._contacts[a].pop(b, None)
             self._contacts[b].pop(a, None)
         self._reach[a] = self._reach[b] = None
+        self.version += 1
 
     def set_node(self, node: NodeId, up: bool) -> None:
         """A node goes down or comes back."""
         self._up[node] = up
+        self.version += 1
         self._reach[node] = None
         for other in self._contacts[node]:
             self._reach[other] = None
@@ -193,6 +197,7 @@ class Topology:
         else:
             self._cut.discard(pair)
         self._reach[a] = self._reach[b] = None
+        self.version += 1
 
 
 class Medium(ABC):

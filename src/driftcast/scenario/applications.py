@@ -1,5 +1,6 @@
 """Which nodes run which applications, what they are told to do when, and what the calendar says at the start."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -74,7 +75,7 @@ def check_applications(
     applications: list[ApplicationEntry],
     commands: list[CommandEntry],
     nodes: int,
-    roles: dict[str, Selection],
+    roles: Mapping[str, object],
     offers: frozenset[Capability],
     where: str,
 ) -> None:

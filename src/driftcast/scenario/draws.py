@@ -1,6 +1,7 @@
 """Values drawn for each event or subscription of a workload, and nodes drawn for a role."""
 
 import math
+from collections.abc import Collection
 from random import Random
 from typing import Annotated, TypeAlias
 
@@ -76,7 +77,7 @@ Selection: TypeAlias = str | int | list[int]
 """In a scenario: "all", a role's name, a share such as "50%", a number of nodes, or a list of node ids."""
 
 
-def check_selection(selection: Selection, nodes: int, roles: dict[str, Selection], where: str) -> None:
+def check_selection(selection: Selection, nodes: int, roles: Collection[str], where: str) -> None:
     """Refuse a selection that cannot be made."""
     if isinstance(selection, list):
         for node in selection:
@@ -96,11 +97,16 @@ def select(selection: Selection, nodes: int, rng: Random) -> list[int]:
         return sorted(set(selection))
     if selection == "all":
         return list(range(nodes))
-    if isinstance(selection, str):
-        share = _share(selection)
-        assert share is not None
-        selection = round(share * nodes)
-    return sorted(rng.sample(range(nodes), selection))
+    return sorted(rng.sample(range(nodes), count_of(selection, nodes)))
+
+
+def count_of(selection: str | int, nodes: int) -> int:
+    """How many of some nodes a number, a share or "all" means."""
+    if isinstance(selection, int):
+        return selection
+    share = 1.0 if selection == "all" else _share(selection)
+    assert share is not None
+    return round(share * nodes)
 
 
 def chosen(selection: Selection, roles: dict[str, list[int]], nodes: int, rng: Random) -> list[int]:

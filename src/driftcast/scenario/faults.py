@@ -1,5 +1,6 @@
 """Named faults of a scenario, drawn from the run's seed: what may go wrong, when, and to whom."""
 
+from collections.abc import Collection
 from random import Random
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -34,6 +35,15 @@ class LinkCut(_Fault, frozen=True, tag="link_cut"):
     """Two nodes cannot hear each other for a while, however near they are."""
 
     between: tuple[int, int]
+    at_s: Time
+    for_s: Duration
+
+
+class LinkSlow(_Fault, frozen=True, tag="link_slow"):
+    """What goes between two nodes takes longer for a while, and their link costs as much more."""
+
+    between: tuple[int, int]
+    delay_s: Annotated[float, Meta(ge=1e-6, le=3600)]
     at_s: Time
     for_s: Duration
 
@@ -74,7 +84,7 @@ class GpsError(_Fault, frozen=True, kw_only=True, tag="gps_error"):
     """How long until an error has nothing to do with what it was; inf for one that stays."""
 
 
-Fault: TypeAlias = Crash | LinkCut | Loss | Duplication | Corruption | ClockSkew | GpsError
+Fault: TypeAlias = Crash | LinkCut | LinkSlow | Loss | Duplication | Corruption | ClockSkew | GpsError
 
 
 class Outage(NamedTuple):
@@ -97,6 +107,7 @@ class FaultPlan(NamedTuple):
 
     outages: list[Outage]
     cuts: list[LinkCut]
+    slow: list[LinkSlow]
     clocks: dict[int, Clock]
     positions: dict[int, list[Wandering]]
     """The errors of nodes' positions; several add up."""
@@ -115,13 +126,13 @@ class FaultPlan(NamedTuple):
         return max((abs(clock.drift) for clock in self.clocks.values()), default=0.0)
 
 
-def check_fault(fault: Fault, nodes: int, roles: dict[str, Selection], where: str) -> None:
+def check_fault(fault: Fault, nodes: int, roles: Collection[str], where: str) -> None:
     """Refuse, at loading, what could not happen."""
     if isinstance(fault, Crash | ClockSkew | GpsError):
         check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
     if isinstance(fault, Crash) and (fault.at_s is None) == (fault.every_s is None):
         raise UserError(f"{where}: a crash needs either at_s or every_s")
-    if isinstance(fault, LinkCut):
+    if isinstance(fault, LinkCut | LinkSlow):
         check_selection(list(fault.between), nodes, roles, f"{where}.between")
         if fault.between[0] == fault.between[1]:
             raise UserError(f"{where}.between: names two different nodes")
@@ -131,6 +142,7 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
     """Draw what will go wrong. Each fault has a stream of its own."""
     outages: list[Outage] = []
     cuts: list[LinkCut] = []
+    slow: list[LinkSlow] = []
     clocks: dict[int, Clock] = {}
     positions: dict[int, list[Wandering]] = {}
     keep = {"loss": 1.0, "duplication": 1.0, "corruption": 1.0}
@@ -140,6 +152,8 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
             outages += _outages(fault, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
         elif isinstance(fault, LinkCut):
             cuts.append(fault)
+        elif isinstance(fault, LinkSlow):
+            slow.append(fault)
         elif isinstance(fault, ClockSkew):
             for node in chosen(fault.nodes, roles, nodes, rng):
                 offset_s = rng.uniform(-fault.offset_s, fault.offset_s)
@@ -153,7 +167,7 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
             keep[str(fault.__struct_config__.tag)] *= 1 - fault.probability
     outages.sort(key=lambda outage: (outage.at_s, outage.node))
     failing = (1 - keep[kind] for kind in ("loss", "duplication", "corruption"))
-    return FaultPlan(_apart(outages), cuts, clocks, positions, *failing)
+    return FaultPlan(_apart(outages), cuts, slow, clocks, positions, *failing)
 
 
 def _outages(fault: Crash, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:

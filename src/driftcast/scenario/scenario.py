@@ -21,6 +21,7 @@ from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
 from driftcast.scenario.measures import Asked, check_asked
+from driftcast.scenario.roles import Role, RoleEntry, check_roles
 from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
 from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
 from driftcast.stacks import needs_beacons, stack_plan
@@ -103,7 +104,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Beacons unless it says otherwise, for every command: they exist in every world, and cost what they cost there."""
     protocol: dict[str, object] = {}
     router: dict[str, object] | None = None
-    roles: dict[str, Selection] = {}
+    roles: dict[str, RoleEntry] = {}
     subscribe: list[SubscribeEntry] = []
     publish: list[PublishEntry] = []
     processors: list[ProcessorEntry] = []
@@ -136,7 +137,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def stack_plan(self) -> StackPlan:
         """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
-        plan = stack_plan(self.protocol, self.router, None, self.offers(), self.name)
+        plan = stack_plan(self.protocol, self.router, None, self.offers(), self.name, self.roles)
         if not isinstance(self.discovery, BeaconMode) or not needs_beacons(plan):
             return plan
         beacons = BeaconSettings(**{name: getattr(self.discovery, name) for name in BeaconSettings.__struct_fields__})
@@ -186,8 +187,7 @@ def check(scenario: Scenario, where: str) -> None:
     interfaces = [wire.interface for wire in scenario.wires]
     if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
         raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")
-    for name, selection in scenario.roles.items():
-        check_selection(selection, scenario.nodes, {}, f"{where}: roles.{name}")
+    check_roles(scenario.roles, scenario.nodes, where)
     entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
     entries += [(f"{where}: subscribe[{place}]", entry) for place, entry in enumerate(scenario.subscribe)]
     entries += [(f"{where}: publish[{place}]", entry) for place, entry in enumerate(scenario.publish)]
@@ -213,7 +213,7 @@ def check(scenario: Scenario, where: str) -> None:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
     check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
     if scenario.protocol:
-        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where)
+        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
 
 
 def _check_processors(scenario: Scenario, where: str) -> None:
@@ -227,9 +227,12 @@ def _check_processors(scenario: Scenario, where: str) -> None:
             split_function(processor.function)
         except ProcessorError as error:
             raise UserError(f"{at}.function: {error}") from None
-        nodes: Selection = processor.nodes
+        nodes: RoleEntry = processor.nodes
         if isinstance(nodes, str):
             nodes = scenario.roles.get(nodes, nodes)
+        if isinstance(nodes, Role):
+            # All of a role are not all nodes; a list is what it says.
+            nodes = nodes.nodes if isinstance(nodes.nodes, list) else []
         for node in range(scenario.nodes) if nodes == "all" else nodes if isinstance(nodes, list) else []:
             if (processor.id, node) in taken:
                 raise UserError(f"{at}.id: node {node} has another processor {processor.id!r}")

@@ -1,1 +1,1 @@
-"""What stands above any protocol: it publishes, subscribes, advertises and requests as a client does."""
+"""What serves applications beyond publish and subscribe: within protocols, and above any of them."""

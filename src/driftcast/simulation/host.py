@@ -1,11 +1,10 @@
-"""What the simulator lets a node know: its readings, its durable store, and, for oracles, the whole network."""
+"""What the simulator lets a node know: its readings and its durable store."""
 
 from collections.abc import Iterable
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.model.wall import Wall
 from driftcast.protocol import DurableStore, GlobalView, Host
-from driftcast.radio.medium import Medium
 from driftcast.simulation.world import World
 
 
@@ -28,26 +27,12 @@ class MemoryStore(DurableStore):
         return sorted(item for item in self._values.items() if item[0].startswith(prefix))
 
 
-class View(GlobalView):
-    """The whole network, for oracles."""
-
-    def __init__(self, medium: Medium, world: World) -> None:
-        self._medium = medium
-        self._world = world
-
-    def neighbors(self, node: NodeId) -> Iterable[NodeId]:
-        return self._medium.topology.reach(node).nodes
-
-    def position(self, node: NodeId) -> Position | None:
-        return self._world.position(node)
-
-
 class SimHost(Host):
     """What one layer of one node may know."""
 
     def __init__(self, node: NodeId, world: World, view: GlobalView, store: DurableStore, incarnation: int) -> None:
         self.offers = world.offers
-        self.roles = tuple(role for role, nodes in world.roles.items() if node in nodes)
+        self.roles = world.roles_of(node)
         self.incarnation = incarnation
         self._node = node
         self._world = world

@@ -10,12 +10,12 @@ from driftcast.protocol.stack import Receiver
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach
-from driftcast.scenario.faults import LinkCut, Outage
+from driftcast.scenario.faults import LinkCut, LinkSlow, Outage
 from driftcast.scenario.scenario import OracleDiscovery
-from driftcast.simulation.host import View
 from driftcast.simulation.interfaces import RADIO, Interfaces
 from driftcast.simulation.kernel import US_PER_S, microseconds
 from driftcast.simulation.node import SimNode
+from driftcast.simulation.view import View
 from driftcast.simulation.world import World
 from driftcast.streams import stream
 from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message
@@ -38,6 +38,7 @@ class Network(Air):
         self._codecs = world.stack.codecs
         self._oracle = isinstance(scenario.discovery, OracleDiscovery)
         self._faults = faults
+        self._slow = world.slow
         self._recode = recode
         self._rng: Random = stream(seed, "frame faults")
         # The stack says whether a message may go straight to the protocol's handler; clocks of their own, faults of
@@ -54,7 +55,7 @@ class Network(Air):
         own = [(RADIO, *(interface for interface, ends in joined if node in ends)) for node in range(scenario.nodes)]
         interfaces = Interfaces(self._media, own, world, self)
         self._cost_s = interfaces.cost_s
-        view = View(self.medium, world)
+        view = View(list(self._media.values()), world)
         self.nodes = [SimNode(node, world, interfaces, view) for node in range(scenario.nodes)]
         self._receivers: list[Receiver] | None = None
         """Of all nodes, while each has one and nothing must come between."""
@@ -92,6 +93,9 @@ class Network(Air):
         for cut in self._faults.cuts:
             self._kernel.at(microseconds(cut.at_s), self._cut, (cut, True))
             self._kernel.at(microseconds(cut.at_s + cut.for_s), self._cut, (cut, False))
+        for slow in self._faults.slow:
+            self._kernel.at(microseconds(slow.at_s), self._slow_down, (slow, True))
+            self._kernel.at(microseconds(slow.at_s + slow.for_s), self._slow_down, (slow, False))
         for wire in self._wires:
             for a, b in wire.between:
                 self._media[wire.interface].topology.set_contact(a, b, up=True)
@@ -115,6 +119,8 @@ class Network(Air):
         if self._faults.disturbs_frames:
             reach = self._disturbed(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
+        if self._slow:
+            reach = self._prompt(frame, reach)
         message: Message | None = frame.message
         if self._kernel.now_us - frame.sent_us > TRANSIT_US and reach.nodes:
             message = frame.message.aged((self._kernel.now_us - frame.sent_us) / US_PER_S)
@@ -153,6 +159,31 @@ class Network(Air):
             codec = self._codecs[frame.layer]
             message = codec.decode(codec.encode(message))
         node.stack.on_message(node.now(), frame.layer, frame.sender, message, frame.interface)
+
+    def _prompt(self, frame: Frame, reach: Reach) -> Reach:
+        """Those whom a frame reaches at once; the others are behind slow links, and get it when it is due."""
+        now_us, prompt = self._kernel.now_us, []
+        for node in reach.nodes:
+            due_us = self._slow.due_us(now_us, frame.sender, node)
+            if due_us > now_us:
+                self._kernel.at(due_us, self._receive_late, (frame, node))
+            else:
+                prompt.append(node)
+        return Reach(tuple(prompt))
+
+    def _receive_late(self, late: object) -> None:
+        assert isinstance(late, tuple)
+        frame, id = late
+        node, now_us = self.nodes[id], self._kernel.now_us
+        self._slow.arrived(now_us, frame.sender, id)
+        if not node.up or frame.sent_us < node.started_us:
+            self.lost(frame, id, Failure.OUT_OF_REACH)
+            return
+        message = frame.message.aged((now_us - frame.sent_us) / US_PER_S)
+        if message is None:
+            self.lost(frame, id, LEASE_OVER)
+        else:
+            self._receive(frame, message, id)
 
     def _disturbed(self, frame: Frame, reach: Reach) -> Reach:
         """Who hears a frame after faults had their way: some do not, some twice in a row."""
@@ -198,7 +229,10 @@ class Network(Air):
             up = self._media[interface].topology.linked(a, b)
             for one, other in ((a, b), (b, a)):
                 if self.nodes[one].up:
-                    self.nodes[one].tell_link(Link(other, interface, self._cost_s[interface]), up)
+                    self.nodes[one].tell_link(self._link(one, other, interface), up)
+
+    def _link(self, node: NodeId, neighbor: NodeId, interface: Interface) -> Link:
+        return Link(neighbor, interface, self._cost_s[interface] + self._slow.extra_s(node, neighbor))
 
     def crash(self, id: NodeId) -> None:
         """A node loses everything but its durable store."""
@@ -243,3 +277,13 @@ class Network(Air):
         cut, on = what
         assert isinstance(cut, LinkCut)
         self.set_cut(*cut.between, cut=on)
+
+    def _slow_down(self, what: object) -> None:
+        assert isinstance(what, tuple)
+        fault, on = what
+        assert isinstance(fault, LinkSlow)
+        self._slow.set_slow(fault, on)
+        for one, other in (fault.between, fault.between[::-1]):
+            for interface in self._media:
+                if self.nodes[one].up:
+                    self.nodes[one].tell_cost(self._link(one, other, interface))

@@ -145,7 +145,7 @@ class SimNode:
             lambda layer: self._host(layer, boot),
             lambda layer: stream(self._world.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
-            lambda neighbor, interface: self._interfaces.cost_s[interface],
+            self._cost_s,
             lambda link, lost: self.recorder.on_link(self.id, link, lost),
         )
         self.protocol = self.stack.protocol
@@ -230,6 +230,20 @@ class SimNode:
         else:
             self.recorder.on_link(self.id, link, Failure.OUT_OF_REACH)
             self.stack.on_link_down(self.now(), self.links.pop(key), Failure.OUT_OF_REACH)
+
+    def _cost_s(self, neighbor: NodeId, interface: Interface) -> float:
+        return self._interfaces.cost_s[interface] + self._world.slow.extra_s(self.id, neighbor)
+
+    def tell_cost(self, link: Link) -> None:
+        """A link costs something else; told if the node knows of it at all."""
+        key = (link.neighbor, link.interface)
+        discovery = self.stack.discovery
+        if key in self.links:
+            self.links[key] = link
+        elif discovery is None or not discovery.knows(*key):
+            return
+        self.recorder.on_link_changed(self.id, link)
+        self.stack.on_link_changed(self.now(), link)
 
     # Timers.
 

@@ -13,9 +13,10 @@ from driftcast.errors import UserError, WorkError
 from driftcast.functions import Installed, ProcessorError, load_function, split_function
 from driftcast.model import NodeId, ProcessorId
 from driftcast.scenario.applications import Command, commanded, hired
-from driftcast.scenario.draws import chosen, select
+from driftcast.scenario.draws import chosen
 from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
+from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
 from driftcast.simulation.energy import Batteries
@@ -85,7 +86,7 @@ class Simulation:
         self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
         self.kernel = Kernel()
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
-        roles = _roles(scenario, seed)
+        roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
         faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
         self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift)
         batteries = None
@@ -206,14 +207,6 @@ def _recorder(scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: flo
     if scenario.measure.more:
         recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s)
     return recorder
-
-
-def _roles(scenario: Scenario, seed: int) -> dict[str, list[int]]:
-    """The nodes of each role; one drawn by number or share is the same in every run with the seed."""
-    return {
-        name: select(selection, scenario.nodes, stream(seed, f"role {name}"))
-        for name, selection in scenario.roles.items()
-    }
 
 
 def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:

@@ -13,6 +13,7 @@ from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel
+from driftcast.simulation.slow import SlowLinks
 from driftcast.simulation.witness.recorder import Recorder
 
 
@@ -36,12 +37,22 @@ class World:
     """The number of each node's last event."""
     applications: dict[NodeId, list[Hired]] = field(default_factory=dict)
     """Those of each node that has some."""
+    slow: SlowLinks = field(init=False, default_factory=SlowLinks)
     offers: frozenset[Capability] = field(init=False)
     """What nodes may know in this scenario."""
     _roads: RoadMap | None = field(init=False, default=None)
 
+    _roles_of: dict[NodeId, tuple[str, ...]] = field(init=False, default_factory=dict)
+
     def __post_init__(self) -> None:
         self.offers = self.scenario.offers()
+        for role, nodes in self.roles.items():
+            for node in nodes:
+                self._roles_of[node] = (*self.roles_of(node), role)
+
+    def roles_of(self, node: NodeId) -> tuple[str, ...]:
+        """What the scenario has a node be."""
+        return self._roles_of.get(node, ())
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""

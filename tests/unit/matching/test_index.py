@@ -106,6 +106,12 @@ def test_true_and_one_are_found_apart() -> None:
         index.add(text, Filter(text))
     assert index.match({"x": True}) == ["x = true", "x in (true, 1)"]
     assert index.match({"x": 1.0}) == ["x = 1", "x in (true, 1)", "x <> 0"]
+    both: FilterIndex[str] = FilterIndex()
+    for text in ("x = true and y = 'a'", "x = 1 and y = 'a'"):
+        both.add(text, Filter(text))
+    # Entered under one of the two conditions, the other is tested.
+    assert both.match({"x": True, "y": "a"}) == ["x = true and y = 'a'"]
+    assert both.match({"x": 1, "y": "a"}) == ["x = 1 and y = 'a'"]
 
 
 class CountingFilter(Filter):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from driftcast.model import Failure, NodeId
 from driftcast.parts.links import Neighbors
-from driftcast.protocol import Host, Interface, Link, Place, Port, Router, TimerKey, Token, Upward
+from driftcast.protocol import Capability, Host, Interface, Link, Place, Port, Router, TimerKey, Token, Upward
 from driftcast.routing.aodv.control import Control
 from driftcast.routing.aodv.discovery import Discovery, Search
 from driftcast.routing.aodv.errors import Errors
@@ -29,6 +29,7 @@ class Aodv(Router):
     messages = (RouteRequest, RouteReply, RouteError, Hello, Packet)
     # Requests and replies tell who is there, and a unicast that fails or a HELLO that is missed who is not.
     finds_neighbors = True
+    offers = frozenset({Capability.DISTANCES})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"rfc3561": {}, "ns2": NS2}
 
     def __init__(self, node: NodeId, settings: AodvSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:

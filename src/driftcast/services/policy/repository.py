@@ -22,7 +22,10 @@ from driftcast.services.policy.record import Held, MalformedError, Record
 from driftcast.services.policy.roles import ANY_POLICY, Role, filters
 
 _PREFIX = b"policy/"
-_ACTIVITY = "activity"
+_ACTIVITY, _CATCH_UP = "activity", "catch up"
+CATCH_UP_S = 10.0
+"""How long the answers of other repositories are waited for, and after how long they are asked again."""
+MAX_WAIT_S = 300.0
 
 
 class RepositorySettings(Settings, frozen=True):
@@ -63,6 +66,9 @@ class Repository(Application):
         self._settings = settings
         self._ordered = settings.active
         """Whether it is to be active, as far as people say."""
+        self._open: set[Key] = set()
+        self._caught_up = False
+        self._wait_s = CATCH_UP_S
         self.active = False
         self.catalog = Catalog(settings.most_policies)
 
@@ -80,28 +86,56 @@ class Repository(Application):
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer(_ACTIVITY)
+        self.port.cancel_timer(_CATCH_UP)
 
     def on_timer(self, now: float, key: Key) -> None:
-        self._look(now)
+        if key == _CATCH_UP:
+            self._catch_up()
+        else:
+            self._look(now)
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        held = self._store(event)
+        if held is not None:
+            policy = held.record.policy
+            self._report(held, Report("stored", policy.id, policy.version, self.node, utc_s=self._utc_s(now)))
+
+    def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
+        """From another repository, which has told the tool long ago."""
+        self._store(event)
+
+    def on_closed(self, now: float, key: Key, complete: bool) -> None:
+        self._open.discard(key)
+        self._caught_up = self._caught_up and complete
+        if self._open or not self.active:
+            return
+        if self._caught_up:
+            self._wait_s = CATCH_UP_S
+            self.port.note(Fact("repository_complete", value=float(len(self.catalog))))
+        else:
+            # There may be no other, so ever more seldom; and not all at the same time.
+            self.port.set_timer(_CATCH_UP, self._wait_s * self.rng.uniform(0.75, 1.25))
+            self._wait_s = min(MAX_WAIT_S, 2 * self._wait_s)
+
+    def _store(self, event: Event) -> Held | None:
+        """Keep the policy in an event; None if that cannot be."""
         try:
             held = held_of(event)
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
-            return
+            return None
         policy = held.record.policy
         if self.catalog.is_full(policy.id):
             # Nothing is said to be stored that is not.
             self.port.note(Fact("drop", event.id, event.source, "repository_full"))
-            return
+            return None
         if self.catalog.take(held):
             kept = msgspec.msgpack.encode(_Kept(held.record, held.event))
             self.host.store.put(_PREFIX + policy.id.encode(), kept)
             self.port.note(Fact("policy_stored", event.id, value=float(policy.version)))
             if not held.record.withdrawn:
                 self._find_clashes(held)
-        self._report(held, Report("stored", policy.id, policy.version, self.node, utc_s=self._utc_s(now)))
+        return held
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
         """`activate`, `deactivate`, `list`."""
@@ -136,10 +170,22 @@ class Repository(Application):
                 if wanted:
                     # First what is to be kept, then what brings it: nothing falls between the two.
                     self.port.advertise(f"stored {number}", text, stored=True)
-                    self.port.subscribe(f"stored {number}", text, history=True)
+                    self.port.subscribe(f"stored {number}", text)
                 else:
                     self.port.unsubscribe(f"stored {number}")
                     self.port.unadvertise(f"stored {number}")
+            if wanted:
+                self._catch_up()
+            else:
+                self.port.cancel_timer(_CATCH_UP)
+
+    def _catch_up(self) -> None:
+        """Ask the others for what was published while this one was not there, or not used."""
+        texts = self._filters()
+        self._caught_up = True
+        self._open = {f"stored {number}" for number in range(len(texts))}
+        for number, text in enumerate(texts):
+            self.port.request(f"stored {number}", text, CATCH_UP_S, elsewhere=True)
 
     def _filters(self) -> list[str]:
         return filters(self._settings.roles) if self._settings.roles else [ANY_POLICY]

@@ -141,6 +141,12 @@ class Recorder:
         if self.trace.full:
             self.trace.add(rows.linked(self._kernel.now_s, node, link, lost))
 
+    def on_link_changed(self, node: NodeId, link: Link) -> None:
+        """A node was told that a link costs something else."""
+        self.fingerprint.add(b"K", self._kernel.now_us, node, link.neighbor, str(link.cost_s).encode())
+        if self.trace.full:
+            self.trace.add(rows.link_changed(self._kernel.now_s, node, link))
+
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""
         self.fingerprint.add(b"C", self._kernel.now_us, node, -1, kind.encode())

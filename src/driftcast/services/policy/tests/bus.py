@@ -131,8 +131,11 @@ class BusNode(Landlord):
         self.advertisements.remove(advertisement)
 
     def request(self, request: Request) -> None:
-        asked = [node for node in self.bus.reached(self) if node.advertisements]
+        others = [node for node in self.bus.reached(self) if node is not self or not request.elsewhere]
+        asked = [node for node in others if node.advertisements]
         for event in self.bus.stored(self, request.filter):
+            if any(Filter(one.filter).matches(event.attributes) for one in self.advertisements if one.stored):
+                self.kept[event.id] = event
             self.tenants.on_answer(request.id, event, 1)
         self.tenants.on_closed(request.id, complete=bool(asked))
 

@@ -1,0 +1,329 @@
+"""The tree: subscription forwarding among brokers, clients that attach to one, and retrieval of stored events.
+
+[000 §IV] Brokers keep what each neighbor wants and what each says is stored behind it, tell each neighbor the fewest
+filters that cover what the others said, and send events back along the paths of subscriptions. [000 §V] When the tree
+changes, so do the tables: at once (strawman), or when what replaces the old has had time to come (deferred).
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import ClassVar
+
+from driftcast.dissemination.tree.messages import (
+    Advertise,
+    Digest,
+    Group,
+    Ids,
+    Publish,
+    Resend,
+    Subscribe,
+    Table,
+    Unadvertise,
+    Unsubscribe,
+    Want,
+)
+from driftcast.dissemination.tree.overlay import BuiltTree, GivenTree, HomeBroker, Overlay
+from driftcast.dissemination.tree.recovery import Recovery
+from driftcast.dissemination.tree.settings import TreeSettings
+from driftcast.dissemination.tree.talk import Talk
+from driftcast.matching import Filter
+from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.parts.links import Neighbors
+from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.seen import SeenCache
+from driftcast.protocol import (
+    Advertises,
+    AnswersRequests,
+    Capability,
+    Fact,
+    Host,
+    Interface,
+    Link,
+    Port,
+    Protocol,
+    TimerKey,
+)
+from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
+from driftcast.wire import Message
+
+BROKER = "broker"
+MAX_SEEN_S = 3600.0
+"""An event without an end to its lease is remembered no longer: copies do not circle for an hour."""
+
+
+class Tree(Protocol, Advertises, AnswersRequests, Ways):
+    """A broker if that is its role, else a client of one."""
+
+    name = "tree"
+    summary = "brokers in a self-repairing tree forward subscriptions; stored events are retrieved along it"
+    settings_type = TreeSettings
+    messages = (
+        Subscribe,
+        Unsubscribe,
+        Advertise,
+        Unadvertise,
+        Publish,
+        Asked,
+        Answered,
+        AllAnswered,
+        Table,
+        Digest,
+        Resend,
+        Group,
+        Ids,
+        Want,
+    )
+    needs = frozenset({Capability.DURABLE_STORE, Capability.DIRECTORY})
+    needs_roles = frozenset({BROKER})
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
+        # [000 §V] The very first solution.
+        "strawman": {"reconcile": "strawman"},
+        # [000 §VII, §VIII] What the paper leaves to future work, all of it.
+        "recovering": {"recover_s": 2.0, "retries": 3, "cache": 100},
+    }
+
+    def __init__(self, node: NodeId, settings: TreeSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
+        self.is_broker = BROKER in host.roles
+        self._brokers = frozenset(host.directory(BROKER))
+        self._links = Neighbors()
+        self.overlay: Overlay = self._overlay(settings)
+        self._local = LocalSubscriptions(port)
+        self._filters: dict[SubscriptionId, str] = {}
+        self._given: dict[SubscriptionId, SeenCache] = {}
+        """Of subscriptions that wanted history: what they were given of late, in whichever way it came."""
+        self._seen = SeenCache()
+        self.talk = Talk(node, port, settings)
+        self._retrieval = Retrieval(node, port, host, rng, settings, self)
+        self._recovery = Recovery(port, rng, settings)
+        self._advertised: dict[object, str] = {}
+        self._lost: dict[NodeId, None] = {}
+        """Neighbors whose filters are kept although they are gone."""
+
+    def _overlay(self, settings: TreeSettings) -> Overlay:
+        if not self.is_broker:
+            return HomeBroker()
+        if settings.links == "given":
+            return GivenTree()
+        return BuiltTree(self.node, self.host.incarnation, self.port, settings.missed_groups * settings.group_s)
+
+    def on_start(self, now: float) -> None:
+        self._retrieval.start(now)
+        # At random moments of the first period, so that nodes started together do not speak together for ever.
+        if isinstance(self.overlay, BuiltTree):
+            self.port.set_timer("group", self._settings.group_s * self.rng.random())
+        self.port.set_timer("refresh", self._settings.refresh_s * self.rng.uniform(0.5, 1.0))
+        if self.is_broker:
+            self._recovery.start()
+
+    def on_stop(self, now: float) -> None:
+        for word in ("group", "refresh", "recover"):
+            self.port.cancel_timer(word)
+        for neighbor in self._lost:
+            self.port.cancel_timer(("deferred", neighbor))
+        self._retrieval.stop()
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        if key == "group":
+            self.port.set_timer("group", self._settings.group_s)
+            self.overlay.tick(now)
+            self._follow_overlay(now)
+        elif key == "refresh":
+            self.port.set_timer("refresh", self._settings.refresh_s)
+            self.talk.refresh()
+        elif key == "recover":
+            self._recovery.round(now, [node for node in self.talk.wanted.origins() if node in self._links], self.talk)
+        elif isinstance(key, tuple) and key[0] == "deferred":
+            assert isinstance(key[1], int)
+            self._forget(key[1])
+        else:
+            self._retrieval.on_timer(now, key)
+
+    # Links, and the tree among them.
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        if not self._links.add(link):
+            return
+        if link.neighbor in self._brokers:
+            self.overlay.found(now, link.neighbor)
+            self._follow_overlay(now)
+        elif self.is_broker:
+            self._take_back(link.neighbor)
+            self.talk.welcome(link.neighbor)
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self._links.add(link)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        if not self._links.remove(link):
+            return
+        neighbor = link.neighbor
+        if neighbor in self._brokers:
+            self.overlay.lost(now, neighbor)
+            self._follow_overlay(now)
+        elif self.is_broker:
+            self._lose(neighbor)
+
+    def _follow_overlay(self, now: float) -> None:
+        """[000 §V] Keep the tables in line with the tree: new neighbors are told all, those lost are withdrawn."""
+        before, after = self.talk.neighbors, self.overlay.neighbors
+        for neighbor in [node for node in before if node not in after]:
+            self.talk.close(neighbor)
+            self._lose(neighbor)
+        for neighbor in [node for node in after if node not in before]:
+            self._take_back(neighbor)
+            self.talk.open(neighbor)
+
+    def _lose(self, neighbor: NodeId) -> None:
+        self._retrieval.forget(neighbor)
+        if not self.talk.knows(neighbor):
+            return
+        if self._settings.reconcile == "strawman":
+            # [000 §V] "behaves as if it received unsubscription and unadvertisement messages from the former neighbor".
+            self.talk.forget(neighbor)
+        else:
+            # [000 §V] "delay the unsubscription and unadvertisement process until the subscription and advertisement
+            # process is complete".
+            self._lost[neighbor] = None
+            self.port.set_timer(("deferred", neighbor), self._settings.defer_s)
+
+    def _take_back(self, neighbor: NodeId) -> None:
+        if neighbor in self._lost:
+            del self._lost[neighbor]
+            self.port.cancel_timer(("deferred", neighbor))
+
+    def _forget(self, neighbor: NodeId) -> None:
+        del self._lost[neighbor]
+        self.talk.forget(neighbor)
+
+    # Subscriptions and advertisements.
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        wanted = Filter(subscription.filter)
+        known = self._filters.get(subscription.id)
+        self._filters[subscription.id] = wanted.text
+        self._local.add(subscription)
+        if known != wanted.text:
+            self.talk.subscribe(wanted)
+            if known is not None:
+                self.talk.unsubscribe(known)
+        if subscription.history and known is None:
+            self._given[subscription.id] = SeenCache()
+            self._retrieval.subscribe(now, subscription)
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        ended = self._filters.pop(subscription, None)
+        if ended is not None:
+            self._local.remove(subscription)
+            self._given.pop(subscription, None)
+            self._retrieval.unsubscribe(now, subscription)
+            self.talk.unsubscribe(ended)
+
+    def on_advertise(self, now: float, advertisement: Advertisement) -> None:
+        """What is stored is subscribed to as well [000 §III]; that events will be published needs no words here: they
+        follow subscriptions, wherever they come from."""
+        if not advertisement.stored or advertisement.id in self._advertised:
+            return
+        stored = Filter(advertisement.filter)
+        self._advertised[advertisement.id] = stored.text
+        self._retrieval.stored.open(stored)
+        self.talk.subscribe(stored)
+        self.talk.advertise(stored)
+
+    def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
+        text = self._advertised.pop(advertisement.id, None)
+        if text is not None:
+            self._retrieval.stored.close(text)
+            self.talk.unadvertise(text)
+            self.talk.unsubscribe(text)
+
+    def on_request(self, now: float, request: Request) -> None:
+        self._retrieval.request(now, request)
+
+    # Messages.
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if isinstance(message, Publish):
+            # A neighbor that is no longer, or not yet, one of the tree may have sent it: it is met once in any case.
+            self._spread(now, sender, message.event, message.hops, message.remaining_s)
+        elif isinstance(message, Group):
+            if sender in self._links and sender in self._brokers:
+                self.overlay.heard(now, sender, message)
+                self._follow_overlay(now)
+        elif isinstance(message, Asked):
+            self._retrieval.on_asked(now, sender, message)
+        elif isinstance(message, Answered | AllAnswered):
+            self._retrieval.on_answer(now, sender, message)
+        elif isinstance(message, Ids | Want):
+            self._recover(now, sender, message)
+        elif self._is_neighbor(sender):
+            self.talk.on_message(sender, message)
+        else:
+            self.talk.missed(sender, message)
+
+    def _is_neighbor(self, sender: NodeId) -> bool:
+        """Whether its words about filters count: of those in the tree, and at a broker of clients in reach."""
+        if sender in self._brokers:
+            return sender in self.overlay.neighbors
+        return self.is_broker and sender in self._links
+
+    # Events.
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self._spread(now, self.node, event, 0, event.lease_s)
+
+    def _spread(self, now: float, sender: NodeId, event: Event, hops: int, remaining_s: float) -> None:
+        until = now + min(max(self._settings.seen_s, remaining_s), MAX_SEEN_S)
+        if not self._seen.add(now, event.id, until):
+            return
+        self._deliver(now, event, hops, until)
+        if self._retrieval.stored.wants(event):
+            self._retrieval.stored.keep(now, event, remaining_s)
+        if isinstance(self.overlay, HomeBroker):
+            targets = [node for node in self.overlay.neighbors if node != sender] if sender == self.node else []
+        else:
+            self._recovery.keep(now, event, hops, remaining_s)
+            # [000 §IV] "following the reverse path put in place by the subscription".
+            targets = [node for node in self.talk.wanting(event.attributes) if node != sender and node in self._links]
+        if targets and hops < 65535:
+            self.port.send_each(targets, Publish(event, hops + 1, remaining_s))
+
+    def _deliver(self, now: float, event: Event, hops: int, until: float) -> None:
+        if not self._given:
+            self._local.deliver(event, hops)
+            return
+        for subscription in self._local.served(event):
+            given = self._given.get(subscription)
+            if given is None or given.add(now, event.id, until):
+                self.port.deliver(subscription, event, hops)
+
+    def history(self, now: float, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        given = self._given.get(subscription)
+        if given is not None and given.add(now, event.id, now + MAX_SEEN_S):
+            self.port.deliver(subscription, event, hops)
+
+    def _recover(self, now: float, sender: NodeId, message: Ids | Want) -> None:
+        if sender not in self._links:
+            self.port.note(Fact("drop", peer=sender, reason="recovery_not_a_neighbor"))
+        elif isinstance(message, Ids):
+            self._recovery.on_ids(sender, message, self._seen.ids)
+        else:
+            self._recovery.on_want(now, sender, message)
+
+    # What retrieval asks.
+
+    def branches(self, without: NodeId) -> list[Branch]:
+        if isinstance(self.overlay, HomeBroker):
+            # A client knows no advertisements: its broker does.
+            home = self.overlay.home
+            return [Branch(home, "true", 1)] if home is not None and home != without else []
+        return [
+            Branch(neighbor, text, hops)
+            for neighbor in self.talk.advertisers()
+            if neighbor != without and neighbor in self._links
+            for text, hops in self.talk.advertised(neighbor).items()
+        ]
+
+    def reaches(self, node: NodeId) -> bool:
+        return node in self._links

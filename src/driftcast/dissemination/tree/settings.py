@@ -1,0 +1,46 @@
+"""The knobs of the tree."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from driftcast.services.retrieval import RetrievalSettings
+
+
+class TreeSettings(RetrievalSettings, frozen=True):
+    """How the tree is made, how its tables are repaired, and how stored events are asked for."""
+
+    # Radios move and know cycles, so the tree is built; the paper's own runs give it.
+    links: Annotated[
+        Literal["built", "given"],
+        Meta(
+            description="built: brokers choose a tree among their links; given: every link of two brokers is one of it"
+        ),
+    ] = "built"
+    # [000 §V] "delay the unsubscription and unadvertisement process until the subscription ... process is complete".
+    reconcile: Annotated[
+        Literal["deferred", "strawman"],
+        Meta(description="when what a lost neighbor wanted is withdrawn: after defer_s, or at once"),
+    ] = "deferred"
+    # REDS' DEFER_TIMEOUT.
+    defer_s: Annotated[float, Meta(gt=0, le=3600, description="how long a lost neighbor's filters are kept")] = 3.0
+    # MAODV's GROUP_HELLO_INTERVAL.
+    group_s: Annotated[float, Meta(ge=0.05, le=3600, description="time between two rounds of a tree's leader")] = 5.0
+    # Two lost rounds are forgiven, as usual for soft state.
+    missed_groups: Annotated[
+        float, Meta(ge=1, le=100, description="rounds without a word of the leader after which it is given up")
+    ] = 3.0
+    # As often as reports of subscriptions are said elsewhere; a lost message is repaired within one period.
+    refresh_s: Annotated[
+        float, Meta(gt=0, description="time between two digests of what a neighbor was told; inf: none are sent")
+    ] = 10.0
+    seen_s: Annotated[float, Meta(gt=0, le=3600, description="how long an event is remembered, at least")] = 60.0
+    # A hundred thousand subscriptions in a broker are what the tables are built for.
+    max_filters: Annotated[int, Meta(ge=1, description="subscriptions kept of one neighbor")] = 200_000
+    # Repositories are few.
+    max_advertisements: Annotated[int, Meta(ge=1, description="advertisements kept of one neighbor")] = 4096
+    # Not in the paper but announced as its future work; off, so that the tree is the paper's.
+    recover_s: Annotated[
+        float, Meta(gt=0, description="time between two rounds of recovery among brokers; inf: none, as in the paper")
+    ] = float("inf")
+    recover_buffer: Annotated[int, Meta(ge=1, le=100_000, description="events a broker keeps for recovery")] = 1000

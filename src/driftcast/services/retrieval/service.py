@@ -1,0 +1,315 @@
+"""One node's part in the retrieval of stored events, whatever protocol carries the messages.
+
+[000 §IV] A request goes to one of the repositories that advertise what it asks for, and gathers the nodes it passes;
+each answer carries one event and walks that path back. Tables of subscriptions are never asked on the way, so the
+asker, and only it, receives old events.
+"""
+
+from abc import ABC, abstractmethod
+from random import Random
+
+from driftcast.matching import Filter, FilterError, serves
+from driftcast.model import Event, EventId, FilterText, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
+from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.protocol import Fact, Host, Port, TimerKey
+from driftcast.services.retrieval.asks import Ask
+from driftcast.services.retrieval.messages import MAX_IDS, MAX_PATH, WHOLE, AllAnswered, Answered, Asked, AskId
+from driftcast.services.retrieval.parts import Branch, Part, parts_of
+from driftcast.services.retrieval.settings import RetrievalSettings
+from driftcast.services.retrieval.stored import StoredEvents
+
+
+class Ways(ABC):
+    """What the service must know of the protocol that it is part of."""
+
+    @abstractmethod
+    def branches(self, without: NodeId) -> list[Branch]:
+        """Behind which neighbors, but one, events of which filters are stored."""
+
+    @abstractmethod
+    def reaches(self, node: NodeId) -> bool:
+        """Whether a node is a neighbor right now."""
+
+    @abstractmethod
+    def history(self, now: float, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        """An event from before a subscription; it may have come meanwhile by itself."""
+
+
+class Retrieval:
+    """Asks, passes requests and answers on, and answers from what this node stores."""
+
+    def __init__(
+        self, node: NodeId, port: Port, host: Host, rng: Random, settings: RetrievalSettings, ways: Ways
+    ) -> None:
+        self._node = node
+        self._port = port
+        self._rng = rng
+        self._settings = settings
+        self._ways = ways
+        self.stored = StoredEvents(port, host.store, settings.max_stored)
+        self._incarnation = host.incarnation
+        self._number = 0
+        self._asks: dict[AskId, Ask] = {}
+        self._answers_from: dict[NodeId, int] = {}
+        """How many answers came from each neighbor: what it and those behind it have to carry."""
+        self._cache = LeasedBuffer(settings.cache) if settings.cache else None
+
+    # What applications, and the host, do.
+
+    def start(self, now: float) -> None:
+        """The node is up: what it stored before is still there."""
+        self.stored.load(now)
+
+    def stop(self) -> None:
+        """Disarm everything."""
+        self.stored.stop()
+        for ask in self._asks:
+            self._port.cancel_timer(("patience", ask))
+            self._port.cancel_timer(("again", ask))
+        self._asks.clear()
+
+    def request(self, now: float, request: Request) -> None:
+        """An application asks."""
+        self._ask(now, request.id, request.filter, request.attributes, request.patience_s, request.elsewhere)
+
+    def subscribe(self, now: float, subscription: Subscription) -> None:
+        """[000 §IV] A new subscriber wants what was published before: called after its subscription went out, so that
+        nothing falls between."""
+        self._ask(now, subscription.id, subscription.filter, subscription.attributes, self._settings.history_s)
+
+    def unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        """A subscription has ended: what still comes of its history is for nobody."""
+        for id in [id for id, ask in self._asks.items() if ask.wanted_by == subscription]:
+            self._close(now, id)
+
+    def on_timer(self, now: float, key: TimerKey) -> bool:
+        """A timer of retrieval; False if it is none."""
+        if key == "expire":
+            self.stored.expire(now)
+            return True
+        if not isinstance(key, tuple) or key[0] not in ("patience", "again"):
+            return False
+        word, id = key
+        assert isinstance(id, AskId)
+        if word == "patience":
+            self._close(now, id)
+        else:
+            self._ask_again(now, id)
+        return True
+
+    def forget(self, neighbor: NodeId) -> None:
+        """A neighbor is gone for good."""
+        self._answers_from.pop(neighbor, None)
+
+    # Requests on their way to a repository.
+
+    def on_asked(self, now: float, sender: NodeId, asked: Asked) -> None:
+        """[000 §IV] A request from a neighbor."""
+        flaw = self._flaw(sender, asked)
+        if flaw:
+            self._port.note(Fact("drop", peer=sender, reason=flaw))
+        else:
+            self._pass_request(now, sender, asked)
+
+    def _flaw(self, sender: NodeId, asked: Asked) -> str:
+        if not asked.path or asked.path[0] != sender:
+            return "path_forged"
+        if self._node in asked.path or len(set(asked.path)) < len(asked.path):
+            return "path_loops"
+        if len(asked.path) >= MAX_PATH:
+            return "path_too_long"
+        try:
+            Filter(asked.filter)
+        except FilterError:
+            return "filter_unreadable"
+        return ""
+
+    def _ask(
+        self,
+        now: float,
+        wanted_by: RequestId | SubscriptionId,
+        filter: FilterText,
+        attributes: dict[str, Scalar],
+        patience_s: float,
+        elsewhere: bool = False,
+    ) -> None:
+        self._port.note(Fact("ask"))
+        if len(self._asks) >= self._settings.max_asks:
+            self._port.note(Fact("drop", reason="too_many_asks"))
+            self._tell_end(wanted_by, complete=False)
+            return
+        self._number += 1
+        id = AskId(self._incarnation, self._number)
+        ask = self._asks[id] = Ask(now, wanted_by, filter, attributes, patience_s, self._settings.retries, elsewhere)
+        # Endless patience is an infinite delay, which arms nothing.
+        self._port.set_timer(("patience", id), patience_s)
+        if ask.retries:
+            self._port.set_timer(("again", id), self._settings.retry_s)
+        self._pass_request(now, self._node, Asked(id, filter, attributes, (), patience_s))
+
+    def _ask_again(self, now: float, id: AskId) -> None:
+        ask = self._asks.get(id)
+        if ask is None or ask.until <= now:
+            return
+        ask.again()
+        asked_again = id._replace(attempt=ask.attempt)
+        if ask.retries:
+            self._port.set_timer(("again", id), self._settings.retry_s)
+        self._port.note(Fact("ask_again", value=float(len(ask.missing()))))
+        known = tuple(ask.taken)[-MAX_IDS:]
+        self._pass_request(
+            now, self._node, Asked(asked_again, ask.filter, ask.attributes, (), ask.until - now, known=known)
+        )
+
+    def _pass_request(self, now: float, sender: NodeId, asked: Asked) -> None:
+        branches = self._ways.branches(sender)
+        own = [Branch(self._node, text, 0) for text in self.stored.filters]
+        if not asked.path and self._asks[_own(asked.ask)].elsewhere:
+            own = []
+        parts = self._parts(Filter(asked.filter), own, branches, not asked.path)
+        if not parts or asked.credit < len(parts):
+            reason = "request_split_too_often" if parts else "no_advertisement"
+            self._port.note(Fact("drop", peer=sender, reason=reason))
+            if not asked.path and not self._asks[_own(asked.ask)].retries:
+                # Nobody was asked, so nobody can say that there is nothing.
+                self._close(now, _own(asked.ask))
+            return
+        known = asked.known
+        if self._cache is not None and asked.path:
+            known = self._answer_from_cache(now, asked)
+        path = (self._node, *asked.path)
+        share, rest = divmod(asked.credit, len(parts))
+        for place, part in enumerate(parts):
+            credit = share + (rest if place == 0 else 0)
+            if part.neighbor == self._node:
+                self._answer(now, asked, part.filter, credit, known)
+            else:
+                onward = Asked(asked.ask, part.filter, asked.attributes, path, asked.remaining_s, credit, known)
+                self._port.send(part.neighbor, onward)
+
+    def _parts(self, wanted: Filter, own: list[Branch], branches: list[Branch], asking: bool) -> list[Part]:
+        # What an application asks of its own node's store needs no message, if that has it all.
+        if asking and any(Filter(branch.filter).covers(wanted) for branch in own):
+            return [Part(self._node, wanted.text)]
+        return parts_of(wanted, own + branches, self._choose)
+
+    def _choose(self, branches: list[Branch]) -> Branch:
+        if self._settings.choice == "nearest":
+            least = min(branch.hops for branch in branches)
+            branches = [branch for branch in branches if branch.hops == least]
+        elif self._settings.choice == "least_loaded":
+            least = min(self._answers_from.get(branch.neighbor, 0) for branch in branches)
+            branches = [branch for branch in branches if self._answers_from.get(branch.neighbor, 0) == least]
+        return branches[0] if len(branches) == 1 else self._rng.choice(branches)
+
+    # Answers.
+
+    def _answer(self, now: float, asked: Asked, filter: str, credit: int, known: tuple[EventId, ...]) -> None:
+        """[000 §IV] "sends back a Response() message for each matching event"; and at the end, which they were."""
+        found = self.stored.wanted(now, filter, asked.attributes)
+        self._port.note(Fact("asked", peer=asked.path[-1] if asked.path else self._node))
+        for event, left_s in found:
+            if event.id not in known:
+                self._port.note(Fact("respond", event=event.id))
+                self._send_back(now, Answered(event, 0, left_s, ask=asked.ask, path=(self._node, *asked.path)))
+        ids = [event.id for event, _ in found]
+        chunks = [tuple(ids[start : start + MAX_IDS]) for start in range(0, len(ids), MAX_IDS)] or [()]
+        share, rest = divmod(credit, len(chunks))
+        for place, chunk in enumerate(chunks):
+            part = share + (rest if place == 0 else 0)
+            if part:
+                self._send_back(now, AllAnswered(asked.ask, (self._node, *asked.path), part, chunk))
+
+    def _answer_from_cache(self, now: float, asked: Asked) -> tuple[EventId, ...]:
+        """[000 §VIII] What passed by before need not come all the way again; the repository is told."""
+        assert self._cache is not None
+        self._cache.expire(now)
+        asker = Subscription(SubscriptionId(0, 0), asked.filter, attributes=asked.attributes)
+        known = list(asked.known)
+        for kept in list(self._cache.events.values()):
+            if len(known) < MAX_IDS and kept.id not in known and serves(kept.event, asker):
+                known.append(kept.id)
+                self._port.note(Fact("respond", event=kept.id, reason="cache"))
+                back = Answered(kept.event, 0, kept.until - now, ask=asked.ask, path=(self._node, *asked.path))
+                self._send_back(now, back)
+        return tuple(known)
+
+    def on_answer(self, now: float, sender: NodeId, message: Answered | AllAnswered) -> None:
+        """An answer from a neighbor, for this node or to be passed on."""
+        if not message.path or message.path[0] != self._node:
+            self._port.note(Fact("drop", peer=sender, reason="path_forged"))
+            return
+        if isinstance(message, Answered):
+            self._answers_from[sender] = self._answers_from.get(sender, 0) + 1
+            if self._cache is not None and len(message.path) > 1 and message.event.id not in self._cache:
+                event = message.event
+                self._cache.add(Stored(now + message.remaining_s, event.id, event, message.hops))
+        self._send_back(now, message)
+
+    def _send_back(self, now: float, message: Answered | AllAnswered) -> None:
+        """[000 §IV] "pops off its identifier from the sequence and forwards it to the first ... of the remaining"."""
+        path = message.path[1:]
+        if not path:
+            self._take(now, message)
+        elif not self._ways.reaches(path[0]):
+            event = message.event.id if isinstance(message, Answered) else None
+            self._port.note(Fact("drop", event=event, peer=path[0], reason="path_broken"))
+        elif isinstance(message, Answered):
+            hops = message.hops + 1
+            onward = Answered(message.event, hops, message.remaining_s, ask=message.ask, path=path)
+            self._port.send(path[0], onward)
+        else:
+            self._port.send(path[0], AllAnswered(message.ask, path, message.credit, message.events))
+
+    def _take(self, now: float, message: Answered | AllAnswered) -> None:
+        ask = self._asks.get(_own(message.ask))
+        if ask is None:
+            event = message.event.id if isinstance(message, Answered) else None
+            self._port.note(Fact("drop", event=event, reason="answer_for_nobody"))
+            return
+        if isinstance(message, AllAnswered):
+            if message.ask.attempt == ask.attempt:
+                ask.credit = min(WHOLE, ask.credit + message.credit)
+            ask.announced |= dict.fromkeys(message.events)
+        elif message.event.id in ask.taken or not self._fits(ask, message.event):
+            reason = "answer_repeated" if message.event.id in ask.taken else "answer_unasked"
+            self._port.note(Fact("drop", event=message.event.id, reason=reason))
+            return
+        else:
+            ask.taken[message.event.id] = None
+            self._port.note(Fact("response", event=message.event.id, value=float(message.hops)))
+            if self.stored.wants(message.event):
+                # A repository that was away, or is new, catches up with the others.
+                self.stored.keep(now, message.event, message.remaining_s)
+            if isinstance(ask.wanted_by, RequestId):
+                self._port.answer(ask.wanted_by, message.event, message.hops)
+            else:
+                self._ways.history(now, ask.wanted_by, message.event, message.hops)
+        if ask.complete():
+            self._close(now, _own(message.ask))
+
+    def _fits(self, ask: Ask, event: Event) -> bool:
+        """Nobody knows who answers: what does not match, or is not for this asker, is not handed on."""
+        return serves(event, Subscription(SubscriptionId(0, 0), ask.filter, attributes=ask.attributes))
+
+    def _close(self, now: float, id: AskId) -> None:
+        ask = self._asks.pop(id)
+        self._port.cancel_timer(("patience", id))
+        self._port.cancel_timer(("again", id))
+        complete = ask.complete()
+        if complete:
+            self._port.note(Fact("ask_complete", value=now - ask.since))
+        else:
+            self._port.note(Fact("ask_incomplete", value=float(len(ask.missing()))))
+            for event in ask.missing()[:MAX_IDS]:
+                self._port.note(Fact("missing", event=event))
+        self._tell_end(ask.wanted_by, complete)
+
+    def _tell_end(self, wanted_by: RequestId | SubscriptionId, complete: bool) -> None:
+        if isinstance(wanted_by, RequestId):
+            self._port.close(wanted_by, complete)
+
+
+def _own(ask: AskId) -> AskId:
+    """The number under which an ask is known here, whatever its attempt."""
+    return ask._replace(attempt=0)
