@@ -2,6 +2,7 @@
 
 import argparse
 import base64
+import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,6 +57,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_node(history)
     add_json(history)
     history.set_defaults(command=_history)
+
+    state = verbs.add_parser("state", help="what a node holds, stores and enforces")
+    _add_node(state)
+    add_json(state)
+    state.set_defaults(command=_state)
 
     request = commands.add_parser(
         "request",
@@ -187,6 +193,29 @@ def _listed(arguments: argparse.Namespace, told: dict[str, object]) -> int:
         say(str(policy["text"]))
     if not told.get("complete"):
         print("not every repository has answered", file=sys.stderr)
+    return 0
+
+
+def _state(arguments: argparse.Namespace) -> int:
+    """Of each of the node's own parts in policy management."""
+    from driftcast.live.commands import PATIENCE_S
+    from driftcast.live.door.client import connect
+
+    told: dict[str, object] = {}
+    with connect(arguments.node, PATIENCE_S) as client:
+        for name in ("policy_decision", "policy_enforcement", "policy_repository"):
+            with contextlib.suppress(UserError):
+                told[name] = client.command(name, "list")
+    if not told:
+        raise UserError(f"the node at {arguments.node} has no part in policy management; see [[applications]]")
+    if arguments.json:
+        print_json(told)
+        return 0
+    for name, parts in told.items():
+        assert isinstance(parts, dict)
+        say(name)
+        for key, value in parts.items():
+            say(f"  {key}: {', '.join(map(str, value)) or '-' if isinstance(value, list) else value}")
     return 0
 
 

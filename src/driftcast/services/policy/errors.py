@@ -25,7 +25,8 @@ def place(text: str, offset: int) -> tuple[int, int]:
 
 
 def expectation(text: str, offset: int, expected: str) -> PolicyError:
-    """Something else should stand at an offset."""
+    """Something else should stand at an offset, or behind the blanks there."""
+    offset += len(text[offset:]) - len(text[offset:].lstrip())
     line, column = place(text, offset)
     rest = text[offset:].split(maxsplit=1)
     found = quoted(rest[0]) if rest else "the end"
