@@ -138,6 +138,10 @@ class Clumsy(Application):
             found = self.host.store.get(b"key")
             self.port.reply(command, msgspec.json.encode({"found": found is not None}))
             return
+        if verb == "big":
+            self.port.publish({}, b"x" * 100_000)
+            self.port.reply(command, b"{}")
+            return
         self.host.store.put(b"key", b"value")
         self.port.note(Fact("half"))
         if verb == "raise":
@@ -154,6 +158,8 @@ def test_an_application_that_raises_does_nothing_by_halves(config: MakeConfig, r
             node.command("clumsy", "raise", b"{}", lambda body: None)
             assert await command(node, "clumsy", "ask") == {"found": False}
             assert node.drops["application_raised"] == 1
+            await command(node, "clumsy", "big")
+            assert node.drops["application_event_refused"] == 1
             await command(node, "clumsy", "keep")
         async with LiveNode(made) as node:
             assert await command(node, "clumsy", "ask") == {"found": True}

@@ -13,4 +13,4 @@ class Wall(NamedTuple):
     def shown(self, local: bool) -> datetime:
         """As a date and a time of day; what no calendar has is its first or last day."""
         seconds = self.utc_s + (self.ahead_s if local else 0)
-        return datetime(1970, 1, 1) + timedelta(seconds=min(max(seconds, -62_135_596_800), 253_402_214_400))
+        return datetime(1970, 1, 1) + timedelta(seconds=min(max(seconds, -62_135_596_800), 253_402_128_000))

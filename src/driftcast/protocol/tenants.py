@@ -26,7 +26,7 @@ from driftcast.protocol.host import DurableStore
 from driftcast.protocol.port import Fact
 
 MAX_QUEUE = 10_000
-"""Inputs that wait for the applications of a node; beyond that they are dropped, so that a flood costs no memory."""
+"""Inputs that wait for the applications of a node; beyond that events are dropped, so that a flood costs no memory."""
 
 TenantKey = tuple[str, Key]
 """The name of an application and its key."""
@@ -166,6 +166,8 @@ class Tenants:
         self._subscribers: dict[SubscriptionId, TenantKey] = {}
         self._advertisements: dict[TenantKey, Advertisement] = {}
         self._requests: dict[RequestId, TenantKey] = {}
+        self._curtailed: set[RequestId] = set()
+        """Requests of whose answers some were dropped here."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._applications
@@ -202,7 +204,8 @@ class Tenants:
         whose = self._subscribers.get(id)
         if whose is None:
             return False
-        self._input(self._applications[whose[0]].on_event, whose[1], event, hops)
+        if not self._is_flooded(event):
+            self._input(self._applications[whose[0]].on_event, whose[1], event, hops)
         return True
 
     def on_answer(self, id: RequestId, event: Event, hops: int) -> bool:
@@ -210,7 +213,10 @@ class Tenants:
         whose = self._requests.get(id)
         if whose is None:
             return False
-        self._input(self._applications[whose[0]].on_answer, whose[1], event, hops)
+        if self._is_flooded(event):
+            self._curtailed.add(id)
+        else:
+            self._input(self._applications[whose[0]].on_answer, whose[1], event, hops)
         return True
 
     def on_closed(self, id: RequestId, complete: bool) -> bool:
@@ -218,7 +224,10 @@ class Tenants:
         whose = self._requests.pop(id, None)
         if whose is None:
             return False
-        self._input(self._applications[whose[0]].on_closed, whose[1], complete)
+        # What was dropped here has not come, whatever the protocol says.
+        whole = complete and id not in self._curtailed
+        self._curtailed.discard(id)
+        self._input(self._applications[whose[0]].on_closed, whose[1], whole)
         return True
 
     def on_timer(self, key: TenantKey) -> None:
@@ -229,10 +238,14 @@ class Tenants:
         """Somebody wants something of one of them."""
         self._input(self._applications[name].on_command, command, verb, body)
 
+    def _is_flooded(self, event: Event) -> bool:
+        """Whether there is no room for more events; timers, ends and outcomes are few, and never dropped."""
+        if len(self._inputs) < MAX_QUEUE:
+            return False
+        self.landlord.note(Fact("drop", event.id, reason="application_busy"))
+        return True
+
     def _input(self, handler: Callable[..., None], *arguments: object) -> None:
-        if len(self._inputs) >= MAX_QUEUE:
-            self.landlord.note(Fact("drop", reason="application_busy"))
-            return
         self._inputs.append((handler, arguments))
         if not self._going:
             self._going = True
@@ -284,6 +297,7 @@ class Tenants:
         """What is still to come for an older request of the same key goes nowhere."""
         for id in [id for id, whose in self._requests.items() if whose == key]:
             del self._requests[id]
+            self._curtailed.discard(id)
         id = RequestId(self._node, self.landlord.number())
         self._requests[id] = key
         self.landlord.request(Request(id, filter, patience_s, elsewhere=elsewhere))

@@ -13,6 +13,8 @@ class Catalog:
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: dict[str, Held] = {}
+        self._about: dict[str, dict[str, None]] = {}
+        """Of each variable and command, the policies that act on it."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -33,8 +35,20 @@ class Catalog:
         before = self._held.get(held.record.policy.id)
         if before is not None and before.rank >= held.rank:
             return False
-        self._held[held.record.policy.id] = held
+        id = held.record.policy.id
+        if before is not None:
+            for action in before.record.policy.actions:
+                self._about[action.target].pop(id, None)
+        self._held[id] = held
+        for action in held.record.policy.actions:
+            self._about.setdefault(action.target, {})[id] = None
         return True
+
+    def rivals(self, policy: Policy) -> list[Policy]:
+        """Those that stand and act on something that a policy acts on too: no others can contradict it."""
+        ids = {id: None for action in policy.actions for id in self._about.get(action.target, ())}
+        found = [self._held[id].record for id in ids]
+        return [record.policy for record in found if not record.withdrawn]
 
     def standing(self) -> list[Policy]:
         """Those that are not withdrawn, in the order of their ids."""

@@ -78,7 +78,7 @@ def clash(one: Policy, two: Policy, nodes: Sequence[frozenset[str]] | None = Non
     meeting = meet(one.periods, two.periods)
     if meeting is None:
         return None
-    first, second = one.conditions.filter(), two.conditions.filter()
+    first, second = one.conditions.filter, two.conditions.filter
     found = together([first.node, second.node])
     if found.answer is Answer.NO:
         return None
@@ -101,7 +101,7 @@ def clashes(
 
 def never(policy: Policy) -> str:
     """Why a rule can never apply; empty if it can. No mistake that hurts, but hardly meant."""
-    if together([policy.conditions.filter().node]).answer is Answer.NO:
+    if together([policy.conditions.filter.node]).answer is Answer.NO:
         return f"{_named(policy)} never applies: its conditions cannot hold together"
     if policy.periods and meet(policy.periods, policy.periods) is None:
         return f"{_named(policy)} never applies: no moment lies in its periods"

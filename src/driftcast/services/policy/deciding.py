@@ -32,7 +32,7 @@ def holds(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar]
         return False
     if policy.periods and (wall is None or not holds_any(policy.periods, wall)):
         return False
-    return policy.conditions.filter().matches(attributes)
+    return policy.conditions.filter.matches(attributes)
 
 
 def decide(

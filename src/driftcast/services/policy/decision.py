@@ -42,6 +42,8 @@ class DecisionSettings(Settings, frozen=True):
         dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
     ] = msgspec.field(default_factory=dict)
     look_s: Annotated[float, Meta(gt=0, le=86_400, description="how often conditions are looked at again")] = 10.0
+    # Quicker than anybody would notice, and ten decisions a second cost little.
+    react_s: Annotated[float, Meta(ge=0, le=3600, description="how long news are gathered before a decision")] = 0.1
     patience_s: Annotated[
         float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
     ] = 10.0
@@ -77,6 +79,7 @@ class DecisionPoint(Application):
         self._open: set[Key] = set()
         self._wait_s = settings.retry_s
         self._orders = 0
+        self._deciding = False
         self._tied: tuple[tuple[str, str], ...] = ()
         self.retrieved = False
         """Whether repositories have answered with all they have."""
@@ -101,11 +104,11 @@ class DecisionPoint(Application):
             self._enroll(now, event)
         else:
             self._take(event)
-        self._decide(now)
+        self._decide_soon(now)
 
     def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
         self._take(event)
-        self._decide(now)
+        self._decide_soon(now)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
         self._open.discard(key)
@@ -181,7 +184,14 @@ class DecisionPoint(Application):
 
     # Deciding.
 
+    def _decide_soon(self, now: float) -> None:
+        """Once for all that comes together: who joins may be answered with thousands of policies."""
+        if not self._deciding:
+            self._deciding = True
+            self.port.set_timer(_LOOK, self._settings.react_s)
+
     def _decide(self, now: float) -> None:
+        self._deciding = False
         wall = wall_of(self.host, now)
         attributes = attributes_of(self.host, now, self._context)
         decision = decide(self.catalog, self._own, attributes, wall)

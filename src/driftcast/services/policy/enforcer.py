@@ -12,7 +12,7 @@ from driftcast.model import NodeId, Scalar
 from driftcast.protocol import Fact
 from driftcast.protocol.application import ApplicationPort
 from driftcast.services.policy.notices import Report, Wanted, send_report
-from driftcast.services.policy.rule import Action, Execution, Set, shown
+from driftcast.services.policy.rule import Action, Execution, Set, contradict, shown
 
 
 class _Course:
@@ -33,8 +33,8 @@ class Enforcer:
         self._port = port
         self._courses: dict[str, _Course] = {}
         self._running: dict[int, tuple[_Course, Action]] = {}
-        self._set: dict[str, str] = {}
-        """Which policy set a variable."""
+        self._done: dict[str, Action] = {}
+        """What was last done to each variable and with each command, as long as some policy wants it."""
         self._tokens = 0
         self._utc_s: float | None = None
 
@@ -59,10 +59,11 @@ class Enforcer:
         for id, course in before.items():
             if id not in self._courses:
                 self._report(course.wanted, "ended")
-        aims = {action.target for one in wanted if not one.debug for action in one.actions if isinstance(action, Set)}
-        for variable in [variable for variable in self._set if variable not in aims]:
-            del self._set[variable]
-            self._act(None, "reset", variable, ())
+        aims = {action.target for one in wanted if not one.debug for action in one.actions}
+        for target in [target for target in self._done if target not in aims]:
+            action = self._done.pop(target)
+            if isinstance(action, Set):
+                self._act(None, "reset", action.variable, ())
         for one in begun:
             if one.debug:
                 self._report(one, "would enforce", "; ".join(shown(action) for action in one.actions))
@@ -81,22 +82,26 @@ class Enforcer:
         if error:
             course.failures.append(f"{shown(action)}: {error}")
             self._port.note(Fact("policy_failed", reason=f"{wanted.policy}: {error}"))
-        elif isinstance(action, Set):
-            self._set[action.variable] = wanted.policy
+            if self._done.get(action.target) is action:
+                del self._done[action.target]
         if self._courses.get(wanted.policy) is not course:
-            # It has been replaced on its way; what it did, its successor does anew or has reset.
+            # It has been replaced on its way, and its successor goes on from what it did.
             return
-        course.ended = (not error and wanted.execution is Execution.UNTIL_SUCCESS) or (
-            bool(error) and wanted.execution is Execution.UNTIL_FAILURE
-        )
+        course.ended = wanted.execution is (Execution.UNTIL_FAILURE if error else Execution.UNTIL_SUCCESS)
         self._step(course)
 
     def _step(self, course: _Course) -> None:
         """[RFC 3460 §5.2] The next action of a list, or its end."""
         wanted = course.wanted
-        if course.next < len(wanted.actions) and not course.ended:
+        while course.next < len(wanted.actions) and not course.ended:
             action = wanted.actions[course.next]
             course.next += 1
+            before = self._done.get(action.target)
+            if before is not None and not contradict(before, action):
+                # It is so already, and stays so.
+                course.ended = wanted.execution is Execution.UNTIL_SUCCESS
+                continue
+            self._done[action.target] = action
             if isinstance(action, Set):
                 self._act((course, action), "set", action.variable, (action.value,))
             else:

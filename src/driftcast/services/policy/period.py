@@ -121,7 +121,7 @@ def _ranges_come_near(one: Period, two: Period) -> bool:
     """Of a local and a UTC period only the dates can be compared, and these by a day and no better."""
     slack = timedelta(seconds=FAR_OFF_S)
     for first, second in ((one, two), (two, one)):
-        if first.until is not None and second.from_ is not None and first.until + slack <= second.from_:
+        if first.until is not None and second.from_ is not None and second.from_ - first.until >= slack:
             return False
     return True
 

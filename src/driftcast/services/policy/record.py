@@ -17,6 +17,8 @@ from driftcast.services.policy.rule import Policy
 
 KIND = "policy.kind"
 VERSION = "policy.version"
+MAX_RECORD_BYTES = 1 << 15
+"""Half of what a datagram holds. Text of conditions is long to read, and anybody may send it."""
 RULE, WITHDRAWN = "rule", "withdrawn"
 
 
@@ -68,6 +70,8 @@ class MalformedError(Exception):
 
 def record_of(event: Event) -> Record:
     """The record in an event; whoever made it, its attributes must say the same as its payload."""
+    if len(event.payload) > MAX_RECORD_BYTES:
+        raise MalformedError(f"a policy has at most {MAX_RECORD_BYTES} bytes")
     try:
         record = _decode(event.payload)
     except (msgspec.MsgspecError, ValueError, RecursionError, UserError) as error:
@@ -95,8 +99,13 @@ def withdrawal(before: Iterable[Record]) -> Record:
 
 
 def _reaching(policy: Policy, known: list[Record], withdrawn: bool) -> Record:
+    """With the roles of all that were before; a UserError if that can no longer be said in one event."""
     own = set(mentioned(policy.roles))
     reach = {role for record in known for role in record.roles} - own
     if len(reach) + len(own) > MAX_ROLES:
         raise UserError(f"policy {policy.id} has had more than {MAX_ROLES} roles; withdraw it and begin a new one")
-    return Record(policy, tuple(sorted(reach)), withdrawn)
+    record = Record(policy, tuple(sorted(reach)), withdrawn)
+    size_bytes = len(payload_of(record))
+    if size_bytes > MAX_RECORD_BYTES:
+        raise UserError(f"policy {policy.id} has {size_bytes} bytes, and at most {MAX_RECORD_BYTES} travel; split it")
+    return record

@@ -194,7 +194,7 @@ class Repository(Application):
 
     def _find_clashes(self, new: Held) -> None:
         """What two tools published at once, each without the other's policy to compare with."""
-        refused, _ = clashes(new.record.policy, self.catalog.standing())
+        refused, _ = clashes(new.record.policy, self.catalog.rivals(new.record.policy))
         for found in refused:
             other = self.catalog.get(found.two.id)
             assert other is not None

@@ -5,6 +5,7 @@
 
 import enum
 import math
+from functools import cached_property
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -57,7 +58,7 @@ class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         msgspec.structs.force_setattr(self, "filter", Filter(self.filter).text)
 
 
-class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """Groups of conditions; none at all always hold."""
 
     groups: Annotated[
@@ -65,6 +66,7 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     ] = ()
     form: Form = Form.DNF
 
+    @cached_property
     def filter(self) -> Filter:
         """All of it as one filter; a FilterError if it is too long to be one."""
         if not self.groups:
@@ -145,7 +147,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if len(mentioned(self.roles)) > MAX_ROLES:
             raise ValueError(f"roles: a policy mentions at most {MAX_ROLES}")
         # What cannot be one filter cannot be compared with others either.
-        self.conditions.filter()
+        _ = self.conditions.filter
         said: dict[str, Action] = {}
         for action in self.actions:
             before = said.setdefault(action.target, action)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.model import Event, NodeId
+from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.catalog import Catalog, held_of
@@ -21,12 +21,22 @@ from driftcast.services.policy.conflict import clashes, never
 from driftcast.services.policy.form import policies_in
 from driftcast.services.policy.jobs import Ask, Job, listed, questions
 from driftcast.services.policy.notices import TO, Report, read
-from driftcast.services.policy.record import MalformedError, Record, attributes_of, payload_of, successor, withdrawal
+from driftcast.services.policy.record import (
+    Held,
+    MalformedError,
+    Record,
+    attributes_of,
+    payload_of,
+    successor,
+    withdrawal,
+)
 
 MAX_JOBS = 64
 """Commands that are worked on at once; more are refused."""
 MAX_REPORTS = 1000
 """The last of them are kept for who asks."""
+MAX_FOUND = 100_000
+"""Versions of policies that one command looks at; as many as a repository keeps."""
 MAX_OWN = 10_000
 """Policies that a tool remembers to have published."""
 
@@ -94,6 +104,10 @@ class ManagementTool(Application):
         job = self._jobs.get(int(key.split()[0]))
         if job is None:
             return
+        if len(job.found) >= MAX_FOUND:
+            self.port.note(Fact("drop", event.id, event.source, "too_many_policies"))
+            job.complete = False
+            return
         try:
             job.found[event.id] = held_of(event)
         except MalformedError:
@@ -130,7 +144,6 @@ class ManagementTool(Application):
 
     def _check(self, job: Job) -> None:
         known = self._known(job)
-        standing = {policy.id: policy for policy in known.standing()}
         explained: list[str] = []
         resolved: list[str] = []
         records: list[Record] = []
@@ -139,11 +152,11 @@ class ManagementTool(Application):
             version = before[-1].policy.version + 1 if job.ask.next and before else written.version
             policy = msgspec.structs.replace(written, version=version)
             records.append(successor(policy, before))
-            refused, ordered = clashes(policy, standing.values(), job.ask.population())
+            refused, ordered = clashes(policy, known.rivals(policy), job.ask.population())
             explained += [one.explained() for one in refused]
             resolved += [one.explained() for one in ordered]
             # Those of one file are compared with each other, too.
-            standing[policy.id] = policy
+            known.take(Held(records[-1], EventId(self.node, 0)))
         job.told = {"resolved": resolved, "warnings": [said for one in job.policies if (said := never(one))]}
         if not job.complete:
             job.told["warnings"] = [*job.told["warnings"], "not every repository has answered"]

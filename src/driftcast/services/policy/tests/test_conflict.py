@@ -202,7 +202,7 @@ HOURS = [datetime(2026, 2, 24) + timedelta(hours=hour) for hour in range(24 * 9)
 def test_two_rules_clash_exactly_if_some_node_at_some_hour_would_be_told_both(data: st.DataObject) -> None:
     one, two = (data.draw(_rule(id)) for id in ("one", "two"))
     values = [{"x": x, "y": y} for x in (0, 1, 1.5, 2, 3) for y in (True, False)]
-    filters = [rule.conditions.filter() for rule in (one, two)]
+    filters = [rule.conditions.filter for rule in (one, two)]
     at_once = (
         repr(one.actions) != repr(two.actions)
         and any(applies(one.roles, node) and applies(two.roles, node) for node in NODES)

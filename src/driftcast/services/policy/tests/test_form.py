@@ -61,12 +61,12 @@ def test_groups_are_joined_in_both_normal_forms() -> None:
     dnf = policy_from("policy a roles b if { x = 1; y = 1 } or { z = 1 } then { run c }").conditions
     cnf = policy_from("policy a roles b if any { x = 1; y = 1 } and { z = 1 } then { run c }").conditions
     assert (dnf.form, cnf.form) == (Form.DNF, Form.CNF)
-    assert dnf.filter() == Filter("x = 1 and y = 1 or z = 1")
-    assert cnf.filter() == Filter("(x = 1 or y = 1) and z = 1")
+    assert dnf.filter == Filter("x = 1 and y = 1 or z = 1")
+    assert cnf.filter == Filter("(x = 1 or y = 1) and z = 1")
 
 
 def test_a_negated_condition_on_what_is_not_known_does_not_hold() -> None:
-    negated = Conditions(((Condition("x = 1", negated=True),),)).filter()
+    negated = Conditions(((Condition("x = 1", negated=True),),)).filter
     assert negated.matches({"x": 2})
     assert not negated.matches({})
 
