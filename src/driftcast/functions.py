@@ -1,8 +1,9 @@
 """Processors: user code from events to events, run by the host and never by a handler.
 
 A user writes a plain function. It takes one event (or, with `inputs` above one, a list of them) and returns the
-attributes of the result as a dict, a list of such dicts, or None for nothing. A function that keeps state takes it as a
-second argument and returns `(result, state)`; the state is bytes, so that it can move with the processor.
+attributes of the result as a dict, or `(attributes, payload)` with the payload as bytes, a list of such results, or
+None for nothing. A function that keeps state takes it as a second argument and returns `(result, state)`; the state is
+bytes, so that it can move with the processor.
 """
 
 import enum
@@ -16,18 +17,20 @@ from typing import TypeAlias
 import msgspec
 
 from driftcast.model import FOREVER_S, Attributes, Event, EventId, Processor, ProcessorId
+from driftcast.model.event import MAX_PAYLOAD_BYTES
+from driftcast.model.subscription import MAX_STATE_BYTES
 
 UserFunction: TypeAlias = Callable[..., object]
 
 
 MAX_TOLD = 300
 """Characters of a user's error; the first ones say what is wrong."""
-MAX_STATE_BYTES = 1 << 20
-"""State travels with a processor that moves, so it has the limit of a payload."""
+MAX_JOBS = 64
+"""Calls that may wait for one processor of a node; more are answered with `processor_busy`."""
 
 
 class Fault(enum.StrEnum):
-    """Why a job of a processor has no result, in every world. Only where functions run apart can the last four be."""
+    """Why a job of a processor has no result, in every world. Only where functions run apart can the last three be."""
 
     RAISED = "processor_raised"
     RESULT = "processor_result"
@@ -39,6 +42,13 @@ class Fault(enum.StrEnum):
     TIMEOUT = "processor_timeout"
     DIED = "processor_died"
     NOT_STARTED = "processor_not_started"
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What a call made: an event that has no id yet."""
+
+    attributes: Attributes
+    payload: bytes = b""
 
 
 class ProcessorError(Exception):
@@ -118,8 +128,8 @@ class Installed:
         """Install a function; one that requires a second argument keeps state."""
         return cls(processor, function, _required(function) > 1)
 
-    def run(self, state: bytes, events: Sequence[Event]) -> tuple[bytes, list[Attributes]]:
-        """Call the function; the new state and the attributes of each result. Raises only ProcessorError."""
+    def run(self, state: bytes, events: Sequence[Event]) -> tuple[bytes, list[Result]]:
+        """Call the function; the new state and the results. Raises only ProcessorError."""
         # Copies: other nodes of a simulation hold the same event, and a function may change the attributes it gets.
         given = [msgspec.structs.replace(event, attributes=dict(event.attributes)) for event in events]
         argument: object = given[0] if self.processor.inputs == 1 else given
@@ -133,23 +143,32 @@ class Installed:
             outcome, state = outcome
             if len(state) > MAX_STATE_BYTES:
                 raise ProcessorError(f"{self.processor.id} keeps {len(state)} bytes", Fault.STATE_TOO_LONG)
-        results: list[Attributes] = []
-        for result in [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]:
-            if not isinstance(result, dict):
-                what = type(result).__name__
-                raise ProcessorError(f"{self.processor.id} returned {what}, not a dict of attributes", Fault.RESULT)
-            results.append(result)
-        return state, results
+        found = [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]
+        return state, [self._result(one) for one in found]
+
+    def _result(self, found: object) -> Result:
+        attributes, payload = found if isinstance(found, tuple) and len(found) == 2 else (found, b"")
+        if not isinstance(attributes, dict):
+            what = type(attributes).__name__
+            raise ProcessorError(f"{self.processor.id} returned {what}, not a dict of attributes", Fault.RESULT)
+        if not isinstance(payload, bytes | bytearray):
+            what = type(payload).__name__
+            raise ProcessorError(f"{self.processor.id} returned a payload that is {what}, not bytes", Fault.RESULT)
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            told = f"{self.processor.id} returned a payload of {len(payload)} bytes; an event has {MAX_PAYLOAD_BYTES}"
+            raise ProcessorError(told, Fault.RESULT)
+        return Result(attributes, bytes(payload))
 
 
 def derived_event(
-    processor: ProcessorId, inputs: Sequence[Event], attributes: Attributes, identity: EventId, now: float
+    processor: ProcessorId, inputs: Sequence[Event], result: Result, identity: EventId, now: float
 ) -> Event:
     """The event that a result becomes: it names what it was made of and lives as long as the shortest of them."""
     try:
         return Event(
             id=identity,
-            attributes=dict(attributes),
+            attributes=dict(result.attributes),
+            payload=result.payload,
             time_s=now,
             lease_s=min((event.lease_s for event in inputs), default=FOREVER_S),
             derived_from=tuple(event.id for event in inputs),

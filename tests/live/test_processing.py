@@ -1,5 +1,6 @@
 """Processors run apart from the node: they may raise, hang, print or die."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,11 +11,12 @@ import pytest
 
 from driftcast.errors import UserError
 from driftcast.live.config import NodeConfig
+from driftcast.live.door.client import connect
 from driftcast.live.host import processing
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
-from driftcast.model import Event, EventId, NodeId, Processor, ProcessorId
+from driftcast.model import Event, EventId, NodeId, Processor, ProcessorId, Subscription
 from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
@@ -38,6 +40,15 @@ def hangs(event):
     if event.attributes["n"] == 0:
         time.sleep(60)
     return {"n": 1}
+
+def drawn(event):
+    return {"n": event.attributes["n"]}, bytes([255] * event.attributes["n"])
+
+def wrong(event):
+    return {"n": 1}, "text"
+
+def naps(event):
+    time.sleep(0.3)
 
 def dies(event):
     os._exit(3)
@@ -114,6 +125,50 @@ def test_results_become_events_that_name_their_inputs(config: MakeConfig, run: R
             assert len(events[0].derived_from) == 1
             assert await outcome(node, "nothing", n=1) == ([], b"", "")
             assert len(node.trace.events().to_pylist()) == 3
+
+    run(story())
+
+
+def test_while_a_processor_works_its_node_is_loaded(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        made = replace(with_functions(config(1, Runner), tmp_path, "naps"), load_window_s=2.0)
+        async with LiveNode(made) as node:
+            before = runner().host.load(0.0)
+            await outcome(node, "naps", n=1)
+            assert before < 0.1 <= runner().host.load(0.0) < 0.6
+
+    run(story())
+
+
+def test_a_client_subscribes_to_what_a_processor_makes(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Subscription] = []
+    monkeypatch.setattr(Runner, "on_subscribe", lambda self, now, subscription: told.append(subscription))
+
+    def client(address: str) -> None:
+        with connect(address) as one:
+            with pytest.raises(UserError, match="subscription: runner runs no processors for subscriptions"):
+                one.subscribe("n > 1", processor="double")
+            monkeypatch.setattr(Runner, "serves_subscriptions", True)
+            one.subscribe("n > 1", processor="double", state=b"\x00begin")
+
+    async def story() -> None:
+        async with LiveNode(config(1, Runner, control=tmp_path / "node.sock")) as node:
+            assert node.control_address is not None
+            await asyncio.to_thread(client, node.control_address)
+
+    run(story())
+    assert [(one.filter, one.processor, one.state) for one in told] == [("n > 1", "double", b"\x00begin")]
+
+
+def test_a_result_may_have_a_payload(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(with_functions(config(1, Runner), tmp_path, "drawn", "wrong")) as node:
+            events, _, error = await outcome(node, "drawn", n=3)
+            assert (error, events[0].attributes, events[0].payload) == ("", {"n": 3}, b"\xff" * 3)
+            _, _, error = await outcome(node, "wrong", n=3)
+            assert error == "processor_result: wrong returned a payload that is str, not bytes"
 
     run(story())
 

@@ -12,6 +12,8 @@ from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.run import run
 from driftcast.trace import Level
 from tests.pipeline.scenarios import tiny
+from tests.simulation.modulating import Modulating
+from tests.simulation.worlds import register
 
 LOSSY = {"model": "disk", "range_m": 200.0, "loss": 0.3, "retries": 2, "rate_bps": 20_000.0, "queue": 4}
 BEACONS = {"mode": "beacon", "period_s": 2.0, "missed": 2}
@@ -95,13 +97,33 @@ def test_the_scenarios_exercise_what_they_are_meant_to(judged: dict[str, tuple[d
 
 def test_a_subscription_is_eligible_from_its_start_to_just_before_its_end(spark: SparkSession, tmp_path: Path) -> None:
     events = spark.createDataFrame(
-        [("r", f"e{time}", 0, float(time), "{}", 1, None, None, None, True) for time in (9, 10, 19, 20)],
+        [("r", f"e{time}", 0, float(time), "{}", 1, None, None, None, True, None) for time in (9, 10, 19, 20)],
         "run string, event string, source bigint, time_s double, attributes string, size_bytes bigint,"
-        " lease_s double, access string, derived_from string, counted boolean",
+        " lease_s double, access string, derived_from string, counted boolean, processor string",
     )
     subscriptions = spark.createDataFrame(
-        [("r", "s", 1, "true", "{}", 10.0, 20.0), ("r", "own", 0, "true", "{}", 0.0, None)],
-        "run string, subscription string, node bigint, filter string, attributes string, from_s double, to_s double",
+        [("r", "s", 1, "true", "{}", 10.0, 20.0, None), ("r", "own", 0, "true", "{}", 0.0, None, None)],
+        "run string, subscription string, node bigint, filter string, attributes string, from_s double, to_s double,"
+        " processor string",
     )
     pairs = eligible_pairs(events, subscriptions).collect()
     assert sorted((row["event"], row["node"]) for row in pairs) == [("e10", 1), ("e19", 1)]
+
+
+def test_what_processors_make_is_judged_alike(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, Modulating)
+    (tmp_path / "f.py").write_text("def both(event):\n    return [{'topic': 1, 'part': part} for part in (1, 2)]\n")
+    processor = {"id": "both", "function": "f.py:both", "nodes": "all", "cost_s": 0.3}
+    subscribe: list[dict[str, object]] = [
+        {"nodes": "50%", "filter": "topic <= 2", "processor": "both"},
+        {"nodes": 4, "filter": "topic = 1", "processor": "both", "each": 1, "at_s": 20.0, "until_s": 60.0},
+        {"nodes": 4, "filter": "topic = 1"},
+    ]
+    scenario = tiny("modulating", base=str(tmp_path), processors=[processor], subscribe=subscribe, faults=CRASHES)
+    outcome = run(scenario, 11, Level.FULL, tmp_path / "trace")
+    outcome.trace.save(tmp_path / "trace")
+    [found] = trace_metrics(*read_tables(spark, [tmp_path / "trace"])).collect()
+    assert {metric: found[metric] for metric in METRICS} == dict(outcome.metrics)
+    assert 0 < int(str(outcome.metrics["delivered"])) < int(str(outcome.metrics["eligible"]))

@@ -98,10 +98,10 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
             "FILE: subscribe[0].until_s: must be after at_s = 5.0",
         ),
         ("subscribe = [{ nodes = [5] }]", "FILE: subscribe[0].nodes: there is no node 5; nodes are 0 to 4"),
-        ("publish = [{}]", "FILE: publish[0]: needs exactly one of every_s, count, interval_s (it has none)"),
+        ("publish = [{}]", "FILE: publish[0]: needs exactly one of every_s, count, interval_s, file (it has none)"),
         (
             "publish = [{ count = 1, every_s = 2.0 }]",
-            "FILE: publish[0]: needs exactly one of every_s, count, interval_s (it has every_s, count)",
+            "FILE: publish[0]: needs exactly one of every_s, count, interval_s, file (it has every_s, count)",
         ),
         (
             "publish = [{ count = 1 }, { count = 1, from_s = 3.0, to_s = 2.0 }]",
@@ -114,7 +114,7 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
         (
             "publish = [{ count = 1, cuont = 1 }]",
             "FILE: publish[0]: unknown key 'cuont'; did you mean 'count'? allowed: access, attributes, "
-            "count, every_s, from_s, interval_s, lease_s, nodes, payload_bytes, to_s",
+            "count, every_s, file, from_s, interval_s, lease_s, nodes, payload_bytes, to_s",
         ),
         ("roles = { cars = 6 }", "FILE: roles.cars: a number of nodes from 0 to 5, not 6"),
         ("faults = [{ kind = 'gps_error' }]", "FILE: faults[0].error_m: this key is required"),
@@ -135,10 +135,14 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
         (
             "faults = [{ kind = 'fire' }]",
             "FILE: faults[0].kind: 'fire' is none of "
-            "'crash', 'link_cut', 'link_slow', 'loss', 'duplication', 'corruption', 'clock_skew', 'gps_error'",
+            "'crash', 'link_cut', 'link_cuts', 'cut_off', 'link_slow', 'loss', 'duplication', 'corruption', "
+            "'clock_skew', 'gps_error'",
         ),
         ("measure = { from_s = 5.0, to_s = 1.0 }", "FILE: measure.to_s: must not be before from_s = 5.0"),
-        ("contacts = 'plan.parquet'", "FILE: needs either [mobility] or contacts (a file of contacts to replay)"),
+        (
+            "contacts = 'plan.parquet'",
+            "FILE: needs either [mobility] or contacts (a file of contacts to replay), or only [[wires]]",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -205,7 +209,7 @@ def test_what_a_scenario_cannot_give_is_said_at_loading(tmp_path: Path, monkeypa
 
     register(monkeypatch, Hungry)
     told = complaint(tmp_path, GOOD.replace("flooding", "hungry"))
-    offered = "calendar, directory, durable store, global view"
+    offered = "calendar, directory, durable store, global view, load"
     assert told == f"FILE: protocol: hungry needs energy; what is offered is area, {offered}, position, velocity"
     (tmp_path / "contacts.txt").write_text("")
     replayed = GOOD.replace('mobility = { model = "line" }', "contacts = 'contacts.txt'")

@@ -54,6 +54,9 @@ class FakeHost(Host):
     def load(self, now: float) -> float:
         return self.busy
 
+    def free_memory_bytes(self, now: float) -> int:
+        return 1 << 30
+
     def energy(self, now: float) -> float:
         return 1.0
 

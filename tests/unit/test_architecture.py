@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "version": "",
     "settings": "",
     "streams": "",
+    "busy": "",
     # The pure layers, from the bottom up.
     "model": "",
     "matching": "model",
@@ -38,10 +39,10 @@ MAY_IMPORT = {
     "functions": "model",
     "stacks": "protocol settings",
     # What a scenario says; it runs nothing.
-    "scenario": "model matching protocol mobility contacts radio trace settings streams functions stacks",
+    "scenario": "model matching protocol mobility contacts radio trace settings streams functions stacks busy",
     # The worlds that run protocols.
-    "simulation": "model matching wire protocol mobility contacts radio scenario streams functions stacks trace",
-    "live": "model maps matching wire protocol services functions trace settings stacks",
+    "simulation": "model matching wire protocol mobility contacts radio scenario streams functions stacks busy trace",
+    "live": "model maps matching wire protocol services functions trace settings stacks busy",
     "loopback": "model protocol contacts live",
     "lab": "model matching wire protocol contacts trace settings scenario live",
     "gateway": "model matching wire protocol live settings",

@@ -9,6 +9,7 @@ import pytest
 from driftcast.functions import (
     Installed,
     ProcessorError,
+    Result,
     UserFunction,
     derived_event,
     load_function,
@@ -33,9 +34,9 @@ def test_only_a_second_argument_that_must_be_given_is_a_state() -> None:
     def counting(event: Event, state: bytes) -> tuple[dict[str, object], bytes]:
         return {"value": len(state)}, state + b"."
 
-    assert installed(scaled).run(b"", [EVENT]) == (b"", [{"value": 36.0}])
-    assert installed(noted).run(b"", [EVENT]) == (b"", [{"value": 0}])
-    assert installed(counting).run(b"..", [EVENT]) == (b"...", [{"value": 2}])
+    assert installed(scaled).run(b"", [EVENT]) == (b"", [Result({"value": 36.0})])
+    assert installed(noted).run(b"", [EVENT]) == (b"", [Result({"value": 0})])
+    assert installed(counting).run(b"..", [EVENT]) == (b"...", [Result({"value": 2})])
 
 
 def test_a_function_that_does_not_tell_its_arguments_keeps_no_state() -> None:
@@ -90,7 +91,7 @@ def test_who_wants_to_stop_the_program_from_outside_still_can() -> None:
 )
 def test_a_result_that_is_no_event_is_an_error_of_the_processor(attributes: dict[str, float]) -> None:
     with pytest.raises(ProcessorError, match="p returned attributes that are no event"):
-        derived_event("p", [EVENT], attributes, EventId(1, 1), 0.0)
+        derived_event("p", [EVENT], Result(attributes), EventId(1, 1), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ INPUTS_OWED: dict[str, set[str]] = {
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"global_view", "processors", "hops_to"})
+READINGS_OWED = frozenset({"global_view", "processors", "hops_to", "free_memory_bytes"})
 EFFECTS_OWED: frozenset[str] = frozenset()
 
 

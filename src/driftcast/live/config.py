@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
@@ -102,6 +103,7 @@ class NodeFile(Section, frozen=True):
     area_m: tuple[Extent, Extent] | None = None
     map: Annotated[str, Meta(min_length=1)] | None = None
     """A map that comes with driftcast, or a .toml file."""
+    load_window_s: LoadWindow = DEFAULT_WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class NodeConfig:
     roads: RoadMap | None = None
     applications: tuple[ApplicationConfig, ...] = ()
     allowed: Allowed = field(default_factory=Allowed)
+    load_window_s: float = DEFAULT_WINDOW_S
 
     def facts(self) -> HostFacts:
         """What the node's state machines may be told of it; each start begins at the position given here."""
@@ -190,6 +193,7 @@ def load_config(path: Path) -> NodeConfig:
         roads=facts.roads,
         applications=configured(file.applications, offered(file.store is not None, facts), path),
         allowed=file.enforcement.allowed(),
+        load_window_s=file.load_window_s,
     )
 
 

@@ -20,6 +20,7 @@ from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.sequence import Sequence, incarnation
 from driftcast.live.host.store import NodeStore
+from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
@@ -31,6 +32,7 @@ from driftcast.model import (
     EventId,
     NodeId,
     Position,
+    ProcessorId,
     RequestId,
     Scalar,
     SubscriptionId,
@@ -96,7 +98,8 @@ class LiveNode(Applications):
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
         self._trace_directory = config.trace.new_directory(config.name)
         cleanup.callback(self._save_trace)
-        self._processing = Processing(config.processors, self._on_processed)
+        work = Work(config.load_window_s)
+        self._processing = Processing(config.processors, self._on_processed, work)
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
         facts = config.facts()
@@ -104,9 +107,9 @@ class LiveNode(Applications):
         started = incarnation(self._store)
 
         def host(whose: Layer | str) -> LiveHost:
-            return LiveHost(whose, facts, self._store, started)
+            return LiveHost(whose, facts, self._store, started, work)
 
-        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self)
+        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         subscription_numbers = Sequence("subscription", self._store)
@@ -227,10 +230,13 @@ class LiveNode(Applications):
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
     ) -> SubscriptionId:
-        """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart."""
+        """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
+        With a processor the filter selects what it is given, from that state on, and what it makes is delivered."""
         self._check_running()
-        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes)
+        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -306,16 +312,16 @@ class LiveNode(Applications):
             return
         error, events = finished.error, []
         try:
-            for attributes in finished.results:
+            for result in finished.results:
                 id = EventId(self.node, self._event_numbers.take())
-                events.append(derived_event(finished.processor, finished.inputs, attributes, id, time.time()))
+                events.append(derived_event(finished.processor, finished.inputs, result, id, time.time()))
         except ProcessorError as problem:
             error, events = problem.told, []
         if error:
             LOG.warning("processor %s: %s", finished.processor, error)
             self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))
         for event in events:
-            self._record.publish(event)
+            self._record.publish(event, finished.processor)
         self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
 
     # The trace.

@@ -5,7 +5,7 @@ import logging
 import time
 from collections import Counter
 
-from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.trace import Kind, Row, Trace, rows
 from driftcast.wire import Layer, Message
@@ -44,12 +44,12 @@ class Record:
         if self.trace.full:
             self._keep(rows.lived(self.time_s(), self._node, kind))
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: Event, processor: ProcessorId | None = None) -> None:
         """A local application publishes, or a processor has made an event."""
         self.counts["published"] += 1
         if self.trace.deliveries:
             now_s, size_bytes = self.time_s(), rows.event_bytes(event)
-            self.trace.add_event(event, now_s, size_bytes)
+            self.trace.add_event(event, now_s, size_bytes, processor=processor)
             self._keep(rows.published(now_s, self._node, event.id, size_bytes))
 
     def subscribe(self, subscription: Subscription) -> None:

@@ -9,6 +9,7 @@ from driftcast.model.event import FOREVER_S, MAX_TEXT_LENGTH, Scalar, check_attr
 from driftcast.model.identity import AdvertisementId, NodeId, Position, ProcessorId, RequestId, SubscriptionId
 
 MAX_STATE_BYTES = 1 << 20
+"""State travels with a processor that moves, so it has the limit of a payload."""
 
 FilterText = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
 

@@ -62,7 +62,7 @@ class Results:
             return None
         if self._served is None:
             trace, events, subscriptions = read_tables(self.spark, folders)
-            pairs = served_pairs(trace, eligible_pairs(events, subscriptions))
+            pairs = served_pairs(trace, eligible_pairs(events, subscriptions), events, subscriptions)
             runs = [(record["run"], record["point"], record["seed"]) for record in finished]
             named = self.spark.createDataFrame(runs, "run string, point string, seed bigint")
             # Figures and claims ask several times; the traces are read once.

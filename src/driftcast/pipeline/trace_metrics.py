@@ -49,7 +49,13 @@ def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataF
     pairs = eligible_pairs(events, subscriptions)
     eligible = pairs.groupBy("run").agg(f.count(f.lit(1)).alias("eligible"))
     found = runs
-    for part in (counted, eligible, _delivered(served_pairs(trace, pairs)), _frames(trace, events), _buffers(trace)):
+    for part in (
+        counted,
+        eligible,
+        _delivered(served_pairs(trace, pairs, events, subscriptions)),
+        _frames(trace, events),
+        _buffers(trace),
+    ):
         found = found.join(part, "run", "left")
     counts = [metric for metric in METRICS if metric not in REAL_METRICS]
     found = found.fillna(0, counts)
@@ -58,24 +64,40 @@ def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataF
 
 
 def eligible_pairs(events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
-    """Who should get which counted event: run, event, node, published_s. Filters decide, as they do in a node."""
+    """Who should get which counted event: run, event, node, published_s, and the subscription if it is to get what its
+    processor makes of it. Filters decide, as they do in a node."""
     counted = events.where("counted")
-    schema = "run string, event string, node bigint, published_s double"
+    schema = "run string, event string, node bigint, published_s double, through string"
     return counted.groupBy("run").cogroup(subscriptions.groupBy("run")).applyInArrow(_match, schema)
 
 
-def served_pairs(trace: "DataFrame", pairs: "DataFrame") -> "DataFrame":
+def served_pairs(
+    trace: "DataFrame", pairs: "DataFrame", events: "DataFrame", subscriptions: "DataFrame"
+) -> "DataFrame":
     """The eligible pairs that were served: run, event, node, delay_s and hops of the first delivery."""
     from pyspark.sql import functions as f
 
-    first = (
-        trace.where(f.col("kind") == Kind.DELIVER.value)
-        .groupBy("run", "event", "node")
-        .agg(f.min(f.struct(*ORDER, "hops")).alias("first"))
+    modulated = f.broadcast(
+        subscriptions.where("processor is not null").select("run", "subscription", f.lit(True).alias("modulated"))
     )
+    delivered = trace.where(f.col("kind") == Kind.DELIVER.value).join(modulated, ["run", "subscription"], "left")
+    first = f.min(f.struct(*ORDER, "hops")).alias("first")
+    plain = delivered.where("modulated is null").groupBy("run", "event", "node").agg(first)
+    # What a processor made serves the pairs of what it was made of.
+    inputs = events.where("derived_from is not null").select(
+        "run", "event", f.explode(f.split("derived_from", " ")).alias("input")
+    )
+    through = (
+        delivered.where("modulated")
+        .join(inputs, ["run", "event"])
+        .groupBy("run", f.col("input").alias("event"), f.col("subscription").alias("through"))
+        .agg(first)
+    )
+    served = pairs.where("through is null").drop("through").join(plain, ["run", "event", "node"])
+    also = pairs.join(through, ["run", "event", "through"]).drop("through")
     # Times are whole microseconds, so the difference is too; only its last bits are noise.
     delay_s = f.round(f.col("first.time_s") - f.col("published_s"), 6)
-    return pairs.join(first, ["run", "event", "node"]).select(
+    return served.unionByName(also).select(
         "run", "event", "node", delay_s.alias("delay_s"), f.col("first.hops").alias("hops")
     )
 
@@ -89,17 +111,26 @@ def _match(events: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
     attributes = [json.loads(subscription["attributes"]) for subscription in wanted]
     for place, subscription in enumerate(wanted):
         index.add(place, Filter(subscription["filter"]))
-    found: list[tuple[str, str, int, float]] = []
+    found: list[tuple[str, str, int, float, str | None]] = []
     for event in events.to_pylist():
         time_s, access = event["time_s"], _access(event["access"])
-        nodes = {
-            wanted[place]["node"]
-            for place in index.match(json.loads(event["attributes"]))
+        fitting = [
+            wanted[place]
+            for place in sorted(index.match(json.loads(event["attributes"])))
             if _stands(wanted[place], time_s) and (access is None or access.matches(attributes[place]))
-        }
+        ]
         # Nobody is served with what it published itself.
-        found += [(event["run"], event["event"], node, time_s) for node in sorted(nodes - {event["source"]})]
-    columns = ("run", pa.string()), ("event", pa.string()), ("node", pa.int64()), ("published_s", pa.float64())
+        fitting = [one for one in fitting if one["node"] != event["source"]]
+        nodes = {one["node"] for one in fitting if one["processor"] is None}
+        found += [(event["run"], event["event"], node, time_s, None) for node in sorted(nodes)]
+        found += [
+            (event["run"], event["event"], one["node"], time_s, one["subscription"])
+            for one in fitting
+            # What a processor made is not given to it again.
+            if one["processor"] is not None and one["processor"] != event["processor"]
+        ]
+    kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.string())
+    columns = tuple(zip(("run", "event", "node", "published_s", "through"), kinds, strict=True))
     return pa.table({name: pa.array([row[place] for row in found], kind) for place, (name, kind) in enumerate(columns)})
 
 

@@ -23,6 +23,7 @@ class Capability(enum.StrEnum):
     MAP = "map"
     """The roads on which they move, the same for all."""
     LOAD = "load"
+    MEMORY = "memory"
     ENERGY = "energy"
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
@@ -118,7 +119,11 @@ class Host(ABC):
 
     @abstractmethod
     def load(self, now: float) -> float:
-        """How busy its processor is, 0 to 1 (`Capability.LOAD`)."""
+        """The share of the last seconds in which it worked, 0 to 1 (`Capability.LOAD`); its own work alone."""
+
+    @abstractmethod
+    def free_memory_bytes(self, now: float) -> int:
+        """How much memory is left to it (`Capability.MEMORY`)."""
 
     @abstractmethod
     def energy(self, now: float) -> float:

@@ -32,6 +32,10 @@ class AnswersRequests(ABC):
 class RunsProcessors(ABC):
     """Places processors on paths. Their code runs in the world, never in a handler."""
 
+    serves_subscriptions: ClassVar[bool] = False
+    """Whether it runs the processor that a subscription names on what its filter selects, and delivers what that makes.
+    Others take no notice of it, and are refused with such subscriptions."""
+
     @abstractmethod
     def on_processor(self, now: float, processor: Processor) -> None:
         """This node can run a processor from now on."""
@@ -61,6 +65,11 @@ class UsesRouter(ABC):
     @abstractmethod
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
         """The router gave up on a message of this node's."""
+
+
+def serves_processors(protocol: type) -> bool:
+    """Whether a subscription that names a processor is served."""
+    return issubclass(protocol, RunsProcessors) and protocol.serves_subscriptions
 
 
 INTERFACES: tuple[type[ABC], ...] = (Advertises, AnswersRequests, RunsProcessors, UsesRouter)

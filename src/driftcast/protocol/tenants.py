@@ -181,6 +181,11 @@ class Tenants:
         """All that stand."""
         return list(self._subscribers)
 
+    @property
+    def advertisements(self) -> list[Advertisement]:
+        """The same."""
+        return list(self._advertisements.values())
+
     # What happens to them.
 
     def start(self) -> None:

@@ -39,6 +39,30 @@ class LinkCut(_Fault, frozen=True, tag="link_cut"):
     for_s: Duration
 
 
+class LinkCuts(_Fault, frozen=True, kw_only=True, tag="link_cuts"):
+    """Links are cut that are drawn, at each strike, from those that there are, over whatever interface."""
+
+    every_s: Duration
+    """From one strike to the next; the first comes one interval after `from_s`."""
+    exponential: bool = False
+    """Whether the intervals vary, with that mean."""
+    for_s: Duration
+    at_once: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    """A strike cuts so many links that this many are cut; fewer if there are no more."""
+    from_s: Time = 0.0
+    to_s: Time | None = None
+
+
+class CutOff(_Fault, frozen=True, kw_only=True, tag="cut_off"):
+    """Nodes hear nobody and are heard by nobody for a while; they do not crash, and lose nothing but time."""
+
+    nodes: Selection
+    at_s: Time | None = None
+    """When; without it, at random times, `every_s` apart on average."""
+    every_s: Duration | None = None
+    for_s: Duration = 10.0
+
+
 class LinkSlow(_Fault, frozen=True, tag="link_slow"):
     """What goes between two nodes takes longer for a while, and their link costs as much more."""
 
@@ -84,7 +108,9 @@ class GpsError(_Fault, frozen=True, kw_only=True, tag="gps_error"):
     """How long until an error has nothing to do with what it was; inf for one that stays."""
 
 
-Fault: TypeAlias = Crash | LinkCut | LinkSlow | Loss | Duplication | Corruption | ClockSkew | GpsError
+Fault: TypeAlias = (
+    Crash | LinkCut | LinkCuts | CutOff | LinkSlow | Loss | Duplication | Corruption | ClockSkew | GpsError
+)
 
 
 class Outage(NamedTuple):
@@ -107,6 +133,10 @@ class FaultPlan(NamedTuple):
 
     outages: list[Outage]
     cuts: list[LinkCut]
+    drawn_cuts: list[tuple[str, LinkCuts]]
+    """Each with the name of its stream."""
+    absences: list[Outage]
+    """Who is cut off when."""
     slow: list[LinkSlow]
     clocks: dict[int, Clock]
     positions: dict[int, list[Wandering]]
@@ -128,10 +158,11 @@ class FaultPlan(NamedTuple):
 
 def check_fault(fault: Fault, nodes: int, roles: Collection[str], where: str) -> None:
     """Refuse, at loading, what could not happen."""
-    if isinstance(fault, Crash | ClockSkew | GpsError):
+    if isinstance(fault, Crash | CutOff | ClockSkew | GpsError):
         check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
-    if isinstance(fault, Crash) and (fault.at_s is None) == (fault.every_s is None):
-        raise UserError(f"{where}: a crash needs either at_s or every_s")
+    if isinstance(fault, Crash | CutOff) and (fault.at_s is None) == (fault.every_s is None):
+        what = "a crash" if isinstance(fault, Crash) else "a cut_off"
+        raise UserError(f"{where}: {what} needs either at_s or every_s")
     if isinstance(fault, LinkCut | LinkSlow):
         check_selection(list(fault.between), nodes, roles, f"{where}.between")
         if fault.between[0] == fault.between[1]:
@@ -142,6 +173,8 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
     """Draw what will go wrong. Each fault has a stream of its own."""
     outages: list[Outage] = []
     cuts: list[LinkCut] = []
+    drawn_cuts: list[tuple[str, LinkCuts]] = []
+    absences: list[Outage] = []
     slow: list[LinkSlow] = []
     clocks: dict[int, Clock] = {}
     positions: dict[int, list[Wandering]] = {}
@@ -149,9 +182,13 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
     for place, fault in enumerate(faults):
         rng = stream(seed, f"fault {place}")
         if isinstance(fault, Crash):
-            outages += _outages(fault, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+            outages += _outages(fault, fault.down_s, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+        elif isinstance(fault, CutOff):
+            absences += _outages(fault, fault.for_s, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
         elif isinstance(fault, LinkCut):
             cuts.append(fault)
+        elif isinstance(fault, LinkCuts):
+            drawn_cuts.append((f"fault {place}", fault))
         elif isinstance(fault, LinkSlow):
             slow.append(fault)
         elif isinstance(fault, ClockSkew):
@@ -166,20 +203,21 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
             # Two faults of one kind strike independently.
             keep[str(fault.__struct_config__.tag)] *= 1 - fault.probability
     outages.sort(key=lambda outage: (outage.at_s, outage.node))
+    absences.sort(key=lambda outage: (outage.at_s, outage.node))
     failing = (1 - keep[kind] for kind in ("loss", "duplication", "corruption"))
-    return FaultPlan(_apart(outages), cuts, slow, clocks, positions, *failing)
+    return FaultPlan(_apart(outages), cuts, drawn_cuts, _apart(absences), slow, clocks, positions, *failing)
 
 
-def _outages(fault: Crash, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:
+def _outages(fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:
     if fault.at_s is not None:
-        return [Outage(node, fault.at_s, fault.at_s + fault.down_s) for node in nodes]
+        return [Outage(node, fault.at_s, fault.at_s + down_s) for node in nodes]
     assert fault.every_s is not None
     outages = []
     for node in nodes:
         time_s = rng.expovariate(1 / fault.every_s)
         while time_s < duration_s:
-            outages.append(Outage(node, time_s, time_s + fault.down_s))
-            time_s += fault.down_s + rng.expovariate(1 / fault.every_s)
+            outages.append(Outage(node, time_s, time_s + down_s))
+            time_s += down_s + rng.expovariate(1 / fault.every_s)
     return outages
 
 

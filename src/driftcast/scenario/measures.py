@@ -41,14 +41,19 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     repetitions.
     `reports`: messages without an event that went over links in the measured window: each once for each node that heard
     it.
+    `mean`: the mean of the values with which protocols noted `fact`. `ratio`: how often they noted `fact`, for each
+    time that they noted `of`.
+    `pairs`: of the pairs of an event counted and a subscription that it should serve, the share that were served: as
+    `delivery_ratio`, but each of a node's clients counts.
     `bytes`: bytes handed to the radio in the measured window, beacons too: `per` node and second, per node, or in all;
     of some `layers` and some classes of `traffic` alone if they are named. With `repetitions`, as often as they were
     on the air.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
-    counts: Literal["facts", "sources", "missed", "load", "reports", "bytes"]
+    counts: Literal["facts", "sources", "missed", "load", "reports", "bytes", "mean", "ratio", "pairs"]
     fact: str = ""
+    of: str = ""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
     within_s: Annotated[float, Meta(gt=0)] | None = None
     distinct: bool = False
@@ -63,6 +68,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return f"different events about which {self.fact} was noted" if self.distinct else f"notes of {self.fact}"
         if self.counts == "bytes":
             return self._bytes_meaning()
+        if self.counts == "mean":
+            return f"mean value of the notes of {self.fact}"
+        if self.counts == "ratio":
+            return f"notes of {self.fact} for each of {self.of}"
+        if self.counts == "pairs":
+            return "share of the (event, subscription) pairs that should be served and were"
         where = f"node {' and '.join(map(str, self.nodes))}" + (", on average" if len(self.nodes) > 1 else "")
         if self.counts == "sources":
             late = "" if self.within_s is None else f" within {self.within_s:g} s"
@@ -93,7 +104,9 @@ def check_asked(asked: list[Asked], nodes: int, where: str) -> None:
             entry.layers or entry.traffic or entry.repetitions or entry.per != "node_second"
         ):
             raise UserError(f"{at}: layers, traffic, per and repetitions are for counts = 'bytes'; leave them out")
-        if entry.counts in ("facts", "missed") and not entry.fact:
+        if entry.counts in ("facts", "missed", "mean", "ratio") and not entry.fact:
             raise UserError(f"{at}.fact: is needed: the name of what protocols note, such as announce")
+        if (entry.counts == "ratio") != bool(entry.of):
+            raise UserError(f"{at}.of: belongs to counts = 'ratio', which needs it: what `fact` is set against")
         if entry.counts in ("sources", "missed") and (not entry.nodes or max(entry.nodes) >= nodes):
             raise UserError(f"{at}.nodes: is needed: a list of nodes from 0 to {nodes - 1}")

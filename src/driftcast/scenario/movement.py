@@ -4,11 +4,13 @@ import functools
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from driftcast.contacts.exact import contacts
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.scenario.event_files import read_events
 from driftcast.scenario.inputs import input_digest, input_files
 from driftcast.scenario.scenario import Scenario
 from driftcast.streams import array_stream
@@ -60,7 +62,10 @@ def _plan(key: bytes, carried: _Unhashed, seed: int, range_m: float) -> ContactP
 
 
 def check_files(scenario: Scenario) -> None:
-    """Read the movement, map or contacts that a scenario takes from files; a UserError names what is wrong."""
+    """Read the movement, map, contacts or events that a scenario takes from files; a UserError names what is wrong."""
+    for publish in scenario.resolved().publish:
+        if publish.file is not None:
+            read_events(Path(publish.file), scenario.nodes)
     model = scenario.mobility_model()
     if input_files(scenario) or (model is not None and model.on_roads()):
         movement(scenario, seed=1)
@@ -71,7 +76,10 @@ def check_files(scenario: Scenario) -> None:
 
 def _replayed(scenario: Scenario) -> ContactPlan:
     contacts_file = scenario.resolved().contacts
-    assert contacts_file is not None
+    if contacts_file is None:
+        # Only wires: nobody ever meets by radio.
+        nobody, never = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
+        return ContactPlan.of(scenario.nodes, scenario.duration_s, nobody, nobody, never, never)
     path = Path(contacts_file)
     if path.suffix == ".parquet":
         plan = ContactPlan.load(path)

@@ -14,15 +14,22 @@ from driftcast.mobility.registry import lookup as mobility_named
 from driftcast.model import Processor
 from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
+from driftcast.protocol.optional import serves_processors
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from driftcast.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
+from driftcast.scenario.beginnings import check_beginning
+from driftcast.scenario.computer import Computer
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
 from driftcast.scenario.measures import Asked, check_asked
+from driftcast.scenario.retrieval import AdvertiseEntry, RequestEntry, check_advertise, check_request
 from driftcast.scenario.roles import Role, RoleEntry, check_roles
-from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry, check_filter
+from driftcast.scenario.service import Service
+from driftcast.scenario.texts import check_filter
+from driftcast.scenario.wires import Wire, check_wires
+from driftcast.scenario.workload import PublishEntry, SubscribeEntry, check_entry
 from driftcast.settings import FunctionInFile, InputFile, field_names, located, map_files, read_toml, typed, unknown_key
 from driftcast.stacks import needs_beacons, stack_plan
 from driftcast.trace import Level
@@ -43,24 +50,6 @@ class NoDiscovery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class BeaconMode(BeaconSettings, frozen=True, tag_field="mode", tag="beacon"):
     """Nodes find their links by beacons, as live nodes do."""
-
-
-class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One `[[wires]]` of a scenario: a second interface over which some nodes are always linked."""
-
-    interface: Annotated[str, Meta(min_length=1, max_length=32)] = "ethernet"
-    between: Annotated[list[tuple[int, int]], Meta(min_length=1)]
-    delay_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0001
-    rate_bps: Annotated[float, Meta(gt=0)] | None = None
-    queue: Annotated[int, Meta(ge=1)] = 50
-
-    def nodes(self) -> set[int]:
-        """Whoever it joins."""
-        return {node for pair in self.between for node in pair}
-
-    def radio(self) -> DiskRadio:
-        """A wire carries frames as a radio does that nobody can leave."""
-        return DiskRadio(delay_s=self.delay_s, rate_bps=self.rate_bps, queue=self.queue)
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,12 +96,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     roles: dict[str, RoleEntry] = {}
     subscribe: list[SubscribeEntry] = []
     publish: list[PublishEntry] = []
+    advertise: list[AdvertiseEntry] = []
+    request: list[RequestEntry] = []
     processors: list[ProcessorEntry] = []
     applications: list[ApplicationEntry] = []
     command: list[CommandEntry] = []
     calendar: Calendar = Calendar()
     faults: list[Fault] = []
+    service: Service | None = None
     energy: Energy | None = None
+    computer: Computer = Computer()
     measure: Measure = Measure()
     trace: Level = Level.METRICS
     base: str = "."
@@ -122,6 +115,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def area(self) -> Area:
         """The rectangle in which nodes move."""
         return Area(*self.area_m)
+
+    @property
+    def has_no_radio(self) -> bool:
+        """Whether nodes have their wires and nothing else: nobody said how they meet."""
+        return self.mobility is None and self.contacts is None
 
     def resolved(self) -> "Scenario":
         """A copy in which the files that it names itself are taken from its folder."""
@@ -145,12 +143,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
-        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY, Capability.CALENDAR}
+        always = {Capability.DURABLE_STORE, Capability.GLOBAL_VIEW, Capability.DIRECTORY, Capability.LOAD}
+        always |= {Capability.CALENDAR}
         model = self.mobility_model()
         moving = {Capability.POSITION, Capability.VELOCITY, Capability.AREA} if model is not None else set()
         roads = {Capability.MAP} if model is not None and model.on_roads() else set()
         powered = {Capability.ENERGY} if self.energy is not None else set()
-        return frozenset(always | moving | roads | powered)
+        roomy = {Capability.MEMORY} if self.computer.memory_bytes is not None else set()
+        return frozenset(always | moving | roads | powered | roomy)
 
 
 def load(path: Path) -> Scenario:
@@ -171,22 +171,16 @@ def scenario_from(table: Mapping[str, object], where: str) -> Scenario:
 
 def check(scenario: Scenario, where: str) -> None:
     """Everything that can be known to be wrong before a run."""
-    if (scenario.mobility is None) == (scenario.contacts is None):
-        raise UserError(f"{where}: needs either [mobility] or contacts (a file of contacts to replay)")
+    both = scenario.mobility is not None and scenario.contacts is not None
+    if both or (scenario.has_no_radio and not scenario.wires):
+        raise UserError(
+            f"{where}: needs either [mobility] or contacts (a file of contacts to replay), or only [[wires]]"
+        )
     if scenario.mobility is not None:
         _check_mobility(scenario.mobility, scenario.nodes, where)
     elif isinstance(scenario.radio, CsmaRadio):
         raise UserError(f"{where}: radio.model: csma must know where nodes are: it needs [mobility], not contacts")
-    for place, wire in enumerate(scenario.wires):
-        for pair in wire.between:
-            check_selection(list(pair), scenario.nodes, {}, f"{where}: wires[{place}].between")
-            if pair[0] == pair[1]:
-                raise UserError(
-                    f"{where}: wires[{place}].between: a wire joins two different nodes, not {pair[0]} twice"
-                )
-    interfaces = [wire.interface for wire in scenario.wires]
-    if len(set(interfaces)) != len(interfaces) or "radio" in interfaces:
-        raise UserError(f"{where}: wires: each has an interface name of its own, and none is 'radio'")
+    check_wires(scenario.wires, scenario.nodes, where)
     check_roles(scenario.roles, scenario.nodes, where)
     entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
     entries += [(f"{where}: subscribe[{place}]", entry) for place, entry in enumerate(scenario.subscribe)]
@@ -194,8 +188,12 @@ def check(scenario: Scenario, where: str) -> None:
     for at, entry in entries:
         check_selection(entry.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
         check_entry(entry, at)
+        if isinstance(entry, SubscribeEntry):
+            ids = dict.fromkeys(processor.id for processor in scenario.processors)
+            check_beginning(entry.processor, entry.state, entry.parameters, ids, at)
         if isinstance(entry, PublishEntry) and entry.from_s > scenario.duration_s:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
+    _check_retrieval(scenario, where)
     _check_processors(scenario, where)
     check_applications(
         scenario.applications, scenario.command, scenario.nodes, scenario.roles, scenario.offers(), where
@@ -213,7 +211,23 @@ def check(scenario: Scenario, where: str) -> None:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
     check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
     if scenario.protocol:
-        stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        plan = stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        for place, subscribe in enumerate(scenario.subscribe):
+            if subscribe.processor is not None and not serves_processors(plan.protocol):
+                raise UserError(
+                    f"{where}: subscribe[{place}].processor: {plan.protocol.name} runs no processors for subscriptions"
+                )
+
+
+def _check_retrieval(scenario: Scenario, where: str) -> None:
+    for place, advertise in enumerate(scenario.advertise):
+        at = f"{where}: advertise[{place}]"
+        check_selection(advertise.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_advertise(advertise, at)
+    for place, request in enumerate(scenario.request):
+        at = f"{where}: request[{place}]"
+        check_selection(request.nodes, scenario.nodes, scenario.roles, f"{at}.nodes")
+        check_request(request, at)
 
 
 def _check_processors(scenario: Scenario, where: str) -> None:

@@ -48,11 +48,13 @@ class SimApplications(Landlord):
         )
 
     def crash(self) -> None:
-        """They are gone, and what they subscribed to with them."""
+        """They are gone, and what they subscribed to and advertised with them."""
         self.tenants.crash()
         self._cancel_all()
         for id in self.tenants.subscriptions:
             self._node.unsubscribe(id)
+        for advertisement in self.tenants.advertisements:
+            self._node.unadvertise(advertisement)
 
     def stop(self) -> None:
         """A clean stop."""
@@ -94,13 +96,13 @@ class SimApplications(Landlord):
         self._node.unsubscribe(id)
 
     def advertise(self, advertisement: Advertisement) -> None:
-        self._node.stack.on_advertise(self.now(), advertisement)
+        self._node.advertise(advertisement)
 
     def unadvertise(self, advertisement: Advertisement) -> None:
-        self._node.stack.on_unadvertise(self.now(), advertisement)
+        self._node.unadvertise(advertisement)
 
     def request(self, request: Request) -> None:
-        self._node.stack.on_request(self.now(), request)
+        self._node.request(request)
 
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         self.cancel_timer(key)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.model.wall import Wall
 from driftcast.protocol import DurableStore, GlobalView, Host
+from driftcast.simulation.computer import Computer
 from driftcast.simulation.world import World
 
 
@@ -30,7 +31,15 @@ class MemoryStore(DurableStore):
 class SimHost(Host):
     """What one layer of one node may know."""
 
-    def __init__(self, node: NodeId, world: World, view: GlobalView, store: DurableStore, incarnation: int) -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        world: World,
+        view: GlobalView,
+        store: DurableStore,
+        computer: Computer,
+        incarnation: int,
+    ) -> None:
         self.offers = world.offers
         self.roles = world.roles_of(node)
         self.incarnation = incarnation
@@ -38,6 +47,7 @@ class SimHost(Host):
         self._world = world
         self._view = view
         self._store = store
+        self._computer = computer
         self._errors = world.faults.positions.get(node, ())
 
     def position(self, now: float) -> Position | None:
@@ -57,7 +67,15 @@ class SimHost(Host):
         return None if moving is None else Velocity(*moving)
 
     def load(self, now: float) -> float:
-        raise TypeError("the simulator does not offer load; a protocol that reads it must declare it in `needs`")
+        return self._computer.load()
+
+    def free_memory_bytes(self, now: float) -> int:
+        memories = self._world.memories
+        if memories is None:
+            raise TypeError(
+                "a scenario without computer.memory_bytes has none to read; a protocol declares its `needs`"
+            )
+        return memories.free_bytes(self._node)
 
     def energy(self, now: float) -> float:
         batteries = self._world.batteries

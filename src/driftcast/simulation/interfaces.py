@@ -45,8 +45,9 @@ class Interfaces:
         """One message, by unicast or, without a target, by broadcast."""
         encoded = self._encoders[layer](message)
         now_us = self._kernel.now_us
-        if self._only is not None and (named is None or named == RADIO):
-            self._only.transmit(Frame(sender, target, layer, message, encoded, token, now_us))
+        only = self._only
+        if only is not None and (named is None or named == only.interface):
+            only.transmit(Frame(sender, target, layer, message, encoded, token, now_us, only.interface))
             return
         chosen = self._chosen(sender, target, named)
         if not chosen:
@@ -62,7 +63,8 @@ class Interfaces:
         """One message to several nodes."""
         if self._only is not None:
             encoded = self._encoders[layer](message)
-            self._only.transmit_each(Volley(sender, targets, layer, message, encoded, self._kernel.now_us, RADIO))
+            interface = self._only.interface
+            self._only.transmit_each(Volley(sender, targets, layer, message, encoded, self._kernel.now_us, interface))
             return
         for target in targets:
             self.transmit(sender, target, layer, message, None, None)
@@ -75,7 +77,7 @@ class Interfaces:
         own = self.own[sender]
         if named is not None:
             return (self._media[named],) if named in own else ()
-        if target is None:
+        if target is None or not own:
             return [self._media[name] for name in own]
         linked = (medium for medium in self._by_cost[sender] if medium.topology.linked(sender, target))
         return (next(linked, self._media[own[0]]),)

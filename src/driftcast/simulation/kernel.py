@@ -75,7 +75,7 @@ class Kernel(Scheduler):
     def timer(self, delay_s: float, action: Callable[[object], None], argument: object) -> Timer:
         """Call after a delay, unless called off before."""
         timer = Timer(action, argument)
-        self.at(self.now_us + _delay_us(delay_s), self._fire, timer)
+        self.at(self.now_us + delay_us(delay_s), self._fire, timer)
         return timer
 
     def cancel(self, timer: Timer) -> None:
@@ -145,7 +145,7 @@ def _wanted(argument: object) -> bool:
     return not isinstance(argument, Timer) or argument.alive
 
 
-def _delay_us(delay_s: float) -> int:
+def delay_us(delay_s: float) -> int:
     """A delay rounded up. One rounded down would end before its deadline, and whoever then waits for the rest, less
     than half a microsecond, would wait for ever at the same moment. Below a nanosecond it is the error of a float."""
     return max(1, math.ceil(delay_s * US_PER_S - 1e-3)) if delay_s > 0 else 0

@@ -1,6 +1,7 @@
 """All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
 
 import contextlib
+from functools import partial
 from math import nan
 from random import Random
 
@@ -12,9 +13,11 @@ from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach
 from driftcast.scenario.faults import LinkCut, LinkSlow, Outage
 from driftcast.scenario.scenario import OracleDiscovery
+from driftcast.simulation.cuts import DrawnCuts, links_there
 from driftcast.simulation.interfaces import RADIO, Interfaces
 from driftcast.simulation.kernel import US_PER_S, microseconds
 from driftcast.simulation.node import SimNode
+from driftcast.simulation.service import ServiceQueues
 from driftcast.simulation.view import View
 from driftcast.simulation.world import World
 from driftcast.streams import stream
@@ -45,14 +48,19 @@ class Network(Air):
         # frames and decoding must come between here.
         self._plain = not faults.disturbs_frames and not faults.clocks and not recode
         self.medium = self._radio(world)
-        self._media: dict[Interface, Medium] = {RADIO: self.medium}
+        self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
         self._wires = scenario.wires
         for wire in scenario.wires:
             self._media[wire.interface] = DiskMedium(
                 wire.radio(), wire.interface, scenario.nodes, self._kernel, self, stream(seed, f"wire {wire.interface}")
             )
-        joined = [(wire.interface, wire.nodes()) for wire in scenario.wires]
-        own = [(RADIO, *(interface for interface, ends in joined if node in ends)) for node in range(scenario.nodes)]
+        joined = {
+            wire.interface: {node for pair in wire.pairs(scenario.nodes) for node in pair} for wire in self._wires
+        }
+        own = [
+            tuple(name for name in self._media if name not in joined or node in joined[name])
+            for node in range(scenario.nodes)
+        ]
         interfaces = Interfaces(self._media, own, world, self)
         self._cost_s = interfaces.cost_s
         view = View(list(self._media.values()), world)
@@ -66,6 +74,17 @@ class Network(Air):
         self._change_b = changes.b.tolist()
         self._next_change = 0
         self._restarted_us: dict[NodeId, int] = {}
+        self._absent: set[NodeId] = set()
+        """Who is cut off."""
+        self._queues: ServiceQueues | None = None
+        if scenario.service is not None:
+            refused = partial(self.lost, reason="service_queue_full")
+            self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
+        there = partial(links_there, list(self._media.values()), scenario.nodes)
+        self._drawn = [
+            DrawnCuts(fault, stream(seed, name), self._kernel, there, self.set_cut, scenario.duration_s)
+            for name, fault in faults.drawn_cuts
+        ]
 
     def _radio(self, world: World) -> Medium:
         scenario, radio, kernel = world.scenario, world.scenario.radio, self._kernel
@@ -93,11 +112,16 @@ class Network(Air):
         for cut in self._faults.cuts:
             self._kernel.at(microseconds(cut.at_s), self._cut, (cut, True))
             self._kernel.at(microseconds(cut.at_s + cut.for_s), self._cut, (cut, False))
+        for drawn in self._drawn:
+            drawn.start()
+        for absence in self._faults.absences:
+            self._kernel.at(microseconds(absence.at_s), self._absence, (absence.node, True))
+            self._kernel.at(microseconds(absence.until_s), self._absence, (absence.node, False))
         for slow in self._faults.slow:
             self._kernel.at(microseconds(slow.at_s), self._slow_down, (slow, True))
             self._kernel.at(microseconds(slow.at_s + slow.for_s), self._slow_down, (slow, False))
         for wire in self._wires:
-            for a, b in wire.between:
+            for a, b in wire.pairs(len(self.nodes)):
                 self._media[wire.interface].topology.set_contact(a, b, up=True)
                 self._tell(a, b, wire.interface)
         if self._change_us:
@@ -121,6 +145,10 @@ class Network(Air):
         self._recorder.on_frame(frame, reach, frame.interface)
         if self._slow:
             reach = self._prompt(frame, reach)
+        if self._queues is not None and frame.layer is _DISSEMINATION:
+            for node in reach.nodes:
+                self._queues.take(frame, node)
+            return
         message: Message | None = frame.message
         if self._kernel.now_us - frame.sent_us > TRANSIT_US and reach.nodes:
             message = frame.message.aged((self._kernel.now_us - frame.sent_us) / US_PER_S)
@@ -166,16 +194,23 @@ class Network(Air):
         for node in reach.nodes:
             due_us = self._slow.due_us(now_us, frame.sender, node)
             if due_us > now_us:
-                self._kernel.at(due_us, self._receive_late, (frame, node))
+                self._kernel.at(due_us, self._arrive_late, (frame, node))
             else:
                 prompt.append(node)
         return Reach(tuple(prompt))
 
-    def _receive_late(self, late: object) -> None:
+    def _arrive_late(self, late: object) -> None:
         assert isinstance(late, tuple)
         frame, id = late
+        self._slow.arrived(self._kernel.now_us, frame.sender, id)
+        if self._queues is not None and frame.layer is _DISSEMINATION and self.nodes[id].up:
+            self._queues.take(frame, id)
+        else:
+            self._receive_late(frame, id)
+
+    def _receive_late(self, frame: Frame, id: NodeId) -> None:
+        """What waited after it had arrived: behind a slow link, or for the node itself."""
         node, now_us = self.nodes[id], self._kernel.now_us
-        self._slow.arrived(now_us, frame.sender, id)
         if not node.up or frame.sent_us < node.started_us:
             self.lost(frame, id, Failure.OUT_OF_REACH)
             return
@@ -241,6 +276,8 @@ class Network(Air):
         ]
         for medium in self._media.values():
             medium.topology.set_node(id, up=False)
+        if self._queues is not None:
+            self._queues.crash(id)
         self.nodes[id].crash()
         for other, interface in links:
             self._tell(id, other, interface)
@@ -252,6 +289,8 @@ class Network(Air):
         if self._receivers is not None and receiver is not None:
             self._receivers[id] = receiver
         self._restarted_us[id] = self._kernel.now_us
+        if id in self._absent:
+            return
         for medium in self._media.values():
             medium.topology.set_node(id, up=True)
             for other in medium.topology.reach(id).nodes:
@@ -262,6 +301,22 @@ class Network(Air):
         for medium in self._media.values():
             medium.topology.set_cut(a, b, cut)
             self._tell(a, b, medium.interface)
+
+    def set_absent(self, id: NodeId, absent: bool) -> None:
+        """A node hears nobody and is heard by nobody, though it goes on, or is back."""
+        if absent:
+            self._absent.add(id)
+        else:
+            self._absent.discard(id)
+        for medium in self._media.values():
+            others = medium.topology.reach(id).nodes
+            medium.topology.set_node(id, up=not absent and self.nodes[id].up)
+            for other in others or medium.topology.reach(id).nodes:
+                self._tell(id, other, medium.interface)
+
+    def _absence(self, what: object) -> None:
+        assert isinstance(what, tuple)
+        self.set_absent(*what)
 
     def _crash(self, outage: object) -> None:
         assert isinstance(outage, Outage)

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from driftcast.functions import Fault, Installed, ProcessorError, derived_event
 from driftcast.model import (
+    Advertisement,
+    AdvertisementId,
     Event,
-    EventId,
     Failure,
     NodeId,
     ProcessorId,
+    Request,
     RequestId,
     Subscription,
     SubscriptionId,
@@ -28,21 +28,14 @@ from driftcast.protocol import (
     Token,
 )
 from driftcast.simulation.applications import SimApplications
+from driftcast.simulation.computer import Computer
 from driftcast.simulation.host import MemoryStore, SimHost
 from driftcast.simulation.interfaces import Interfaces
 from driftcast.simulation.kernel import Timer
 from driftcast.simulation.world import World
 from driftcast.streams import stream
-from driftcast.trace import Kind, rows
+from driftcast.trace import Kind
 from driftcast.wire import Layer, Message
-
-
-class Failures(NamedTuple):
-    """How often a processor failed, and what it said the first time."""
-
-    times: int
-    first: str
-    first_s: float
 
 
 class SimPort(Port):
@@ -80,17 +73,17 @@ class SimPort(Port):
             self._node.applications.tenants.on_event(subscription, event, hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
-        self._node.recorder.on_fact(self._node.id, self._layer, Fact("answer", event.id))
+        self._node.recorder.on_answer(self._node.id, request, event, hops)
         if self._node.applications is not None:
             self._node.applications.tenants.on_answer(request, event, hops)
 
     def close(self, request: RequestId, complete: bool) -> None:
-        self._node.recorder.on_fact(self._node.id, self._layer, Fact("close", value=float(complete)))
+        self._node.recorder.on_close(self._node.id, request, complete)
         if self._node.applications is not None:
             self._node.applications.tenants.on_closed(request, complete)
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
-        self._node.process(processor, state, tuple(events), token)
+        self._node.computer.process(processor, state, tuple(events), token)
 
     def note(self, fact: Fact) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, fact)
@@ -110,10 +103,10 @@ class SimNode:
         self.links: dict[tuple[NodeId, Interface], Link] = {}
         """What this node has been told of its links; only with oracle discovery."""
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
-        self.failures: dict[ProcessorId, Failures] = {}
-        """Of its processors; over its crashes too."""
+        self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self.applications: SimApplications | None = None
         self.application_numbers = 0
+        self.computer = Computer(id, world, self.now, self._tell_processed)
         self._world = world
         self._kernel = world.kernel
         self._interfaces = interfaces
@@ -157,13 +150,16 @@ class SimNode:
             self.stack.on_processor(now, installed.processor)
         for subscription in self.subscriptions.values():
             self.stack.on_subscribe(now, subscription)
+        for advertisement in self.advertisements.values():
+            self.stack.on_advertise(now, advertisement)
         if self.id in self._world.applications:
             self.applications = SimApplications(self, self._world, lambda name: self._host(name, boot), boot)
             self.applications.tenants.start()
 
     def _host(self, whose: Layer | str, boot: int) -> SimHost:
         """For a layer or, by its name, for an application."""
-        return SimHost(self.id, self._world, self._view, self._stores.setdefault(whose, MemoryStore()), boot)
+        store = self._stores.setdefault(whose, MemoryStore())
+        return SimHost(self.id, self._world, self._view, store, self.computer, boot)
 
     def stop(self) -> None:
         """A clean stop."""
@@ -184,11 +180,16 @@ class SimNode:
                 self._kernel.cancel(timer)
             timers.clear()
         self.links.clear()
+        self.computer.crash()
         self.recorder.on_node(self.id, Kind.CRASH)
 
     def armed(self) -> list[tuple[Layer, TimerKey]]:
         """The timers that would still fire."""
         return [(layer, key) for layer in Layer for key in self._timers[layer]]
+
+    def _tell_processed(self, token: Token, state: bytes, events: list[Event], cost_s: float, error: str) -> None:
+        if self.up:
+            self.stack.on_processed(self.now(), token, state, events, cost_s, error)
 
     # What applications do.
 
@@ -215,6 +216,24 @@ class SimNode:
     def command(self, application: str, verb: str, body: bytes) -> int | None:
         """Somebody tells an application something; None if nobody is there to hear it."""
         return None if self.applications is None else self.applications.command(application, verb, body)
+
+    def advertise(self, advertisement: Advertisement) -> None:
+        """An application advertises, now or, if the node is down, when it is up again."""
+        self.advertisements[advertisement.id] = advertisement
+        if self.up:
+            self.stack.on_advertise(self.now(), advertisement)
+
+    def unadvertise(self, advertisement: Advertisement) -> None:
+        """An advertisement ends."""
+        del self.advertisements[advertisement.id]
+        if self.up:
+            self.stack.on_unadvertise(self.now(), advertisement)
+
+    def request(self, request: Request) -> None:
+        """An application asks for stored events; on a node that is down nobody does."""
+        if self.up:
+            self.recorder.on_request(self.id, request)
+            self.stack.on_request(self.now(), request)
 
     # Links, as an oracle tells them.
 
@@ -271,46 +290,3 @@ class SimNode:
         layer, key = armed
         del self._timers[layer][key]
         self.stack.on_timer(self.now(), layer, key)
-
-    # Processors.
-
-    def process(self, id: ProcessorId, state: bytes, events: tuple[Event, ...], token: Token) -> None:
-        """Run user code and hand back its outcome after the time that it is said to take."""
-        installed = self._installed.get(id)
-        cost_s = 0.0 if installed is None else installed.processor.cost_s
-        boot = self._boot
-
-        def finish(_: object) -> None:
-            if not self.up or self._boot != boot:
-                return
-            try:
-                results, new_state = self._results(id, installed, state, events)
-            except ProcessorError as error:
-                self._on_failure(id, events, error)
-                self.stack.on_processed(self.now(), token, state, [], cost_s, error.told)
-            else:
-                self.stack.on_processed(self.now(), token, new_state, results, cost_s, "")
-
-        self._kernel.timer(cost_s, finish, None)
-
-    def _results(
-        self, id: ProcessorId, installed: Installed | None, state: bytes, events: tuple[Event, ...]
-    ) -> tuple[list[Event], bytes]:
-        if installed is None:
-            raise ProcessorError(f"there is no processor {id}", Fault.UNKNOWN)
-        new_state, outcomes = installed.run(state, events)
-        results = []
-        for attributes in outcomes:
-            identity = EventId(self.id, self._world.next_sequence(self.id))
-            results.append(derived_event(id, events, attributes, identity, self.now()))
-        # Only now: if one of several results is none, nothing has been made.
-        for result in results:
-            self.recorder.on_event(self.id, result)
-        return results, new_state
-
-    def _on_failure(self, id: ProcessorId, events: tuple[Event, ...], error: ProcessorError) -> None:
-        """For people: the protocol only learns that there was an error."""
-        before = self.failures.get(id)
-        first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
-        self.failures[id] = Failures(1 if before is None else before.times + 1, *first)
-        self.recorder.on_fact(self.id, Layer.DISSEMINATION, rows.processor_error(events, error.told))

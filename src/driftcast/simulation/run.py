@@ -16,14 +16,16 @@ from driftcast.scenario.applications import Command, commanded, hired
 from driftcast.scenario.draws import chosen
 from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
+from driftcast.scenario.retrieval import Advertise, Ask, played_advertisements, played_requests
 from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import Scenario
 from driftcast.scenario.workload import Publish, Subscribe, workload
+from driftcast.simulation.computer import Failures
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.memory import Memories
 from driftcast.simulation.mishap import RunError, in_run
 from driftcast.simulation.network import Network
-from driftcast.simulation.node import Failures
 from driftcast.simulation.witness.checkers import ViolationError
 from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
@@ -93,7 +95,13 @@ class Simulation:
         if scenario.energy is not None:
             batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
             self.recorder.batteries = batteries
-        self._played = workload(scenario.subscribe, scenario.publish, roles, scenario.nodes, scenario.duration_s, seed)
+        if scenario.computer.memory_bytes is not None:
+            self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
+        self._played = workload(
+            scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+        )
+        self._advertised = played_advertisements(scenario.advertise, roles, scenario.nodes, seed)
+        self._asked = played_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
         self._world = World(
             scenario=scenario,
             seed=seed,
@@ -121,11 +129,15 @@ class Simulation:
         player = _Player(self.network, self.kernel)
         for subscribe in self._played.subscribes:
             player.schedule_subscribe(subscribe, self.scenario.duration_s)
+        for advertise in self._advertised:
+            player.schedule_advertise(advertise, self.scenario.duration_s)
         with self._watched():
             self.network.start()
         player.schedule_publishes(self._played.publishes)
         for command in self._commands:
             player.schedule_command(command)
+        for ask in self._asked:
+            self.kernel.at(microseconds(ask.time_s), player.request, ask)
 
     def advance(self, until_s: float) -> None:
         """Let everything happen up to a time, that time included."""
@@ -159,7 +171,9 @@ class Simulation:
         """Over all nodes, by the scenario's order of processors."""
         found: dict[ProcessorId, Failures] = {}
         for entry in self.scenario.processors:
-            failures = [node.failures[entry.id] for node in self.network.nodes if entry.id in node.failures]
+            failures = [
+                node.computer.failures[entry.id] for node in self.network.nodes if entry.id in node.computer.failures
+            ]
             if failures:
                 first = min(failures, key=lambda one: one.first_s)
                 found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
@@ -237,6 +251,16 @@ class _Player:
         self._kernel.at(microseconds(subscribe.time_s), self._subscribe, subscribe)
         if subscribe.until_s is not None and subscribe.until_s <= duration_s:
             self._kernel.at(microseconds(subscribe.until_s), self._unsubscribe, subscribe)
+
+    def schedule_advertise(self, advertise: Advertise, duration_s: float) -> None:
+        node, advertisement = self._network.nodes[advertise.advertisement.id.advertiser], advertise.advertisement
+        self._kernel.at(microseconds(advertise.time_s), lambda _: node.advertise(advertisement), None)
+        if advertise.until_s is not None and advertise.until_s <= duration_s:
+            self._kernel.at(microseconds(advertise.until_s), lambda _: node.unadvertise(advertisement), None)
+
+    def request(self, ask: object) -> None:
+        assert isinstance(ask, Ask)
+        self._network.nodes[ask.request.id.requester].request(ask.request)
 
     def schedule_publishes(self, publishes: list[Publish]) -> None:
         """One queue entry at a time, so that the queue does not hold the whole future."""

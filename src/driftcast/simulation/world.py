@@ -13,6 +13,7 @@ from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import Kernel
+from driftcast.simulation.memory import Memories
 from driftcast.simulation.slow import SlowLinks
 from driftcast.simulation.witness.recorder import Recorder
 
@@ -53,6 +54,11 @@ class World:
     def roles_of(self, node: NodeId) -> tuple[str, ...]:
         """What the scenario has a node be."""
         return self._roles_of.get(node, ())
+
+    @property
+    def memories(self) -> Memories | None:
+        """What nodes have in use, if the scenario says how much there is."""
+        return self.recorder.memories
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""

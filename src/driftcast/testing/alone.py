@@ -37,6 +37,9 @@ class LoneHost(Host):
     def load(self, now: float) -> float:
         raise _unknown(Capability.LOAD)
 
+    def free_memory_bytes(self, now: float) -> int:
+        raise _unknown(Capability.MEMORY)
+
     def energy(self, now: float) -> float:
         raise _unknown(Capability.ENERGY)
 

@@ -11,7 +11,17 @@ from typing import Self
 import numpy as np
 
 from driftcast.contacts.plan import ContactPlan
-from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar, Subscription, SubscriptionId
+from driftcast.model import (
+    FOREVER_S,
+    AccessPolicy,
+    Event,
+    EventId,
+    NodeId,
+    ProcessorId,
+    Scalar,
+    Subscription,
+    SubscriptionId,
+)
 from driftcast.protocol import Protocol
 from driftcast.scenario.scenario import scenario_from
 from driftcast.simulation.node import SimNode
@@ -164,12 +174,19 @@ class Net:
         return event
 
     def subscribe(
-        self, node: NodeId, filter: str = "true", attributes: Mapping[str, Scalar] | None = None
+        self,
+        node: NodeId,
+        filter: str = "true",
+        attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
     ) -> SubscriptionId:
-        """An application subscribes, now."""
+        """An application subscribes, now, perhaps to what a processor makes of what the filter selects."""
         id = SubscriptionId(node, self._subscriptions)
         self._subscriptions += 1
-        self.machine(node).subscribe(Subscription(id, filter, attributes=dict(attributes or {})))
+        self.machine(node).subscribe(
+            Subscription(id, filter, attributes=dict(attributes or {}), processor=processor, state=state)
+        )
         return id
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from driftcast.model import Event, EventId, Failure, NodeId, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
 from driftcast.protocol import Fact, Interface, Link
 from driftcast.trace.schema import Kind, Row
 from driftcast.wire import EventMessage, Layer, Message, Traffic, carried
@@ -24,7 +24,12 @@ _TOP = _LAYERS[Layer.DISSEMINATION]
 
 def event_bytes(event: Event) -> int:
     """The size of an event alone, as the tables have it."""
-    return len(msgspec.msgpack.encode(event))
+    return len(encoded_event(event))
+
+
+def encoded_event(event: Event) -> bytes:
+    """An event alone, as bytes."""
+    return msgspec.msgpack.encode(event)
 
 
 def published(time_s: float, node: NodeId, event: EventId, size_bytes: int) -> Row:
@@ -45,6 +50,21 @@ def unsubscribed(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
 def delivered(time_s: float, node: NodeId, id: SubscriptionId, event: EventId, hops: int) -> Row:
     """An event is handed to an application."""
     return Row(time_s, node, _TOP, Kind.DELIVER, event=str(event), subscription=str(id), hops=hops)
+
+
+def requested(time_s: float, node: NodeId, id: RequestId) -> Row:
+    """An application asks for stored events; the request stands where otherwise a subscription does."""
+    return Row(time_s, node, _TOP, Kind.REQUEST, subscription=str(id))
+
+
+def answered(time_s: float, node: NodeId, id: RequestId, event: EventId, hops: int) -> Row:
+    """A stored event is handed to who asked for it."""
+    return Row(time_s, node, _TOP, Kind.ANSWER, event=str(event), subscription=str(id), hops=hops)
+
+
+def closed(time_s: float, node: NodeId, id: RequestId, complete: bool) -> Row:
+    """No more answers to a request will come; 1 if those were all, else 0."""
+    return Row(time_s, node, _TOP, Kind.CLOSE, subscription=str(id), value=float(complete))
 
 
 def lived(time_s: float, node: NodeId, kind: Kind) -> Row:

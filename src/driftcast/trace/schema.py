@@ -25,6 +25,9 @@ class Kind(enum.StrEnum):
     SUBSCRIBE = "subscribe"
     UNSUBSCRIBE = "unsubscribe"
     DELIVER = "deliver"
+    REQUEST = "request"
+    ANSWER = "answer"
+    CLOSE = "close"
     SEND = "send"
     RETRY = "retry"
     RECEIVE = "receive"
@@ -88,8 +91,10 @@ EVENT_COLUMNS = (
     ("access", "string"),
     ("derived_from", "string"),
     ("counted", "bool"),
+    ("processor", "string"),
 )
-"""`attributes` is a JSON object; `derived_from` ids joined by blanks; `counted`: published in the measured window."""
+"""`attributes` is a JSON object; `derived_from` ids joined by blanks, of what `processor` made the event of; `counted`:
+published in the measured window."""
 
 SUBSCRIPTION_COLUMNS = (
     ("run", "string"),
@@ -99,10 +104,12 @@ SUBSCRIPTION_COLUMNS = (
     ("attributes", "string"),
     ("from_s", "double"),
     ("to_s", "double"),
+    ("processor", "string"),
 )
+"""`processor`: what the filter selects passes through it, and what that makes is delivered."""
 
 
-VERSION = "1"
+VERSION = "2"
 """Of the three tables; another meaning of a column is another version. Written into every file, with the level."""
 VERSION_KEY = b"driftcast.trace"
 LEVEL_KEY = b"driftcast.level"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.model import Event, Subscription, SubscriptionId
+from driftcast.model import Event, ProcessorId, Subscription, SubscriptionId
 from driftcast.trace.schema import (
     EVENT_COLUMNS,
     LEVEL_KEY,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PART_ROWS = 200_000
+_ENDS = [name for name, _ in SUBSCRIPTION_COLUMNS].index("to_s")
 
 
 class Trace:
@@ -60,14 +61,22 @@ class Trace:
         if len(self._rows) >= PART_ROWS:
             self.flush()
 
-    def add_event(self, event: Event, time_s: float, size_bytes: int, counted: bool = True) -> None:
-        """Keep what is needed to judge later who should have got the event. `time_s` is the trace's clock."""
+    def add_event(
+        self,
+        event: Event,
+        time_s: float,
+        size_bytes: int,
+        counted: bool = True,
+        processor: ProcessorId | None = None,
+    ) -> None:
+        """Keep what is needed to judge later who should have got the event. `time_s` is the trace's clock; `processor`
+        made it, if one did."""
         attributes = json.dumps(dict(event.attributes), sort_keys=True, ensure_ascii=False)
         access = None if event.access is None else event.access.condition
         lease_s = None if math.isinf(event.lease_s) else event.lease_s
         derived = " ".join(map(str, event.derived_from)) or None
         row = (self.run, str(event.id), event.id.source, time_s, attributes, size_bytes, lease_s, access, derived)
-        self._events.append((*row, counted))
+        self._events.append((*row, counted, processor))
 
     def add_subscription(self, subscription: Subscription, from_s: float) -> None:
         """Keep a subscription; it stands until `end_subscription`."""
@@ -80,11 +89,12 @@ class Trace:
             attributes,
             from_s,
             None,
+            subscription.processor,
         ]
 
     def end_subscription(self, subscription: SubscriptionId, to_s: float) -> None:
         """A subscription ends."""
-        self._subscriptions[subscription][-1] = to_s
+        self._subscriptions[subscription][_ENDS] = to_s
 
     def flush(self) -> None:
         """Turn the rows so far into a part."""

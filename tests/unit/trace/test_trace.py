@@ -79,6 +79,7 @@ def test_events_and_subscriptions_say_what_is_needed_to_judge_deliveries() -> No
         "access": "rank > 1",
         "derived_from": None,
         "counted": True,
+        "processor": None,
     }
     subscription = trace.subscriptions().to_pylist()[0]
     assert subscription == {
@@ -89,6 +90,7 @@ def test_events_and_subscriptions_say_what_is_needed_to_judge_deliveries() -> No
         "attributes": '{"rank": 3}',
         "from_s": 0.0,
         "to_s": 8.0,
+        "processor": None,
     }
 
 

@@ -41,7 +41,7 @@ from driftcast.live.door.messages import (
     Unsubscribed,
 )
 from driftcast.live.link.address import parse_address
-from driftcast.model import FOREVER_S, Event, EventId, Position, Scalar, SubscriptionId, Velocity
+from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 CONNECT_S = 5.0
 ANSWER_S = 30.0
@@ -117,10 +117,21 @@ class Client:
         name: str | None = None,
         lease_s: float | None = None,
         attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
     ) -> "Deliveries":
-        """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection."""
+        """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
+
+        With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
+        """
         question = Subscribe(
-            id=self._number(), filter=filter, name=name, lease_s=_lease(lease_s), attributes=dict(attributes or {})
+            id=self._number(),
+            filter=filter,
+            name=name,
+            lease_s=_lease(lease_s),
+            attributes=dict(attributes or {}),
+            processor=processor,
+            state=state,
         )
         subscription = self._ask(question, Subscribed).subscription
         self._waiting.setdefault(subscription, deque())

@@ -114,7 +114,13 @@ class _Client:
             if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
-                question.filter, self._deliver, question.name, question.lease_s or FOREVER_S, question.attributes
+                question.filter,
+                self._deliver,
+                question.name,
+                question.lease_s or FOREVER_S,
+                question.attributes,
+                question.processor,
+                question.state,
             )
             self._subscriptions[subscription] = None
             return Subscribed(id=question.id, subscription=subscription)

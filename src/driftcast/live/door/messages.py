@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
+from driftcast.model.subscription import MAX_STATE_BYTES
 
 MAX_LINE_BYTES = 1 << 21
 """More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
@@ -39,6 +40,8 @@ class Subscribe(Ask, frozen=True, tag="subscribe"):
     name: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     lease_s: Lease | None = None
     attributes: dict[str, Scalar] = {}
+    processor: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
 
 
 class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):

@@ -6,7 +6,7 @@ from typing import Protocol
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.host.applications import Forget, Replied
-from driftcast.model import Event, EventId, Position, Scalar, SubscriptionId, Velocity
+from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 
 class Served(Protocol):
@@ -23,6 +23,8 @@ class Served(Protocol):
         name: str | None,
         lease_s: float,
         attributes: Mapping[str, Scalar] | None,
+        processor: ProcessorId | None,
+        state: bytes,
     ) -> SubscriptionId: ...
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...

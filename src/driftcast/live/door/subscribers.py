@@ -16,7 +16,8 @@ from driftcast.live.host.sequence import Sequence
 from driftcast.live.host.store import NodeStore, Standing
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter
-from driftcast.model import FOREVER_S, Event, NodeId, Scalar, Subscription, SubscriptionId
+from driftcast.model import FOREVER_S, Event, NodeId, ProcessorId, Scalar, Subscription, SubscriptionId
+from driftcast.protocol.optional import serves_processors
 from driftcast.wire import Layer
 
 Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
@@ -79,6 +80,8 @@ class Subscribers:
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
     ) -> SubscriptionId:
         """Subscribe, or listen again to the subscription of that name. A UserError says what is wrong."""
         if name is not None and name in self._named:
@@ -87,10 +90,13 @@ class Subscribers:
                 return found
         if len(self._entries) >= MAX_SUBSCRIPTIONS:
             raise UserError(f"a node has at most {MAX_SUBSCRIPTIONS} subscriptions")
+        protocol = self._runtime.plan.protocol
+        if processor is not None and not serves_processors(protocol):
+            raise UserError(f"subscription: {protocol.name} runs no processors for subscriptions")
         text = Filter(filter).text
         id = SubscriptionId(self._node, self._sequence.take())
         try:
-            made = Subscription(id, text, lease_s, dict(attributes or {}))
+            made = Subscription(id, text, lease_s, dict(attributes or {}), processor=processor, state=state)
             # Decoding checks types and bounds, as it would on another node.
             subscription = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Subscription)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:

@@ -1,11 +1,11 @@
 """What a live node offers to the state machines that run on it."""
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftcast.live.host.store import NodeStore
+from driftcast.live.host.work import Work, free_memory_bytes
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.model.wall import Wall
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
@@ -38,7 +38,7 @@ class HostFacts:
 
 def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
     """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
-    offers = {Capability.CALENDAR}
+    offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
     if store:
@@ -50,20 +50,23 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
         offers.add(Capability.AREA)
     if facts.roads is not None:
         offers.add(Capability.MAP)
-    if hasattr(os, "getloadavg"):
-        offers.add(Capability.LOAD)
+    if free_memory_bytes() is not None:
+        offers.add(Capability.MEMORY)
     return frozenset(offers)
 
 
 class LiveHost(Host):
     """One layer's or one application's view of its node."""
 
-    def __init__(self, whose: Layer | str, facts: HostFacts, store: NodeStore | None, incarnation: int) -> None:
+    def __init__(
+        self, whose: Layer | str, facts: HostFacts, store: NodeStore | None, incarnation: int, work: Work | None = None
+    ) -> None:
         """For a layer or, by its name, for an application."""
         self.offers = offered(store is not None, facts)
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
+        self._work = work or Work()
         self._store: DurableStore | None = None
         if store is not None:
             self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)
@@ -81,8 +84,13 @@ class LiveHost(Host):
         return self._facts.whereabouts
 
     def load(self, now: float) -> float:
-        """The processes that wanted to run in the last minute, per processor."""
-        return min(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+        return self._work.load()
+
+    def free_memory_bytes(self, now: float) -> int:
+        free_bytes = free_memory_bytes()
+        if free_bytes is None:
+            raise LookupError("this system does not tell how much memory is free")
+        return free_bytes
 
     def energy(self, now: float) -> float:
         raise LookupError("a live node does not know its energy")

@@ -17,17 +17,17 @@ from typing import TypeAlias
 import msgspec
 
 from driftcast.errors import UserError
-from driftcast.functions import Fault
+from driftcast.functions import MAX_JOBS, Fault, Result
+from driftcast.live.host.work import Work
 from driftcast.live.host.worker import MAX_VALUE_BYTES, Job, Outcome
 from driftcast.live.record import LOG
-from driftcast.model import Attributes, Event, Processor, ProcessorId
+from driftcast.model import Event, Processor, ProcessorId
 from driftcast.protocol import Token
 from driftcast.protocol import effects as effect
 
 START_LIMIT_S = 10.0
 """A small device needs seconds to start Python and to import a processor's libraries."""
-JOBS = 64
-"""Jobs that may wait for one processor; more are answered with `processor_busy`."""
+JOBS = MAX_JOBS
 SOURCE_FOLDER = Path(__file__).parents[2]
 """Where driftcast itself is imported from, for the workers, wherever this process found it."""
 
@@ -52,7 +52,7 @@ class Finished:
     token: Token
     inputs: tuple[Event, ...]
     state: bytes
-    results: tuple[Attributes, ...]
+    results: tuple[Result, ...]
     cost_s: float
     error: str
 
@@ -60,8 +60,9 @@ class Finished:
 class _Worker:
     """The process of one processor and the jobs that wait for it."""
 
-    def __init__(self, config: ProcessorConfig, done: Done) -> None:
+    def __init__(self, config: ProcessorConfig, done: Done, work: Work) -> None:
         self._config = config
+        self._work = work
         self._done = done
         self._jobs: asyncio.Queue[effect.Process] = asyncio.Queue(JOBS)
         self._process: Process | None = None
@@ -94,7 +95,8 @@ class _Worker:
         while True:
             job = await self._jobs.get()
             begun = time.perf_counter()
-            outcome = await self._run(job)
+            with self._work:
+                outcome = await self._run(job)
             cost_s = time.perf_counter() - begun
             finished = Finished(
                 job.processor, job.token, job.events, outcome.state, tuple(outcome.results), cost_s, outcome.error
@@ -176,9 +178,9 @@ class _Worker:
 class Processing:
     """All processors of a node. Every job has exactly one outcome, told from the loop, never at once."""
 
-    def __init__(self, processors: Sequence[ProcessorConfig], done: Done) -> None:
+    def __init__(self, processors: Sequence[ProcessorConfig], done: Done, work: Work) -> None:
         self._done = done
-        self._workers = {config.processor.id: _Worker(config, done) for config in processors}
+        self._workers = {config.processor.id: _Worker(config, done, work) for config in processors}
 
     async def start(self) -> None:
         """Start every worker."""

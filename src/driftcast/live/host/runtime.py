@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from driftcast.live.host.store import NodeStore
+from driftcast.live.host.work import Work
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
@@ -68,7 +69,9 @@ class Runtime(Stack):
         host: Callable[[Layer], Host],
         store: NodeStore | None,
         applications: Applications,
+        work: Work,
     ) -> None:
+        self._work = work
         self._loop = asyncio.get_running_loop()
         self._record = record
         self._store = store
@@ -134,6 +137,10 @@ class Runtime(Stack):
 
     def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         """A handler, then its effects; or neither its effects nor its writes, if it raises."""
+        with self._work:
+            return self._enter(now, layer, handler, arguments)
+
+    def _enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         told = self.told
         try:
             handler(now, *arguments)

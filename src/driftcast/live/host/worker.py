@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from driftcast.functions import Fault, Installed, ProcessorError, load_function
-from driftcast.model import Attributes, Event, Processor
+from driftcast.functions import Fault, Installed, ProcessorError, Result, load_function
+from driftcast.model import Event, Processor
 
 MAX_VALUE_BYTES = 1 << 26
 """64 events of a mebibyte each, the most that a processor can take."""
@@ -29,7 +29,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """What came of it; `error` is empty when it went well."""
 
     state: bytes
-    results: list[Attributes]
+    results: list[Result]
     error: str
 
 

@@ -8,6 +8,7 @@ from array import array
 from driftcast.errors import WorkError
 from driftcast.matching.eligibility import serves
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from driftcast.simulation.witness.outputs import Made, Outputs
 
 LEASE_SLACK_S = 1.0
 """Leases travel as remaining durations, less what a message waits on its way. A hop that takes up to 2 ms counts as no
@@ -32,6 +33,7 @@ class Checkers:
         """A small number for each subscription there ever was, its place in `_given`."""
         self._given: dict[EventId, array[int]] = {}
         """To which subscriptions an event was delivered: 0 if not, else 1 and the boots of the node at the time."""
+        self._outputs = Outputs()
         self._holders: dict[EventId, bytearray] = {}
         """Which nodes store an event, a byte for each."""
 
@@ -42,12 +44,14 @@ class Checkers:
         """From when on nobody may hold an event any more."""
         return published_s + lease_s * self._stretch + LEASE_SLACK_S
 
-    def on_event(self, now_s: float, event: Event) -> None:
+    def on_event(self, now_s: float, event: Event, made: Made | None = None) -> None:
         """Published by an application or derived by a registered processor."""
         if event.id in self._events:
             raise ViolationError(f"event {event.id} was made twice")
         self._events[event.id] = (event, now_s)
         self._given[event.id] = array("H", bytes(2 * len(self._numbers)))
+        if made is not None:
+            self._outputs.on_made(event.id, made)
 
     def on_subscribe(self, subscription: Subscription) -> None:
         """From now on this subscription may be served."""
@@ -64,20 +68,32 @@ class Checkers:
         for holders in self._holders.values():
             holders[node] = 0
 
-    def on_deliver(self, now_s: float, node: NodeId, id: SubscriptionId, event: Event) -> None:
-        """The event is real, the subscription stands, the two fit, and it is the first time."""
+    def check_event(self, now_s: float, node: NodeId, event: Event) -> None:
+        """What is handed to an application is real, and as it was made."""
         known = self._events.get(event.id)
         if known is None:
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, which is unknown or long over")
         if known[0] is not event and known[0] != event:
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} with altered content")
+        if now_s > self.lease_over_s(known[1], event.lease_s):
+            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, past its lease")
+
+    def was_stored(self, id: EventId) -> bool:
+        """Whether any node ever stored it."""
+        return id in self._holders
+
+    def on_deliver(self, now_s: float, node: NodeId, id: SubscriptionId, event: Event) -> None:
+        """The event is real, the subscription stands, the two fit, and it is the first time."""
+        self.check_event(now_s, node, event)
         subscription = self._subscriptions.get(id)
         if subscription is None or id.subscriber != node:
             raise ViolationError(f"at {now_s} s node {node} delivered to subscription {id}, which does not stand there")
-        if not serves(event, subscription):
+        if subscription.processor is not None:
+            flaw = self._outputs.flaw(event.id, subscription, self._boots.get(node, 0))
+            if flaw is not None:
+                raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, {flaw}")
+        elif not serves(event, subscription):
             raise ViolationError(f"at {now_s} s node {node} delivered event {event.id} to {id}, which it does not fit")
-        if now_s > self.lease_over_s(known[1], event.lease_s):
-            raise ViolationError(f"at {now_s} s node {node} delivered event {event.id}, past its lease")
         number, boots = self._numbers[id], self._boots.get(node, 0)
         given = self._given[event.id]
         if number >= len(given):
@@ -107,6 +123,7 @@ class Checkers:
         holders = self._holders.pop(id, None)
         if holders is not None and any(holders):
             raise ViolationError(f"at {now_s} s node {holders.index(1)} still stored event {id}, past its lease")
+        self._outputs.on_lease_over(id)
         del self._events[id]
         del self._given[id]
 

@@ -9,6 +9,7 @@ from driftcast.matching.filter import Filter
 from driftcast.matching.index import FilterIndex
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.radio.medium import Frame, Reach
+from driftcast.simulation.witness.outputs import Made
 from driftcast.wire import Traffic, carried
 
 _DISCOVERY = Traffic.DISCOVERY
@@ -23,7 +24,7 @@ _ELIGIBLE, _REACHED, _MET = 1, 2, 4
 class _Audience:
     """Who should get one event, who has, and which nodes have met it: a byte for each node, so that it stays near."""
 
-    __slots__ = ("counted", "marks", "published_s")
+    __slots__ = ("counted", "marks", "published_s", "through")
 
     def __init__(self, event: Event, published_s: float, counted: bool, eligible: set[NodeId], nodes: int) -> None:
         self.published_s = published_s
@@ -32,6 +33,8 @@ class _Audience:
         for node in eligible:
             self.marks[node] = _ELIGIBLE
         self.marks[event.id.source] |= _MET
+        self.through: dict[SubscriptionId, bool] | None = None
+        """The subscriptions to which it is owed through their processors, and whether they had it."""
 
 
 class Meter:
@@ -44,6 +47,8 @@ class Meter:
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._audiences: dict[EventId, _Audience] = {}
+        self._inputs: dict[EventId, list[_Audience]] = {}
+        """What a processor made -> the audiences of what it was made of."""
         self._delays_s = array("d")
         self._hops = 0
         self._stored: dict[NodeId, int] = {}
@@ -74,22 +79,33 @@ class Meter:
         if self._subscriptions.pop(id, None) is not None:
             self._index.remove(id)
 
-    def on_event(self, now_s: float, event: Event) -> None:
-        """An event exists. Eligible are the nodes, other than its source, with a subscription that it serves now."""
-        eligible = {
-            id.subscriber
-            for id in self._index.match(event.attributes)
-            if id.subscriber != event.id.source and admits(event, self._subscriptions[id])
-        }
+    def on_event(self, now_s: float, event: Event, made: Made | None = None) -> None:
+        """An event exists. Eligible are the nodes, other than its source, with a subscription that it serves now; and
+        each subscription with a processor that is to be given it, unless that has just made it."""
+        eligible, through = set(), {}
+        for id in self._index.match(event.attributes):
+            subscription = self._subscriptions[id]
+            if id.subscriber == event.id.source or not admits(event, subscription):
+                continue
+            if subscription.processor is None:
+                eligible.add(id.subscriber)
+            elif made is None or made.processor != subscription.processor:
+                through[id] = False
         counted = self.counts(now_s)
-        self._audiences[event.id] = _Audience(event, now_s, counted, eligible, self.nodes)
+        audience = self._audiences[event.id] = _Audience(event, now_s, counted, eligible, self.nodes)
+        if through:
+            audience.through = through
+        if made is not None:
+            owed = [self._audiences[one.id] for one in made.inputs if one.id in self._audiences]
+            self._inputs[event.id] = [one for one in owed if one.through is not None and one.counted]
         if counted:
             self.published += 1
-            self.eligible += len(eligible)
+            self.eligible += len(eligible) + len(through)
 
     def on_lease_over(self, id: EventId) -> None:
         """Nothing more will happen to the event."""
         self._audiences.pop(id, None)
+        self._inputs.pop(id, None)
 
     def on_frame(self, frame: Frame, reach: Reach) -> None:
         """A transmission and everybody who heard it."""
@@ -115,14 +131,26 @@ class Meter:
                     marks[node] = mark | _MET
             self.duplicates += again
 
-    def on_deliver(self, now_s: float, node: NodeId, event: EventId, hops: int) -> None:
-        """To a local application; the first delivery at an eligible node counts."""
+    def on_deliver(self, now_s: float, id: SubscriptionId, event: EventId, hops: int) -> None:
+        """To a local application; the first delivery at an eligible node counts, and, through its processor, to an
+        eligible subscription."""
+        subscription, node = self._subscriptions[id], id.subscriber
+        if subscription.processor is not None:
+            self._on_deliver_through(now_s, id, event, hops)
+            return
         audience = self._audiences.get(event)
         if audience is None or not audience.counted or audience.marks[node] & (_ELIGIBLE | _REACHED) != _ELIGIBLE:
             return
         audience.marks[node] |= _REACHED
         self._delays_s.append(round(now_s - audience.published_s, 6))
         self._hops += hops
+
+    def _on_deliver_through(self, now_s: float, id: SubscriptionId, event: EventId, hops: int) -> None:
+        for audience in self._inputs.get(event, ()):
+            if audience.through is not None and audience.through.get(id) is False:
+                audience.through[id] = True
+                self._delays_s.append(round(now_s - audience.published_s, 6))
+                self._hops += hops
 
     def on_stored(self, node: NodeId, change: int) -> None:
         """A node keeps a copy more or less."""

@@ -3,14 +3,17 @@
 import struct
 from collections.abc import Callable
 
-from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
+from driftcast.simulation.memory import Memories
+from driftcast.simulation.witness.answers import AnswerCheckers
 from driftcast.simulation.witness.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.witness.fingerprint import Fingerprint
 from driftcast.simulation.witness.meter import Meter
+from driftcast.simulation.witness.outputs import Made
 from driftcast.simulation.witness.tally import Tally
 from driftcast.trace import Kind, Trace, rows
 from driftcast.wire import Layer
@@ -25,27 +28,32 @@ class Recorder:
     def __init__(self, kernel: Kernel, meter: Meter, trace: Trace, duration_s: float, worst_drift: float = 0.0) -> None:
         self.meter = meter
         self.checkers = Checkers(meter.nodes, worst_drift)
+        self.answers = AnswerCheckers(self.checkers)
         self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
         """Somebody who wants the delivered events themselves: a test, an application."""
         self.fingerprint = Fingerprint()
         self.batteries: Batteries | None = None
+        self.memories: Memories | None = None
         self.tally: Tally | None = None
         """Only if the scenario asks for more than the usual metrics."""
         self.trace = trace
         self._kernel = kernel
         self._end_us = microseconds(duration_s)
 
-    def on_event(self, node: NodeId, event: Event) -> None:
-        """An application published an event, or a processor derived one."""
+    def on_event(self, node: NodeId, event: Event, made: Made | None = None) -> None:
+        """An application published an event, or a processor made one."""
         now_s = self._kernel.now_s
-        self.checkers.on_event(now_s, event)
-        self.meter.on_event(now_s, event)
+        self.checkers.on_event(now_s, event, made)
+        self.meter.on_event(now_s, event, made)
         if self.tally is not None:
             self.tally.on_event(now_s, event)
+        if self.memories is not None:
+            self.memories.on_event(event)
         self.fingerprint.add(b"P", self._kernel.now_us, node, event.id.sequence)
         if self.trace.deliveries:
             size_bytes = rows.event_bytes(event)
-            self.trace.add_event(event, now_s, size_bytes, self.meter.counts(now_s))
+            processor = None if made is None else made.processor
+            self.trace.add_event(event, now_s, size_bytes, self.meter.counts(now_s), processor)
             self.trace.add(rows.published(now_s, node, event.id, size_bytes))
         over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S
         over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
@@ -55,8 +63,13 @@ class Recorder:
     def on_subscribe(self, node: NodeId, subscription: Subscription) -> None:
         """An application subscribed."""
         self.checkers.on_subscribe(subscription)
+        if self.tally is not None:
+            self.tally.pairs.on_subscribe(subscription)
         self.meter.on_subscribe(subscription)
-        self.fingerprint.add(b"S", self._kernel.now_us, node, subscription.id.sequence, subscription.filter.encode())
+        said = subscription.filter.encode()
+        if subscription.processor is not None:
+            said += b"\0" + subscription.processor.encode() + b"\0" + subscription.state
+        self.fingerprint.add(b"S", self._kernel.now_us, node, subscription.id.sequence, said)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
             self.trace.add(rows.subscribed(self._kernel.now_s, node, subscription.id))
@@ -64,6 +77,8 @@ class Recorder:
     def on_unsubscribe(self, node: NodeId, id: SubscriptionId) -> None:
         """A subscription ended."""
         self.checkers.on_unsubscribe(id)
+        if self.tally is not None:
+            self.tally.pairs.on_unsubscribe(id)
         self.meter.on_unsubscribe(id)
         self.fingerprint.add(b"U", self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
@@ -74,15 +89,38 @@ class Recorder:
         """A protocol handed an event to an application."""
         now_s = self._kernel.now_s
         self.checkers.on_deliver(now_s, node, id, event)
-        self.meter.on_deliver(now_s, node, event.id, hops)
+        self.meter.on_deliver(now_s, id, event.id, hops)
         if self.tally is not None:
             self.tally.on_deliver(now_s, node, event.id)
+            self.tally.pairs.on_deliver(id, event.id)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
         self.fingerprint.add(b"D", self._kernel.now_us, node, id.subscriber, detail)
         if self.on_delivery is not None:
             self.on_delivery(node, id, event)
         if self.trace.deliveries:
             self.trace.add(rows.delivered(now_s, node, id, event.id, hops))
+
+    def on_request(self, node: NodeId, request: Request) -> None:
+        """An application asked for stored events."""
+        self.answers.on_request(request)
+        self.fingerprint.add(b"Q", self._kernel.now_us, node, request.id.sequence, request.filter.encode())
+        if self.trace.deliveries:
+            self.trace.add(rows.requested(self._kernel.now_s, node, request.id))
+
+    def on_answer(self, node: NodeId, id: RequestId, event: Event, hops: int) -> None:
+        """A protocol handed a stored event to who asked for it."""
+        self.answers.on_answer(self._kernel.now_s, node, id, event)
+        detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
+        self.fingerprint.add(b"A", self._kernel.now_us, node, id.requester, detail)
+        if self.trace.deliveries:
+            self.trace.add(rows.answered(self._kernel.now_s, node, id, event.id, hops))
+
+    def on_close(self, node: NodeId, id: RequestId, complete: bool) -> None:
+        """No more answers will come."""
+        self.answers.on_close(self._kernel.now_s, node, id)
+        self.fingerprint.add(b"E", self._kernel.now_us, node, id.sequence, bytes([complete]))
+        if self.trace.deliveries:
+            self.trace.add(rows.closed(self._kernel.now_s, node, id, complete))
 
     def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
         """A transmission ended; `reach` heard it."""
@@ -122,10 +160,10 @@ class Recorder:
         if event is not None:
             if fact.kind == Kind.STORE:
                 self.checkers.on_store(self._kernel.now_s, node, event)
-                self.meter.on_stored(node, 1)
+                self._on_stored(node, event, 1)
             elif fact.kind == Kind.EVICT:
                 self.checkers.on_evict(self._kernel.now_s, node, event)
-                self.meter.on_stored(node, -1)
+                self._on_stored(node, event, -1)
         peer = -1 if fact.peer is None else fact.peer
         if fact.kind == Kind.DROP:
             self.fingerprint.add(b"X", self._kernel.now_us, node, peer, fact.reason.encode())
@@ -134,6 +172,11 @@ class Recorder:
             self.fingerprint.add(b"N", self._kernel.now_us, node, peer, ids + str(fact).encode())
         if self.trace.full:
             self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
+
+    def _on_stored(self, node: NodeId, event: EventId, copies: int) -> None:
+        self.meter.on_stored(node, copies)
+        if self.memories is not None:
+            self.memories.on_stored(node, event, copies)
 
     def on_link(self, node: NodeId, link: Link, lost: Failure | None) -> None:
         """A node was told that a link has come, or why it has gone."""
@@ -152,7 +195,10 @@ class Recorder:
         self.fingerprint.add(b"C", self._kernel.now_us, node, -1, kind.encode())
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
+            self.answers.on_crash(node)
             self.meter.on_crash(node)
+            if self.memories is not None:
+                self.memories.on_crash(node)
         if self.trace.full:
             self.trace.add(rows.lived(self._kernel.now_s, node, kind))
 
@@ -160,6 +206,8 @@ class Recorder:
         assert isinstance(id, EventId)
         self.checkers.on_lease_over(self._kernel.now_s, id)
         self.meter.on_lease_over(id)
+        if self.memories is not None:
+            self.memories.on_lease_over(id)
 
     def _trace_volley(self, volley: Volley, reach: Reach, interface: str) -> None:
         for target in volley.targets:

@@ -1,11 +1,14 @@
 """Metrics that a scenario asks for besides the usual ones: what protocols noted, and what became of source messages."""
 
+import math
+
 from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import Fact
 from driftcast.radio.medium import Frame, Reach
 from driftcast.scenario.measures import Asked
 from driftcast.simulation.kernel import US_PER_S
 from driftcast.simulation.witness.meter import Metrics
+from driftcast.simulation.witness.pairs import NoPairs, Pairs
 from driftcast.wire import Layer, Traffic, carried
 
 MICROSECOND_S = 1e-6
@@ -20,7 +23,7 @@ class Tally:
         self._nodes = nodes
         self._from_s = from_s
         self._to_s = to_s
-        self._watched = {entry.fact for entry in asked}
+        self._watched = {entry.fact for entry in asked} | {entry.of for entry in asked}
         self._facts: dict[str, int] = {}
         self._noted: dict[str, dict[EventId, None]] = {}
         """Fact -> the events it was noted about."""
@@ -33,9 +36,12 @@ class Tally:
         self._bytes: dict[tuple[Layer, Traffic, bool], int] = {}
         """Of each layer and class in the measured window, without repetitions by the radio and with them."""
         self._reports = 0
+        self._values: dict[str, list[float]] = {entry.fact: [] for entry in asked if entry.counts == "mean"}
+        self.pairs = Pairs(from_s, to_s) if any(entry.counts == "pairs" for entry in asked) else NoPairs()
 
     def on_event(self, now_s: float, event: Event) -> None:
         """Published, or made of others."""
+        self.pairs.on_event(now_s, event)
         if not event.derived_from:
             self._published_s[event.id] = now_s
             return
@@ -53,6 +59,8 @@ class Tally:
         """A protocol noted something."""
         if fact.kind in self._watched:
             self._facts[fact.kind] = self._facts.get(fact.kind, 0) + 1
+            if fact.value is not None and fact.kind in self._values:
+                self._values[fact.kind].append(fact.value)
             if fact.event is not None:
                 self._noted.setdefault(fact.kind, {})[fact.event] = None
 
@@ -82,6 +90,14 @@ class Tally:
             return self._bytes_of(entry)
         if entry.counts == "reports":
             return self._reports
+        if entry.counts == "mean":
+            values = self._values[entry.fact]
+            return math.fsum(values) / len(values) if values else None
+        if entry.counts == "ratio":
+            whole = self._facts.get(entry.of, 0)
+            return self._facts.get(entry.fact, 0) / whole if whole else None
+        if entry.counts == "pairs":
+            return self.pairs.ratio()
         if entry.counts == "facts":
             return len(self._noted.get(entry.fact, {})) if entry.distinct else self._facts.get(entry.fact, 0)
         one = self._missed if entry.counts == "missed" else self._reached

@@ -1,0 +1,39 @@
+"""Filters of a scenario: drawn values go where their names stand in braces."""
+
+import re
+from collections.abc import Mapping
+from random import Random
+
+from driftcast.errors import UserError
+from driftcast.matching import Filter, FilterError
+from driftcast.model import Scalar
+from driftcast.scenario.draws import Draw, Drawable
+
+
+def filled(template: str, values: Mapping[str, Scalar], where: str) -> str:
+    """The text with each `{name}` replaced by its value, as a literal of the filter language."""
+
+    def literal(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            raise UserError(f"{where}: {{{match[1]}}} is not among the drawn values ({', '.join(values) or 'none'})")
+        value = values[match[1]]
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, str):
+            return "'" + value.replace("'", "''") + "'"
+        return repr(value)
+
+    return re.sub(r"\{(\w+)\}", literal, template)
+
+
+def example(draws: Mapping[str, Drawable], where: str) -> dict[str, Scalar]:
+    """Some value of each draw; a UserError says which is none."""
+    return {name: Draw(written, f"{where}.{name}").value(Random(0)) for name, written in draws.items()}
+
+
+def check_filter(text: str, where: str) -> None:
+    """Refuse, at loading, a filter that cannot be read."""
+    try:
+        Filter(text)
+    except FilterError as error:
+        raise UserError(f"{where}: {error}") from None
