@@ -13,6 +13,7 @@ from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
+from driftcast.live.flushing import Flushing
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.host import STANDING, LiveHost
 from driftcast.live.host.outgoing import checked_event
@@ -96,8 +97,8 @@ class LiveNode(Applications):
             cleanup.callback(self._store.close)
         self._event_numbers = Sequence("event", self._store)
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        self._trace_directory = config.trace.new_directory(config.name)
-        cleanup.callback(self._save_trace)
+        flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
+        cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
         self._processing = Processing(config.processors, self._on_processed, work)
         await self._processing.start()
@@ -132,9 +133,8 @@ class LiveNode(Applications):
         self._subscribers.restore()
         self._install()
         self._applications.tenants.start()
-        if self._trace_directory is not None:
-            flushing = asyncio.create_task(self._flush_for_ever(config.trace.flush_s))
-            cleanup.push_async_callback(_cancelled, flushing)
+        flushing.start(config.trace.flush_s)
+        cleanup.push_async_callback(flushing.stop)
         if config.control is not None:
             self._control = ControlServer(self, config.control)
             await self._control.start()
@@ -323,26 +323,3 @@ class LiveNode(Applications):
         for event in events:
             self._record.publish(event, finished.processor)
         self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
-
-    # The trace.
-
-    async def _flush_for_ever(self, period_s: float) -> None:
-        while True:
-            await asyncio.sleep(period_s)
-            try:
-                self._save_trace()
-            except WorkError as error:
-                LOG.error("%s", error)
-                return
-
-    def _save_trace(self) -> None:
-        if self._trace_directory is not None:
-            try:
-                self._record.trace.save(self._trace_directory)
-            except OSError as error:
-                raise WorkError(f"cannot write the trace {self._trace_directory}: {error.strerror or error}") from None
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
