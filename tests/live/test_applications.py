@@ -196,6 +196,48 @@ def test_clients_command_and_request_through_the_control_channel(config: MakeCon
     run(story())
 
 
+def test_clients_keep_events_and_ask_for_them(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    def client(address: str) -> None:
+        with connect(address) as keeper, connect(address) as other:
+            assert other.request("x > 0", 1.0) == ([], False)
+            keeper.advertise("x > 0", stored=True)
+            for x in (0, 1, 2):
+                other.publish({"x": x})
+            events, complete = other.request("x > 1", 1.0)
+            assert ([event.attributes for event in events], complete) == ([{"x": 2}], True)
+            later = other.subscribe("x < 2", history=True)
+            event = later.next_event(5.0)
+            assert event is not None
+            assert event.attributes == {"x": 1}
+            with pytest.raises(UserError, match="filter: expected"):
+                other.advertise("x >")
+            other.advertise("y = 1")
+        with connect(address) as another:
+            # What nobody says to keep any longer is not offered, once the node has noticed.
+            found = [another.request("x > 0", 1.0) for _ in range(20)]
+            assert found[-1] == ([], False)
+
+    async def story() -> None:
+        made = config(1, "tree", store=tmp_path / "1.db", control=tmp_path / "1.sock")
+        made = replace(made, roles=("broker",), directory={"broker": (1,)})
+        async with LiveNode(made) as node:
+            assert node.control_address is not None
+            await asyncio.to_thread(client, node.control_address)
+        async with LiveNode(replace(made, keeps=("x > 0",))) as node:
+            answers: list[object] = []
+            closed: list[bool] = []
+            node.request("x > 0", 1.0, lambda event, hops: answers.append(event.attributes["x"]), closed.append)
+            await until(lambda: bool(closed))
+            assert (answers, closed) == ([1, 2], [True]), "the store outlived the node"
+        async with LiveNode(config(2)) as node:
+            with pytest.raises(UserError, match="flooding makes no use of any"):
+                node.advertise("x > 0", stored=True)
+            with pytest.raises(UserError, match="flooding stores nothing that could be history"):
+                node.subscribe("x > 0", None, history=True)
+
+    run(story())
+
+
 CONFIG = """
 name = "a"
 protocol = {{ name = "flooding" }}
@@ -227,6 +269,7 @@ def test_a_configuration_names_applications_and_what_policies_may_do(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "settings", "store", "says"),
     [
+        ("policy_tool", "", 'keeps = ["x > 0"]', "keeps: flooding stores no events"),
         ("policy_tol", "", "", r"applications\[0\].name: there is no application 'policy_tol'"),
         ("policy_tool", "patience = 3", "", r"applications\[0\]: settings: unknown key 'patience'"),
         ("policy_repository", "", "", "policy_repository needs durable store"),

@@ -41,6 +41,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_node(sub)
     sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
     sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
+    sub.add_argument("--history", action="store_true", help="stored events from before, too")
     sub.add_argument("--json", action="store_true", help="print one JSON object per event")
     sub.set_defaults(command=_sub)
 
@@ -106,7 +107,7 @@ def _sub(arguments: argparse.Namespace) -> int:
         raise UserError(f"--timeout: a time above 0, not {arguments.timeout_s}")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count: at least 1, not {arguments.count}")
-    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s):
+    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s, arguments.history):
         if arguments.json:
             payload = base64.b64encode(event.payload).decode()
             print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})

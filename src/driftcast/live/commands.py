@@ -52,12 +52,16 @@ def publish(
 
 
 def subscribe(
-    address: str, filter: str = "", count: int | None = None, timeout_s: float | None = None
+    address: str,
+    filter: str = "",
+    count: int | None = None,
+    timeout_s: float | None = None,
+    history: bool = False,
 ) -> Iterator[Event]:
     """The events of a new subscription: at most `count`, and none after `timeout_s` in all."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     with connect(address, PATIENCE_S) as client:
-        deliveries = client.subscribe(filter)
+        deliveries = client.subscribe(filter, history=history)
         received = 0
         while count is None or received < count:
             event = deliveries.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))

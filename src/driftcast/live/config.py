@@ -35,7 +35,7 @@ from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
 from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
-from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
+from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import needed_roles, stack_plan
 from driftcast.trace import Level
@@ -98,6 +98,7 @@ class NodeFile(Section, frozen=True):
     processors: tuple[ProcessorSection, ...] = ()
     applications: tuple[ApplicationSection, ...] = ()
     enforcement: EnforcementSection = EnforcementSection()
+    keeps: tuple[FilterText, ...] = ()
     roles: tuple[Name, ...] = ()
     directory: dict[Name, list[Name | NodeId]] | None = None
     area_m: tuple[Extent, Extent] | None = None
@@ -153,6 +154,8 @@ class NodeConfig:
     roads: RoadMap | None = None
     applications: tuple[ApplicationConfig, ...] = ()
     allowed: Allowed = field(default_factory=Allowed)
+    keeps: tuple[str, ...] = ()
+    """The filters of what the node stores for later."""
     load_window_s: float = DEFAULT_WINDOW_S
 
     def facts(self) -> HostFacts:
@@ -193,6 +196,7 @@ def load_config(path: Path) -> NodeConfig:
         roads=facts.roads,
         applications=configured(file.applications, offered(file.store is not None, facts), path),
         allowed=file.enforcement.allowed(),
+        keeps=_keeps(file, plan, path),
         load_window_s=file.load_window_s,
     )
 
@@ -214,6 +218,15 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
         # A scenario may name a router for some of the protocols that are compared in it; a node has one protocol.
         raise UserError(f"{path}: router: {plan.protocol.name} uses no router; leave it out")
     return plan
+
+
+def _keeps(file: NodeFile, plan: StackPlan, path: Path) -> tuple[str, ...]:
+    if file.keeps and not issubclass(plan.protocol, Advertises):
+        raise UserError(f"{path}: keeps: {plan.protocol.name} stores no events")
+    try:
+        return tuple(Filter(text).text for text in file.keeps)
+    except UserError as error:
+        raise UserError(f"{path}: keeps: {error}") from None
 
 
 def _facts(file: NodeFile, path: Path) -> HostFacts:

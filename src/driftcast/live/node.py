@@ -9,6 +9,7 @@ from types import TracebackType
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, derived_event
 from driftcast.live.config import NodeConfig
+from driftcast.live.door.advertisements import Advertisements
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
 from driftcast.live.door.requests import Answered, Closed, Requests
@@ -116,6 +117,7 @@ class LiveNode(Applications):
         subscription_numbers = Sequence("subscription", self._store)
         self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
         self._requests = Requests(config.node, self._runtime, subscription_numbers)
+        self._advertisements = Advertisements(config.node, self._runtime, subscription_numbers)
         self._applications = LiveApplications(
             config.node,
             config.applications,
@@ -144,6 +146,8 @@ class LiveNode(Applications):
     def _install(self) -> None:
         for installed in self.config.processors:
             self._runtime.on_processor(self._runtime.now, installed.processor)
+        for filter in self.config.keeps:
+            self._advertisements.advertise(filter, stored=True)
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
@@ -232,11 +236,13 @@ class LiveNode(Applications):
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
         state: bytes = b"",
+        history: bool = False,
     ) -> SubscriptionId:
         """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
-        With a processor the filter selects what it is given, from that state on, and what it makes is delivered."""
+        With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
+        With history, stored events from before are delivered too."""
         self._check_running()
-        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state)
+        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -245,6 +251,11 @@ class LiveNode(Applications):
     def detach(self, subscription: SubscriptionId) -> None:
         """Nobody listens any more: a named subscription stays, another ends."""
         self._subscribers.detach(subscription)
+
+    def advertise(self, filter: str, stored: bool = False) -> Forget:
+        """Events of a filter will come from here, or (`stored`) are kept by this node; until it is forgotten."""
+        self._check_running()
+        return self._advertisements.advertise(filter, stored)
 
     def request(self, filter: str, patience_s: float, answered: Answered, closed: Closed) -> Forget:
         """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""

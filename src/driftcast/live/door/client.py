@@ -20,6 +20,8 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
+    Advertise,
+    Advertised,
     Answered,
     AskStatus,
     AskStored,
@@ -119,10 +121,12 @@ class Client:
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
         state: bytes = b"",
+        history: bool = False,
     ) -> "Deliveries":
         """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
 
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
+        With history, stored events from before come first, or when they do.
         """
         question = Subscribe(
             id=self._number(),
@@ -132,6 +136,7 @@ class Client:
             attributes=dict(attributes or {}),
             processor=processor,
             state=state,
+            history=history,
         )
         subscription = self._ask(question, Subscribed).subscription
         self._waiting.setdefault(subscription, deque())
@@ -154,6 +159,10 @@ class Client:
     def status(self) -> Status:
         """How the node is."""
         return self._ask(AskStatus(id=self._number()), Status)
+
+    def advertise(self, filter: str = "", stored: bool = False) -> None:
+        """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
+        self._ask(Advertise(id=self._number(), filter=filter, stored=stored), Advertised)
 
     def request(self, filter: str = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
         """The stored events of a filter, and whether they are all there are."""

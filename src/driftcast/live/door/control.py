@@ -15,6 +15,8 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
+    Advertise,
+    Advertised,
     Answered,
     AskStatus,
     AskStored,
@@ -43,7 +45,7 @@ MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
 MAX_CLIENT_SUBSCRIPTIONS = 256
 MAX_CLIENT_QUESTIONS = 64
-"""Requests and commands that a client has open."""
+"""Requests and commands that a client has open, and its advertisements."""
 MAX_UNREAD_BYTES = 1 << 22
 """What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
 
@@ -60,7 +62,7 @@ class _Client:
         self._writer = writer
         self._subscriptions: dict[SubscriptionId, None] = {}
         self._open: dict[object, Forget] = {}
-        """Requests and commands that are still to be answered."""
+        """Requests and commands that are still to be answered, and what the client advertises."""
 
     async def serve(self) -> None:
         """Answer until the client leaves or breaks a limit."""
@@ -121,6 +123,7 @@ class _Client:
                 question.attributes,
                 question.processor,
                 question.state,
+                question.history,
             )
             self._subscriptions[subscription] = None
             return Subscribed(id=question.id, subscription=subscription)
@@ -130,6 +133,10 @@ class _Client:
             del self._subscriptions[question.subscription]
             node.unsubscribe(question.subscription)
             return Unsubscribed(id=question.id)
+        if isinstance(question, Advertise):
+            self._check_open()
+            self._open[object()] = node.advertise(question.filter, question.stored)
+            return Advertised(id=question.id)
         if isinstance(question, AskStored):
             self._request(question)
             return None
@@ -144,7 +151,7 @@ class _Client:
 
     def _check_open(self) -> None:
         if len(self._open) >= MAX_CLIENT_QUESTIONS:
-            raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests and commands open")
+            raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
 
     def _request(self, question: AskStored) -> None:
         self._check_open()

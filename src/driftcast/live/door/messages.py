@@ -42,6 +42,7 @@ class Subscribe(Ask, frozen=True, tag="subscribe"):
     attributes: dict[str, Scalar] = {}
     processor: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
+    history: bool = False
 
 
 class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
@@ -55,6 +56,13 @@ class Move(Ask, frozen=True, tag="position"):
 
     position: Position | None
     velocity: Velocity = Velocity(0.0, 0.0)
+
+
+class Advertise(Ask, frozen=True, tag="advertise"):
+    """Events of a filter will come from here, or (`stored`) are to be kept by the node; until the connection ends."""
+
+    filter: FilterText
+    stored: bool = False
 
 
 class AskStored(Ask, frozen=True, tag="request"):
@@ -96,6 +104,10 @@ class Subscribed(Answer, frozen=True, tag="subscribed"):
 
 class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
     """The subscription has ended."""
+
+
+class Advertised(Answer, frozen=True, tag="advertised"):
+    """It stands."""
 
 
 class Moved(Answer, frozen=True, tag="moved"):
@@ -166,7 +178,17 @@ class Refused(Answer, frozen=True, tag="refused"):
     wrong_use: bool
 
 
-Question: TypeAlias = Publish | Subscribe | Unsubscribe | Move | AskStored | Command | AskStatus
+Question: TypeAlias = Publish | Subscribe | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus
 Reply: TypeAlias = (
-    Published | Subscribed | Unsubscribed | Moved | Delivered | Answered | Closed | Commanded | Status | Refused
+    Published
+    | Subscribed
+    | Unsubscribed
+    | Advertised
+    | Moved
+    | Delivered
+    | Answered
+    | Closed
+    | Commanded
+    | Status
+    | Refused
 )

@@ -25,11 +25,14 @@ class Served(Protocol):
         attributes: Mapping[str, Scalar] | None,
         processor: ProcessorId | None,
         state: bytes,
+        history: bool,
     ) -> SubscriptionId: ...
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
 
     def detach(self, subscription: SubscriptionId) -> None: ...
+
+    def advertise(self, filter: str, stored: bool) -> Forget: ...
 
     def request(
         self,
