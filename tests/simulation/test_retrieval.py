@@ -162,6 +162,33 @@ def test_of_cut_off_askers_as_many_get_no_answer_as_the_closed_form_says() -> No
     assert ratio == pytest.approx(1 - 0.5 * 0.162, abs=0.01)
 
 
+def test_with_recovery_everything_comes_that_links_ever_let_through() -> None:
+    cuts = [{"kind": "link_cuts", "every_s": 20.0, "for_s": 12.0, "to_s": 250.0}]
+    publish = [
+        {"nodes": [0], "interval_s": 5.0, "to_s": 250.0, "lease_s": 1e4, "attributes": {"role": {"integers": [1, 4]}}}
+    ]
+    born = {"filter": "role = {role}", "draw": {"role": {"integers": [1, 4]}}, "births_per_s": 0.05, "history": True}
+    tables = {"faults": cuts, "publish": publish, "subscribe": [{**born, "until_s": 250.0}], "duration_s": 300.0}
+    paper = {"name": "tree", "links": "given", "refresh_s": float("inf")}
+    lossy = run(brokers(7, **tables), 1).metrics
+    recovering = {**paper, "recover_s": 2.0, "retries": 30, "history_s": 60.0}
+    whole = run(brokers(7, **tables, protocol=recovering), 1).metrics
+    for ratio in ("publish_ratio", "responded_ratio"):
+        assert float(str(lossy[ratio])) < 0.97
+        assert whole[ratio] == 1.0
+    assert float(str(whole["control_bytes"])) > float(str(lossy["control_bytes"])), "which is not for nothing"
+
+
+def test_a_repository_that_crashes_keeps_what_it_stored_and_lets_it_go_at_the_end_of_its_lease() -> None:
+    crash = [{"kind": "crash", "nodes": [0], "at_s": 20.0, "down_s": 5.0}]
+    publish = [{"nodes": [1], "count": 1, "from_s": 5.0, "to_s": 5.0, "lease_s": 60.0, "attributes": {"role": 1}}]
+    requests = [{"nodes": [5], "at_s": at_s} for at_s in (30.0, 80.0)]
+    done = run(brokers(7, faults=crash, publish=publish, request=requests), 1, Level.FULL)
+    assert [row["subscription"] for row in rows(done, "answer")] == ["5:0"]
+    assert [(row["subscription"], row["value"]) for row in rows(done, "close")] == [("5:0", 1.0), ("5:1", 1.0)]
+    assert [row["time_s"] for row in rows(done, "evict")] == [pytest.approx(65.0, abs=0.1)]
+
+
 @pytest.mark.parametrize(
     ("tables", "complaint"),
     [

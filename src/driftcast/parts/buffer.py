@@ -4,7 +4,8 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from driftcast.model import Event, EventId
+from driftcast.matching import serves
+from driftcast.model import Event, EventId, Scalar, Subscription, SubscriptionId
 
 _COMPACT_FROM = 64
 
@@ -49,6 +50,12 @@ class LeasedBuffer:
     def get(self, event: EventId) -> Stored | None:
         """What is kept under an id, or None."""
         return self.events.get(event)
+
+    def serving(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[Stored]:
+        """What matches a filter and somebody with these attributes may see, oldest arrival first."""
+        # Eligibility is spoken of in subscriptions; to ask is to subscribe to what is already here.
+        asker = Subscription(SubscriptionId(0, 0), filter, attributes=attributes)
+        return [kept for kept in self.events.values() if kept.until > now and serves(kept.event, asker)]
 
     def add(self, stored: Stored) -> Stored | None:
         """Keep an event that is not kept yet; the one that had to go for it, or None."""

@@ -22,6 +22,9 @@ class LocalSubscriptions:
     def __len__(self) -> int:
         return len(self._subscriptions)
 
+    def __contains__(self, subscription: SubscriptionId) -> bool:
+        return subscription in self._subscriptions
+
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._subscriptions.values())
 

@@ -10,12 +10,12 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
-from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.seen import SeenCache
-from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
 from driftcast.wire import Message
 
 
@@ -44,7 +44,7 @@ class EpidemicSettings(Settings, frozen=True):
     ] = 60.0
 
 
-class Epidemic(Protocol):
+class Epidemic(Protocol, AnswersRequests):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
@@ -93,7 +93,18 @@ class Epidemic(Protocol):
             self._accept(now, event, 0, event.lease_s)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        known = subscription.id in self._local
         self._local.add(subscription)
+        if subscription.history and not known:
+            # What is held has been met, and so is not delivered again when another copy comes.
+            for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
+                self.port.deliver(subscription.id, stored.event, stored.hops)
+
+    def on_request(self, now: float, request: Request) -> None:
+        """Every node is a repository of all that it has met; what others hold nobody knows, so that is never all."""
+        for stored in self._buffer.serving(now, request.filter, request.attributes):
+            self.port.answer(request.id, stored.event, stored.hops)
+        self.port.close(request.id, complete=False)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)

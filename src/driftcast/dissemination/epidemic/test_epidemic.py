@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
-from driftcast.model import Event, EventId, Failure, Subscription, SubscriptionId
-from driftcast.protocol import Fact, Link, Protocol, RecordingPort
-from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Send, SetTimer
+from driftcast.model import AccessPolicy, Event, EventId, Failure, Request, RequestId, Subscription, SubscriptionId
+from driftcast.protocol import AnswersRequests, Fact, Link, Protocol, RecordingPort
+from driftcast.protocol.effects import Answer, Broadcast, CancelTimer, Close, Deliver, Effect, Note, Send, SetTimer
 from driftcast.testing import Net, alone
 
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
@@ -320,3 +320,26 @@ def test_after_a_crash_a_node_catches_up_from_its_neighbors() -> None:
     net.restart(1)
     net.run(1)
     assert net.delivered(1) == [event, event], "its applications crashed with it and get the event again"
+
+
+def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_it() -> None:
+    epidemic, port = alone("epidemic")
+    assert isinstance(epidemic, AnswersRequests)
+    old, secret = (
+        Event(EventId(1, 0), {"topic": 1}),
+        Event(EventId(1, 1), {"topic": 1}, access=AccessPolicy("rank > 5")),
+    )
+    for event in (old, secret, Event(EventId(1, 2), {"topic": 2})):
+        epidemic.on_message(1.0, 1, Transfer(event, 1, 50.0), "radio")
+    port.take()
+    asked = Request(RequestId(0, 1), "topic = 1", attributes={"rank": 3})
+    epidemic.on_request(2.0, asked)
+    # What others carry nobody knows, so it is never said to be all.
+    assert port.take() == [Answer(asked.id, old, 1), Close(asked.id, complete=False)]
+    epidemic.on_subscribe(3.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
+    assert port.take() == [Deliver(SubscriptionId(0, 1), old, 1), Deliver(SubscriptionId(0, 1), secret, 1)]
+    epidemic.on_subscribe(4.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
+    epidemic.on_message(5.0, 2, Transfer(old, 1, 50.0), "radio")
+    assert port.take() == [], "neither a renewal nor another copy brings it again"
+    epidemic.on_request(51.0, Request(RequestId(0, 2), "true"))
+    assert port.take() == [Close(RequestId(0, 2), complete=False)], "and nothing past its lease"

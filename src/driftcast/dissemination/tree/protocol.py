@@ -177,9 +177,7 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
 
     def _lose(self, neighbor: NodeId) -> None:
         self._retrieval.forget(neighbor)
-        if not self.talk.knows(neighbor):
-            return
-        if self._settings.reconcile == "strawman":
+        if self._settings.reconcile == "strawman" or not self.talk.knows(neighbor):
             # [000 §V] "behaves as if it received unsubscription and unadvertisement messages from the former neighbor".
             self.talk.forget(neighbor)
         else:

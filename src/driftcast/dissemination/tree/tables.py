@@ -161,6 +161,10 @@ class FilterTable:
         for text in told.hops:
             told.hops[text] = self._hops(neighbor, text)
 
+    def is_open(self, neighbor: NodeId) -> bool:
+        """Whether it is."""
+        return neighbor in self._told
+
     def close(self, neighbor: NodeId) -> None:
         """It is told nothing more; what it has told stays."""
         self._told.pop(neighbor, None)

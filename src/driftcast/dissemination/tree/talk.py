@@ -52,16 +52,16 @@ class Talk:
         """[000 §V] "its endpoints send subscriptions and advertisements to one another for all entries"."""
         self.neighbors[neighbor] = None
         for table in (self.wanted, self.stored):
-            table.open(neighbor)
+            if not table.is_open(neighbor):
+                table.open(neighbor)
         self._resent.pop(neighbor, None)
         self._send_tables(neighbor)
         self.welcome(neighbor)
 
     def close(self, neighbor: NodeId) -> None:
-        """It is told nothing more; what it has told stays until it is forgotten."""
+        """It is told nothing more. What it has told stays until it is forgotten, and what it would have to be told is
+        kept up to date: a link that returns soon costs no more than its messages."""
         self.neighbors.pop(neighbor, None)
-        for table in (self.wanted, self.stored):
-            table.close(neighbor)
         for stored in (False, True):
             self._pieces.pop((neighbor, stored), None)
 
@@ -83,6 +83,8 @@ class Talk:
 
     def forget(self, neighbor: NodeId) -> None:
         """All that it has told is no more."""
+        for table in (self.wanted, self.stored):
+            table.close(neighbor)
         self._say(False, self.wanted.replace(neighbor, {}))
         self._say(True, self.stored.replace(neighbor, {}))
 
@@ -184,6 +186,8 @@ class Talk:
         # What is new first, so that at no time something is wanted that no filter told covers.
         more, less = (Advertise, Unadvertise) if stored else (Subscribe, Unsubscribe)
         for neighbor in changes:
+            if neighbor not in self.neighbors:
+                continue
             for batch in _batches(list(changes.told(neighbor).items())):
                 self._port.send(neighbor, more(tuple([Told(text, min(hops, MAX_DEPTH)) for text, hops in batch])))
             for texts in _batches(changes.withdrawn(neighbor)):

@@ -224,10 +224,9 @@ class Retrieval:
         """[000 §VIII] What passed by before need not come all the way again; the repository is told."""
         assert self._cache is not None
         self._cache.expire(now)
-        asker = Subscription(SubscriptionId(0, 0), asked.filter, attributes=asked.attributes)
         known = list(asked.known)
-        for kept in list(self._cache.events.values()):
-            if len(known) < MAX_IDS and kept.id not in known and serves(kept.event, asker):
+        for kept in self._cache.serving(now, asked.filter, asked.attributes):
+            if len(known) < MAX_IDS and kept.id not in known:
                 known.append(kept.id)
                 self._port.note(Fact("respond", event=kept.id, reason="cache"))
                 back = Answered(kept.event, 0, kept.until - now, ask=asked.ask, path=(self._node, *asked.path))
@@ -240,7 +239,8 @@ class Retrieval:
             self._port.note(Fact("drop", peer=sender, reason="path_forged"))
             return
         if isinstance(message, Answered):
-            self._answers_from[sender] = self._answers_from.get(sender, 0) + 1
+            if self._ways.reaches(sender):
+                self._answers_from[sender] = self._answers_from.get(sender, 0) + 1
             if self._cache is not None and len(message.path) > 1 and message.event.id not in self._cache:
                 event = message.event
                 self._cache.add(Stored(now + message.remaining_s, event.id, event, message.hops))

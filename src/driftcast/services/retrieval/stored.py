@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from driftcast.matching import Filter, serves
-from driftcast.model import Event, EventId, Scalar, Subscription, SubscriptionId
+from driftcast.matching import Filter
+from driftcast.model import Event, EventId, Scalar
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import DurableStore, Fact, Port
 
@@ -76,13 +76,7 @@ class StoredEvents:
 
     def wanted(self, now: float, filter: str, attributes: dict[str, Scalar]) -> list[tuple[Event, float]]:
         """The events that match and that somebody with these attributes may see, with what is left of their leases."""
-        # Eligibility is spoken of in subscriptions; a request is one to what is already here.
-        asker = Subscription(SubscriptionId(0, 0), filter, attributes=attributes)
-        return [
-            (kept.event, kept.until - now)
-            for kept in self._buffer.events.values()
-            if kept.until > now and serves(kept.event, asker)
-        ]
+        return [(kept.event, kept.until - now) for kept in self._buffer.serving(now, filter, attributes)]
 
     def expire(self, now: float) -> None:
         """Let go what has reached the end of its lease."""
