@@ -2,12 +2,15 @@
 
 from driftcast.dissemination.epidemic.protocol import Epidemic, EpidemicSettings
 from driftcast.dissemination.gossip.protocol import Gossip, GossipedEvent, GossipSettings
+from driftcast.dissemination.tree.protocol import Tree
+from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.model import Event, EventId
 from driftcast.protocol import BeaconSettings, RecordingPort, StackPlan, StateMachine
-from driftcast.protocol.effects import Note
+from driftcast.protocol.effects import Note, SetTimer
 from driftcast.protocol.machine import Settings
 from driftcast.protocol.tuning import Tuner
 from driftcast.testing import alone
+from driftcast.testing.alone import LoneHost
 from driftcast.wire import Layer
 
 
@@ -46,6 +49,18 @@ def test_gossip_takes_up_another_probability() -> None:
         protocol.on_message(1.0, 7, GossipedEvent(Event(EventId(7, number), {}), 1, 60.0), "radio")
         assert len(port.take_messages()) == sent
         assert tuner.set("protocol.p", 1.0) == ""
+
+
+def test_the_tree_takes_up_how_often_it_says_its_tables_again() -> None:
+    host = LoneHost()
+    host.roles = ("broker",)
+    host.directory = lambda role: (0,)  # type: ignore[method-assign]
+    protocol, port = alone("tree", host=host, refresh_s=float("inf"))
+    tuner = tuner_of(protocol, StackPlan(Tree, TreeSettings(refresh_s=float("inf"))))
+    port.take()
+    assert tuner.set("protocol.refresh_s", 2.0) == ""
+    assert port.take() == [SetTimer("refresh", 2.0)]
+    assert "cannot change links while it runs" in tuner.set("protocol.links", "given")
 
 
 def test_what_may_not_change_is_refused_with_what_may() -> None:

@@ -60,6 +60,10 @@ class Retrieval:
         """The node is up: what it stored before is still there."""
         self.stored.load(now)
 
+    def retune(self, settings: RetrievalSettings) -> None:
+        """Whom later requests go to, and how often they are repeated."""
+        self._settings = settings
+
     def stop(self) -> None:
         """Disarm everything."""
         self.stored.stop()
