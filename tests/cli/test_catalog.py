@@ -1,15 +1,17 @@
-"""`protocols`, `routers`, `mobility`, `experiments`: everything there is, for people and for programs."""
+"""`protocols`, `routers`, `applications`, `mobility`, `experiments`: all there is, for people and for programs."""
 
 import pytest
 
 from driftcast.mobility.registry import models
 from driftcast.pipeline.experiment import experiment_names
+from driftcast.protocol.application import applications
 from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
 from tests.cli.console import call
 
 NAMES = {
     "protocols": protocol_names(),
     "routers": router_names(),
+    "applications": list(applications()),
     "mobility": list(models()),
     "experiments": experiment_names(),
 }
@@ -46,6 +48,19 @@ def test_a_protocol_is_shown_with_all_its_settings(name: str) -> None:
     assert [setting["name"] for setting in settings] == list(protocol_named(name).settings_type.__struct_fields__)
     for setting in settings:
         assert f"\n{setting['name']} " in done.out
+        assert setting["meaning"], f"{setting['name']} says what it is for"
+
+
+@pytest.mark.parametrize("name", NAMES["applications"])
+def test_an_application_is_shown_with_all_its_settings(name: str) -> None:
+    done = call("applications", name)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(f"{name}: ")
+    (row,) = rows("applications", name)
+    settings = row["settings"]
+    assert isinstance(settings, list)
+    assert [setting["name"] for setting in settings] == list(applications()[name].settings_type.__struct_fields__)
+    for setting in settings:
         assert setting["meaning"], f"{setting['name']} says what it is for"
 
 

@@ -92,7 +92,7 @@ def test_wrong_arguments_are_told_in_one_line(arguments: list[str], told: str) -
         (["--protocol", "adaptive/nimble"], "nimble"),
         (["--set", "radio.range_m=-100"], "radio.range_m: Expected `float` > 0.0 (it is -100)"),
         (["--set", "radio.range=100"], "unknown key 'range'; did you mean 'range_m'?"),
-        (["--set", "weather=1"], "a scenario has no 'weather'; it has area_m, "),
+        (["--set", "weather=1"], "a scenario has no 'weather'; it has advertise, applications, area_m, "),
         (["--set", "radio.range_m"], "'radio.range_m' is not of the form key=value"),
         (["--set", "nodes=many"], "nodes: Expected `int`, got `str`"),
         (["--set", "publish.3.count=1"], "'3' is not an entry of publish"),

@@ -15,7 +15,8 @@ from driftcast.live.commands import move, parse_attributes, publish, status, sub
 from driftcast.live.door import control
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import MAX_LINE_BYTES
-from driftcast.live.node import MAX_EVENT_BYTES, LiveNode
+from driftcast.live.host.outgoing import MAX_EVENT_BYTES
+from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
 from driftcast.model import EventId, Position, Velocity
 from tests.live.conftest import MakeConfig, Run

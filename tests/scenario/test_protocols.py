@@ -86,7 +86,7 @@ def test_replacing_leaves_the_original_as_it_was() -> None:
     [
         ("protocol.q", 1, "--set: protocol: unknown key 'q'; allowed: jitter_s, max_hops, seen_s"),
         ("radio.range_m", -5, "--set: radio.range_m: Expected `float` > 0.0 (it is -5)"),
-        ("speed", 1, "--set speed: a scenario has no 'speed'; it has advertise, area_m,"),
+        ("speed", 1, "--set speed: a scenario has no 'speed'; it has advertise, applications, area_m,"),
         ("base", "/", "--set base: a scenario has no 'base'"),
         ("nodes.x", 1, "--set nodes.x: nodes is a plain value and has nothing below it"),
         ("publish.7.count", 1, "--set publish.7.count: '7' is not an entry of publish; there are 0 to 0"),

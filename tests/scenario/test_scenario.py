@@ -209,7 +209,7 @@ def test_what_a_scenario_cannot_give_is_said_at_loading(tmp_path: Path, monkeypa
 
     register(monkeypatch, Hungry)
     told = complaint(tmp_path, GOOD.replace("flooding", "hungry"))
-    offered = "directory, durable store, global view, load, overhearing"
+    offered = "calendar, directory, durable store, global view, load, overhearing"
     assert told == f"FILE: protocol: hungry needs energy; what is offered is area, {offered}, position, velocity"
     (tmp_path / "contacts.txt").write_text("")
     replayed = GOOD.replace('mobility = { model = "line" }', "contacts = 'contacts.txt'")

@@ -166,6 +166,6 @@ def secret(*conditions: str | None) -> list[Event]:
 def test_what_is_made_of_events_is_for_whom_all_of_them_are_for(
     conditions: tuple[str | None, ...], admitted: list[int]
 ) -> None:
-    made = derived_event("p", secret(*conditions), {"value": 1}, EventId(1, 1), 0.0)
+    made = derived_event("p", secret(*conditions), Result({"value": 1}), EventId(1, 1), 0.0)
     ranked = [Subscription(SubscriptionId(2, rank), "", attributes={"rank": rank}) for rank in range(4)]
     assert [one.id.sequence for one in ranked if serves(made, one)] == admitted

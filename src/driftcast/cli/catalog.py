@@ -1,4 +1,4 @@
-"""`protocols`, `routers`, `mobility`, `experiments`: what there is, and what can be set."""
+"""`protocols`, `routers`, `applications`, `mobility`, `experiments`: what there is, and what can be set."""
 
 import argparse
 import typing
@@ -24,6 +24,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     routers.add_argument("name", nargs="?", metavar="ROUTER")
     add_json(routers)
     routers.set_defaults(command=_routers)
+    applications = commands.add_parser("applications", help="list what nodes can run above a protocol, or its settings")
+    applications.add_argument("name", nargs="?", metavar="APPLICATION")
+    add_json(applications)
+    applications.set_defaults(command=_applications)
     mobility = commands.add_parser("mobility", help="list the movement models, or the settings of one")
     mobility.add_argument("name", nargs="?", metavar="MODEL")
     add_json(mobility)
@@ -109,6 +113,20 @@ def _routers(arguments: argparse.Namespace) -> int:
     )
 
 
+def _applications(arguments: argparse.Namespace) -> int:
+    from driftcast.protocol.application import application_named, applications
+
+    kinds = [application_named(arguments.name)] if arguments.name else list(applications().values())
+    rows: list[dict[str, object]] = []
+    for kind in kinds:
+        settings = settings_of(kind.settings_type)
+        rows.append({"name": kind.name, "summary": kind.summary, "needs": sorted(kind.needs), "settings": settings})
+    hint = (
+        "settings: driftcast applications APPLICATION; scenarios and configs name them in their tables `applications`"
+    )
+    return _show(arguments, "applications", rows, hint)
+
+
 def _machine(kind: "type[StateMachine]") -> dict[str, object]:
     """What protocols and routers have in common."""
     return {
@@ -118,6 +136,7 @@ def _machine(kind: "type[StateMachine]") -> dict[str, object]:
         "needs": sorted(kind.needs),
         "roles": sorted(kind.needs_roles),
         "offers": sorted(getattr(kind, "offers", ())),
+        "may change while it runs": sorted(kind.retunable),
         "settings": settings_of(kind.settings_type),
     }
 
@@ -202,7 +221,7 @@ def _print_list(rows: list[dict[str, object]], hint: str) -> None:
 
 def _print_settings(row: dict[str, object]) -> None:
     console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
-    for key in ("needs", "roles", "offers", "also"):
+    for key in ("needs", "roles", "offers", "also", "may change while it runs"):
         values = row.get(key)
         if isinstance(values, list) and values:
             console().print(f"{key}: {', '.join(values)}")

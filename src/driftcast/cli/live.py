@@ -86,6 +86,7 @@ def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     sub.add_argument("--state", default="", metavar="TEXT", help="what the processor begins with")
     sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
     sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
+    sub.add_argument("--history", action="store_true", help="stored events from before, too")
     sub.add_argument("--json", action="store_true", help="print one JSON object per event")
     sub.set_defaults(command=_sub)
 
@@ -134,7 +135,7 @@ def _sub(arguments: argparse.Namespace) -> int:
         raise UserError("--state: is what a processor begins with; name it with --processor")
     through = (arguments.processor, arguments.state.encode())
     for event in subscribe(
-        arguments.node, arguments.filter, arguments.count, arguments.timeout_s, attributes, *through
+        arguments.node, arguments.filter, arguments.count, arguments.timeout_s, attributes, *through, arguments.history
     ):
         if arguments.json:
             payload = base64.b64encode(event.payload).decode()

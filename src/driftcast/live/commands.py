@@ -63,12 +63,13 @@ def subscribe(
     attributes: Mapping[str, Scalar] | None = None,
     processor: ProcessorId | None = None,
     state: bytes = b"",
+    history: bool = False,
 ) -> Iterator[Event]:
     """The events of a new subscription, perhaps through a processor: at most `count`, and none after `timeout_s` in
     all."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     with connect(address, PATIENCE_S) as client:
-        deliveries = client.subscribe(filter, attributes=attributes, processor=processor, state=state)
+        deliveries = client.subscribe(filter, attributes=attributes, processor=processor, state=state, history=history)
         received = 0
         while count is None or received < count:
             event = deliveries.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))

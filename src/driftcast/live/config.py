@@ -1,5 +1,7 @@
 """The configuration of a node: one TOML file. docs/live.md describes each key."""
 
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,8 +10,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
-from driftcast.errors import UserError
+from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
+from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
+from driftcast.live.host.applications import ApplicationConfig
+from driftcast.live.host.deeds import Allowed
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
@@ -30,7 +35,7 @@ from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
 from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
-from driftcast.protocol import BeaconSettings, RunsProcessors, StackPlan
+from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import needed_roles, stack_plan
 from driftcast.trace import Level
@@ -91,6 +96,9 @@ class NodeFile(Section, frozen=True):
     control: ControlSection | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
+    applications: tuple[ApplicationSection, ...] = ()
+    enforcement: EnforcementSection = EnforcementSection()
+    keeps: tuple[FilterText, ...] = ()
     roles: tuple[Name, ...] = ()
     directory: dict[Name, list[Name | NodeId]] | None = None
     area_m: tuple[Extent, Extent] | None = None
@@ -107,6 +115,23 @@ class TraceConfig:
     directory: Path | None = None
     run: str = "live"
     flush_s: float = 60.0
+
+    def new_directory(self, name: str) -> Path | None:
+        """A folder of its own for each start of a node, so that no trace overwrites an older one."""
+        base = self.directory
+        if base is None or self.level is Level.METRICS:
+            return None
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        directory = base / f"{name}-{stamp}-{os.getpid()}"
+        number = 1
+        while directory.exists():
+            number += 1
+            directory = base / f"{name}-{stamp}-{os.getpid()}-{number}"
+        try:
+            directory.mkdir(parents=True)
+        except OSError as error:
+            raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
+        return directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +152,10 @@ class NodeConfig:
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
+    applications: tuple[ApplicationConfig, ...] = ()
+    allowed: Allowed = field(default_factory=Allowed)
+    keeps: tuple[str, ...] = ()
+    """The filters of what the node stores for later."""
     load_window_s: float = DEFAULT_WINDOW_S
 
     def facts(self) -> HostFacts:
@@ -165,6 +194,9 @@ def load_config(path: Path) -> NodeConfig:
         directory=facts.directory,
         area=facts.area,
         roads=facts.roads,
+        applications=configured(file.applications, offered(file.store is not None, facts), path),
+        allowed=file.enforcement.allowed(),
+        keeps=_keeps(file, plan, path),
         load_window_s=file.load_window_s,
     )
 
@@ -186,6 +218,15 @@ def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
         # A scenario may name a router for some of the protocols that are compared in it; a node has one protocol.
         raise UserError(f"{path}: router: {plan.protocol.name} uses no router; leave it out")
     return plan
+
+
+def _keeps(file: NodeFile, plan: StackPlan, path: Path) -> tuple[str, ...]:
+    if file.keeps and not issubclass(plan.protocol, Advertises):
+        raise UserError(f"{path}: keeps: {plan.protocol.name} stores no events")
+    try:
+        return tuple(Filter(text).text for text in file.keeps)
+    except UserError as error:
+        raise UserError(f"{path}: keeps: {error}") from None
 
 
 def _facts(file: NodeFile, path: Path) -> HostFacts:

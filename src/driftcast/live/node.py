@@ -1,51 +1,48 @@
 """A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from types import TracebackType
-
-import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, derived_event
 from driftcast.live.config import NodeConfig
+from driftcast.live.door.advertisements import Advertisements
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
+from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
+from driftcast.live.flushing import Flushing
+from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.host import STANDING, LiveHost
+from driftcast.live.host.outgoing import checked_event, checked_policy
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.sequence import Sequence, incarnation
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
-from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.matching import Filter, FilterError
 from driftcast.model import (
     FOREVER_S,
-    AccessPolicy,
     Event,
     EventId,
     NodeId,
     Position,
     ProcessorId,
+    RequestId,
     Scalar,
     SubscriptionId,
     Velocity,
 )
 from driftcast.protocol import Interface, Link
+from driftcast.protocol.application import Application
 from driftcast.protocol.effects import Process
-from driftcast.trace import Level, Trace, rows
+from driftcast.trace import Trace, rows
 from driftcast.wire import Layer
-
-MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
-"""What a datagram leaves for an event when a message of any protocol is put around it."""
 
 
 class LiveNode(Applications):
@@ -99,8 +96,8 @@ class LiveNode(Applications):
             cleanup.callback(self._store.close)
         self._event_numbers = Sequence("event", self._store)
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        self._trace_directory = _trace_directory(config)
-        cleanup.callback(self._save_trace)
+        flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
+        cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
         self._processing = Processing(config.processors, self._on_processed, work)
         await self._processing.start()
@@ -109,21 +106,35 @@ class LiveNode(Applications):
         self._whereabouts = facts.whereabouts
         started = incarnation(self._store)
 
-        def host(layer: Layer) -> LiveHost:
-            return LiveHost(layer, facts, self._store, started, work)
+        def host(whose: Layer | str) -> LiveHost:
+            return LiveHost(whose, facts, self._store, started, work)
 
         self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         subscription_numbers = Sequence("subscription", self._store)
         self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
+        self._requests = Requests(config.node, self._runtime, subscription_numbers)
+        self._advertisements = Advertisements(config.node, self._runtime, subscription_numbers)
+        self._applications = LiveApplications(
+            config.node,
+            config.applications,
+            self._runtime,
+            self._record,
+            self._store,
+            host,
+            subscription_numbers,
+            self._publish,
+            config.allowed,
+        )
         self._runtime.start()
         cleanup.callback(self._stop_runtime)
+        cleanup.push_async_callback(self._applications.end_deeds)
         self._subscribers.restore()
         self._install()
-        if self._trace_directory is not None:
-            flushing = asyncio.create_task(self._flush_for_ever(config.trace.flush_s))
-            cleanup.push_async_callback(_cancelled, flushing)
+        self._applications.tenants.start()
+        flushing.start(config.trace.flush_s)
+        cleanup.push_async_callback(flushing.stop)
         if config.control is not None:
             self._control = ControlServer(self, config.control)
             await self._control.start()
@@ -133,9 +144,12 @@ class LiveNode(Applications):
     def _install(self) -> None:
         for installed in self.config.processors:
             self._runtime.on_processor(self._runtime.now, installed.processor)
+        for filter in self.config.keeps:
+            self._advertisements.advertise(filter, stored=True)
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
+        self._applications.stop(self._crashed)
         if self._crashed:
             self._runtime.crash()
         else:
@@ -200,9 +214,12 @@ class LiveNode(Applications):
     ) -> EventId:
         """Publish an event; a UserError says what is wrong with it."""
         self._check_running()
-        policy = None if access is None else _policy(access)
+        return self._publish(attributes, payload, lease_s, access)
+
+    def _publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> EventId:
+        policy = None if access is None else checked_policy(access)
         id = EventId(self.node, self._event_numbers.take())
-        event = _checked_event(id, attributes, payload, lease_s, policy)
+        event = checked_event(id, attributes, payload, lease_s, policy)
         self._record.publish(event)
         if not self._runtime.on_publish(self._runtime.now, event):
             raise WorkError("the protocol failed on the event; the node's log has the reason")
@@ -217,11 +234,13 @@ class LiveNode(Applications):
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
         state: bytes = b"",
+        history: bool = False,
     ) -> SubscriptionId:
         """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
-        With a processor the filter selects what it is given, from that state on, and what it makes is delivered."""
+        With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
+        With history, stored events from before are delivered too."""
         self._check_running()
-        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state)
+        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -230,6 +249,25 @@ class LiveNode(Applications):
     def detach(self, subscription: SubscriptionId) -> None:
         """Nobody listens any more: a named subscription stays, another ends."""
         self._subscribers.detach(subscription)
+
+    def advertise(self, filter: str, stored: bool = False) -> Forget:
+        """Events of a filter will come from here, or (`stored`) are kept by this node; until it is forgotten."""
+        self._check_running()
+        return self._advertisements.advertise(filter, stored)
+
+    def request(self, filter: str, patience_s: float, answered: Answered, closed: Closed) -> Forget:
+        """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""
+        self._check_running()
+        return self._requests.request(filter, patience_s, answered, closed)
+
+    def command(self, application: str, verb: str, body: bytes, replied: Replied) -> Forget:
+        """Tell one of the node's own applications something; `replied(body)` is called once, unless forgotten."""
+        self._check_running()
+        return self._applications.command(application, verb, body, replied)
+
+    def application(self, name: str) -> Application:
+        """One of the node's own applications."""
+        return self._applications.tenants.application(name)
 
     def move(self, position: Position | None, velocity: Velocity = STANDING) -> None:
         """The node is there now, and moves so; None while nobody knows where it is."""
@@ -266,7 +304,14 @@ class LiveNode(Applications):
     # What the stack asks for.
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        self._subscribers.deliver(subscription, event, hops)
+        if not self._applications.on_event(subscription, event, hops):
+            self._subscribers.deliver(subscription, event, hops)
+
+    def answer(self, request: RequestId, event: Event, hops: int) -> bool:
+        return self._applications.on_answer(request, event, hops) or self._requests.on_answer(request, event, hops)
+
+    def close(self, request: RequestId, complete: bool) -> bool:
+        return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
 
     def process(self, job: Process) -> None:
         self._processing.submit(job)
@@ -287,65 +332,3 @@ class LiveNode(Applications):
         for event in events:
             self._record.publish(event, finished.processor)
         self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
-
-    # The trace.
-
-    async def _flush_for_ever(self, period_s: float) -> None:
-        while True:
-            await asyncio.sleep(period_s)
-            try:
-                self._save_trace()
-            except WorkError as error:
-                LOG.error("%s", error)
-                return
-
-    def _save_trace(self) -> None:
-        if self._trace_directory is not None:
-            try:
-                self._record.trace.save(self._trace_directory)
-            except OSError as error:
-                raise WorkError(f"cannot write the trace {self._trace_directory}: {error.strerror or error}") from None
-
-
-def _policy(access: str) -> AccessPolicy:
-    try:
-        return AccessPolicy(Filter(access).text)
-    except FilterError as error:
-        raise UserError(f"access: {error}") from None
-
-
-def _checked_event(
-    id: EventId, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, policy: AccessPolicy | None
-) -> Event:
-    """An event that every other node will accept, or a UserError."""
-    try:
-        encoded = msgspec.msgpack.encode(Event(id, dict(attributes), payload, time.time(), lease_s, policy))
-        if len(encoded) > MAX_EVENT_BYTES:
-            raise ValueError(f"it has {len(encoded)} bytes, and at most {MAX_EVENT_BYTES} fit in a datagram")
-        # Decoding checks types and bounds, as it will everywhere else.
-        return msgspec.msgpack.decode(encoded, type=Event)
-    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
-        raise UserError(f"event: {error}") from None
-
-
-def _trace_directory(config: NodeConfig) -> Path | None:
-    """A folder of its own for each start, so that no trace overwrites an older one."""
-    base = config.trace.directory
-    if base is None or config.trace.level is Level.METRICS:
-        return None
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    directory = base / f"{config.name}-{stamp}-{os.getpid()}"
-    number = 1
-    while directory.exists():
-        number += 1
-        directory = base / f"{config.name}-{stamp}-{os.getpid()}-{number}"
-    try:
-        directory.mkdir(parents=True)
-    except OSError as error:
-        raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
-    return directory
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -57,6 +57,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     patience_s: Annotated[float, Meta(gt=0)] = 10.0
     attributes: dict[str, Scalar] = {}
     """What access policies of stored events are asked about."""
+    elsewhere: bool = False
+    """Whether other nodes are to be asked even if this one keeps such events itself: a repository that catches up."""
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)

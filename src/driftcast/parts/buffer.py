@@ -71,6 +71,12 @@ class LeasedBuffer:
             heapq.heapify(self._ends)
         return evicted
 
+    def resize(self, capacity: int) -> list[Stored]:
+        """Hold more or fewer from now on; what had to go for it, oldest arrival first."""
+        self._capacity = capacity
+        over = max(0, len(self.events) - capacity)
+        return [self.events.pop(id) for id in list(self.events)[:over]]
+
     def discard(self, event: EventId) -> bool:
         """Let an event go before its time; False if it is not there."""
         return self.events.pop(event, None) is not None

@@ -63,6 +63,7 @@ class BeaconDiscovery(StateMachine):
     summary = "neighbors by periodic beacons"
     settings_type = BeaconSettings
     messages = (Beacon,)
+    retunable = frozenset({"period_s", "missed", "jitter"})
 
     def __init__(
         self,
@@ -91,6 +92,12 @@ class BeaconDiscovery(StateMachine):
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("beacon")
         self.port.cancel_timer("silence")
+
+    def on_retune(self, now: float, settings: Settings) -> None:
+        assert isinstance(settings, BeaconSettings)
+        self._settings = settings
+        # At once: neighbors go by the period that they were last told, and would miss the longer one.
+        self._speak()
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "beacon":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from driftcast.model.wall import Wall
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,8 @@ class Capability(enum.StrEnum):
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
     """Who has which role, known to everybody beforehand."""
+    CALENDAR = "calendar"
+    """The date and the time of day, as right as the node's clock is."""
     OVERHEARING = "overhearing"
     """Frames that are meant for others; a router that declares it is told (`on_overheard`)."""
     DISTANCES = "distances"
@@ -131,6 +134,11 @@ class Host(ABC):
     @abstractmethod
     def directory(self, role: str) -> tuple[NodeId, ...]:
         """The nodes of a role (`Capability.DIRECTORY`); "all" is the role that every node has."""
+
+    def calendar(self, now: float) -> Wall:
+        """The date and the time of day (`Capability.CALENDAR`). Nodes compare it with what people wrote, never with
+        each other's."""
+        raise LookupError("this node has no calendar")
 
     @property
     @abstractmethod

@@ -38,6 +38,8 @@ class StateMachine:
     settings_type: ClassVar[type[Settings]] = Settings
     messages: ClassVar[tuple[type[Message], ...]] = ()
     needs: ClassVar[frozenset[Capability]] = frozenset()
+    retunable: ClassVar[frozenset[str]] = frozenset()
+    """The settings that may change while it runs."""
     needs_roles: ClassVar[frozenset[str]] = frozenset()
     """The roles that some nodes must have: who is a broker, who a producer."""
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {}
@@ -79,6 +81,9 @@ class StateMachine:
         """The outcome of a send with a token; exactly one for each. `failure` is None when it went well, else why not:
         QUEUE_FULL says nothing of the neighbor, UNREACHABLE does. A message that failed may have arrived all the
         same."""
+
+    def on_retune(self, now: float, settings: Settings) -> None:
+        """Its settings are others from now on; only those differ that it names in `retunable`."""
 
 
 class Protocol(StateMachine):

@@ -25,7 +25,7 @@ from driftcast.model import (
 )
 from driftcast.protocol.discovery import BeaconDiscovery, Neighborhood
 from driftcast.protocol.host import Host
-from driftcast.protocol.machine import Router, StateMachine, Upward
+from driftcast.protocol.machine import Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.plan import StackPlan
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
@@ -173,6 +173,14 @@ class Stack(Upward, Neighborhood):
     def on_sent(self, now: float, layer: Layer, token: Token, failure: Failure | None) -> None:
         """The outcome of a send of one layer."""
         self._input(now, layer, self._machine(layer).on_sent, token, failure)
+
+    def on_retune(self, now: float, layer: Layer, settings: Settings) -> bool:
+        """The settings of one layer are others; False if it failed on them."""
+        return self._input(now, layer, self._machine(layer).on_retune, settings)
+
+    def machine(self, layer: Layer) -> StateMachine | None:
+        """The machine of a layer, if there is one."""
+        return self._by_layer[layer]
 
     def on_link_up(self, now: float, link: Link) -> None:
         """For the router, then for the protocol."""

@@ -95,7 +95,18 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
     counts: Literal[
-        "facts", "sources", "reached", "missed", "load", "reports", "bytes", "routed", "values", "probe", "ratio", "pairs"
+        "facts",
+        "sources",
+        "reached",
+        "missed",
+        "load",
+        "reports",
+        "bytes",
+        "routed",
+        "values",
+        "probe",
+        "ratio",
+        "pairs",
     ]
     fact: str = ""
     against: str = ""

@@ -17,6 +17,7 @@ from driftcast.protocol.host import Capability
 from driftcast.protocol.optional import serves_processors
 from driftcast.radio.disk import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
+from driftcast.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from driftcast.scenario.beginnings import check_beginning
 from driftcast.scenario.computer import Computer
 from driftcast.scenario.draws import Selection, check_selection
@@ -98,6 +99,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     advertise: list[AdvertiseEntry] = []
     request: list[RequestEntry] = []
     processors: list[ProcessorEntry] = []
+    applications: list[ApplicationEntry] = []
+    command: list[CommandEntry] = []
+    calendar: Calendar = Calendar()
     faults: list[Fault] = []
     service: Service | None = None
     energy: Energy | None = None
@@ -140,6 +144,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def offers(self) -> frozenset[Capability]:
         """What the simulator can give to protocols in this scenario."""
         always = {
+            Capability.CALENDAR,
             Capability.DURABLE_STORE,
             Capability.GLOBAL_VIEW,
             Capability.DIRECTORY,
@@ -196,6 +201,9 @@ def check(scenario: Scenario, where: str) -> None:
             raise UserError(f"{at}.from_s: is after the end of the run, {scenario.duration_s:g} s")
     _check_retrieval(scenario, where)
     _check_processors(scenario, where)
+    check_applications(
+        scenario.applications, scenario.command, scenario.nodes, scenario.roles, scenario.offers(), where
+    )
     for place, fault in enumerate(scenario.faults):
         check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
         if isinstance(fault, GpsError) and scenario.mobility is None:

@@ -1,1 +1,1 @@
-"""What protocols compose to serve applications beyond publish and subscribe."""
+"""What serves applications beyond publish and subscribe: within protocols, and above any of them."""

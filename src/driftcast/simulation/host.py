@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from driftcast.model.wall import Wall
 from driftcast.protocol import DurableStore, GlobalView, Host
 from driftcast.simulation.computer import Computer
 from driftcast.simulation.world import World
@@ -86,6 +87,11 @@ class SimHost(Host):
         if role == "all":
             return tuple(range(self._world.scenario.nodes))
         return tuple(self._world.roles.get(role, ()))
+
+    def calendar(self, now: float) -> Wall:
+        """As far off as the node's clock is."""
+        calendar = self._world.scenario.calendar
+        return Wall(calendar.start_s + now, calendar.ahead_s)
 
     @property
     def area(self) -> Area:

@@ -12,13 +12,14 @@ from driftcast.protocol.stack import Receiver
 from driftcast.radio.csma import CsmaMedium
 from driftcast.radio.disk import DiskMedium, DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach
-from driftcast.scenario.faults import LinkCut, LinkSlow, Outage
+from driftcast.scenario.faults import LinkSlow
 from driftcast.scenario.scenario import OracleDiscovery
-from driftcast.simulation.cuts import DrawnCuts, links_there
+from driftcast.simulation.cuts import links_there
 from driftcast.simulation.interfaces import RADIO, Interfaces
 from driftcast.simulation.kernel import US_PER_S, microseconds
 from driftcast.simulation.node import SimNode
 from driftcast.simulation.service import ServiceQueues
+from driftcast.simulation.timetable import Timetable
 from driftcast.simulation.view import View
 from driftcast.simulation.world import World
 from driftcast.streams import stream
@@ -82,10 +83,8 @@ class Network(Air):
             refused = partial(self.lost, reason="service_queue_full")
             self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
         there = partial(links_there, list(self._media.values()), scenario.nodes)
-        self._drawn = [
-            DrawnCuts(fault, stream(seed, name), self._kernel, there, self.set_cut, scenario.duration_s)
-            for name, fault in faults.drawn_cuts
-        ]
+        self._timetable = Timetable(faults, self._kernel, self)
+        self._timetable.draw_cuts(seed, there, scenario.duration_s)
 
     def _radio(self, world: World) -> Medium:
         scenario, radio, kernel = world.scenario, world.scenario.radio, self._kernel
@@ -110,19 +109,7 @@ class Network(Air):
             straight = [receiver for receiver in receivers if receiver is not None]
             if len(straight) == len(self.nodes):
                 self._receivers[layer] = straight
-        for outage in self._faults.outages:
-            self._kernel.at(microseconds(outage.at_s), self._crash, outage)
-        for cut in self._faults.cuts:
-            self._kernel.at(microseconds(cut.at_s), self._cut, (cut, True))
-            self._kernel.at(microseconds(cut.at_s + cut.for_s), self._cut, (cut, False))
-        for drawn in self._drawn:
-            drawn.start()
-        for absence in self._faults.absences:
-            self._kernel.at(microseconds(absence.at_s), self._absence, (absence.node, True))
-            self._kernel.at(microseconds(absence.until_s), self._absence, (absence.node, False))
-        for slow in self._faults.slow:
-            self._kernel.at(microseconds(slow.at_s), self._slow_down, (slow, True))
-            self._kernel.at(microseconds(slow.at_s + slow.for_s), self._slow_down, (slow, False))
+        self._timetable.start()
         for wire in self._wires:
             for a, b in wire.pairs(len(self.nodes)):
                 self._media[wire.interface].topology.set_contact(a, b, up=True)
@@ -148,7 +135,7 @@ class Network(Air):
         self._recorder.on_frame(frame, reach, frame.interface)
         if self._slow:
             reach = self._prompt(frame, reach)
-        if self._queues is not None and frame.layer is _DISSEMINATION:
+        if self._queues is not None and frame.layer is Layer.DISSEMINATION:
             for node in reach.nodes:
                 self._queues.take(frame, node)
             return
@@ -229,7 +216,7 @@ class Network(Air):
         assert isinstance(late, tuple)
         frame, id = late
         self._slow.arrived(self._kernel.now_us, frame.sender, id)
-        if self._queues is not None and frame.layer is _DISSEMINATION and self.nodes[id].up:
+        if self._queues is not None and frame.layer is Layer.DISSEMINATION and self.nodes[id].up:
             self._queues.take(frame, id)
         else:
             self._receive_late(frame, id)
@@ -341,29 +328,8 @@ class Network(Air):
             for other in others or medium.topology.reach(id).nodes:
                 self._tell(id, other, medium.interface)
 
-    def _absence(self, what: object) -> None:
-        assert isinstance(what, tuple)
-        self.set_absent(*what)
-
-    def _crash(self, outage: object) -> None:
-        assert isinstance(outage, Outage)
-        self.crash(outage.node)
-        self._kernel.at(microseconds(outage.until_s), self._restart, outage.node)
-
-    def _restart(self, id: object) -> None:
-        assert isinstance(id, int)
-        self.restart(id)
-
-    def _cut(self, what: object) -> None:
-        assert isinstance(what, tuple)
-        cut, on = what
-        assert isinstance(cut, LinkCut)
-        self.set_cut(*cut.between, cut=on)
-
-    def _slow_down(self, what: object) -> None:
-        assert isinstance(what, tuple)
-        fault, on = what
-        assert isinstance(fault, LinkSlow)
+    def set_slow(self, fault: LinkSlow, on: bool) -> None:
+        """A link is slow, or as quick as ever again, and both ends know."""
         self._slow.set_slow(fault, on)
         for one, other in (fault.between, fault.between[::-1]):
             for interface in self._media:

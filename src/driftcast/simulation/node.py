@@ -27,6 +27,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.simulation.applications import SimApplications
 from driftcast.simulation.computer import Computer
 from driftcast.simulation.host import MemoryStore, SimHost
 from driftcast.simulation.interfaces import Interfaces
@@ -75,12 +76,18 @@ class SimPort(Port):
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self._node.recorder.on_deliver(self._node.id, subscription, event, hops)
+        if self._node.applications is not None:
+            self._node.applications.tenants.on_event(subscription, event, hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
         self._node.recorder.on_answer(self._node.id, request, event, hops)
+        if self._node.applications is not None:
+            self._node.applications.tenants.on_answer(request, event, hops)
 
     def close(self, request: RequestId, complete: bool) -> None:
         self._node.recorder.on_close(self._node.id, request, complete)
+        if self._node.applications is not None:
+            self._node.applications.tenants.on_closed(request, complete)
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         self._node.computer.process(processor, state, tuple(events), token)
@@ -104,13 +111,16 @@ class SimNode:
         """What this node has been told of its links; only with oracle discovery."""
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
+        self.applications: SimApplications | None = None
+        self.application_numbers = 0
         self.computer = Computer(id, world, self.now, self._tell_processed)
         self._world = world
         self._kernel = world.kernel
         self._interfaces = interfaces
         self._view = view
         self._installed = world.installed[id]
-        self._stores: dict[Layer, MemoryStore] = {}
+        self._stores: dict[Layer | str, MemoryStore] = {}
+        """Of each layer and of each application."""
         self._timers: list[dict[TimerKey, Timer]] = [{} for _ in Layer]
         self._boot = 0
 
@@ -132,9 +142,7 @@ class SimNode:
             self._world.stack,
             self.id,
             lambda layer: SimPort(self, layer, self._interfaces),
-            lambda layer: SimHost(
-                self.id, self._world, self._view, self._stores.setdefault(layer, MemoryStore()), self.computer, boot
-            ),
+            lambda layer: self._host(layer, boot),
             lambda layer: stream(self._world.seed, layer_stream(layer), self.id),
             self._interfaces.own[self.id],
             self._cost_s,
@@ -151,9 +159,19 @@ class SimNode:
             self.stack.on_subscribe(now, subscription)
         for advertisement in self.advertisements.values():
             self.stack.on_advertise(now, advertisement)
+        if self.id in self._world.applications:
+            self.applications = SimApplications(self, self._world, lambda name: self._host(name, boot), boot)
+            self.applications.tenants.start()
+
+    def _host(self, whose: Layer | str, boot: int) -> SimHost:
+        """For a layer or, by its name, for an application."""
+        store = self._stores.setdefault(whose, MemoryStore())
+        return SimHost(self.id, self._world, self._view, store, self.computer, boot)
 
     def stop(self) -> None:
         """A clean stop."""
+        if self.applications is not None:
+            self.applications.stop()
         self.stack.on_stop(self.now())
         self.recorder.on_node(self.id, Kind.STOP)
         self.up = False
@@ -161,6 +179,9 @@ class SimNode:
     def crash(self) -> None:
         """Everything in memory is gone, timers included."""
         self.up = False
+        if self.applications is not None:
+            self.applications.crash()
+            self.applications = None
         for timers in self._timers:
             for timer in timers.values():
                 self._kernel.cancel(timer)
@@ -198,6 +219,10 @@ class SimNode:
         self.recorder.on_unsubscribe(self.id, id)
         if self.up:
             self.stack.on_unsubscribe(self.now(), id)
+
+    def command(self, application: str, verb: str, body: bytes) -> int | None:
+        """Somebody tells an application something; None if nobody is there to hear it."""
+        return None if self.applications is None else self.applications.command(application, verb, body)
 
     def advertise(self, advertisement: Advertisement) -> None:
         """An application advertises, now or, if the node is down, when it is up again."""

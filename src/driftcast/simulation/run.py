@@ -12,6 +12,7 @@ from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import Installed, ProcessorError, load_function, split_function
 from driftcast.model import NodeId, ProcessorId
+from driftcast.scenario.applications import Command, commanded, hired
 from driftcast.scenario.draws import chosen
 from driftcast.scenario.faults import fault_plan
 from driftcast.scenario.movement import movement
@@ -117,8 +118,10 @@ class Simulation:
             faults=faults,
             installed=_installed(scenario, roles, seed),
             batteries=batteries,
+            applications=hired(scenario.applications, roles, scenario.nodes, seed, scenario.name),
             sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
         )
+        self._commands = commanded(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
         self.network = Network(self._world, recode)
         self._probes = Probes(scenario.measure.more, self._world, self.network)
 
@@ -137,6 +140,8 @@ class Simulation:
             self.network.start()
         self._probes.start()
         player.schedule_publishes(self._played.publishes)
+        for command in self._commands:
+            player.schedule_command(command)
         for ask in self._asked:
             self.kernel.at(microseconds(ask.time_s), player.request, ask)
 
@@ -276,6 +281,13 @@ class _Player:
         """One queue entry at a time, so that the queue does not hold the whole future."""
         self._publishes = publishes
         self._schedule_next()
+
+    def schedule_command(self, command: Command) -> None:
+        self._kernel.at(microseconds(command.time_s), self._command, command)
+
+    def _command(self, command: object) -> None:
+        assert isinstance(command, Command)
+        self._network.nodes[command.node].command(command.application, command.verb, command.body)
 
     def _schedule_next(self) -> None:
         if self._next < len(self._publishes):

@@ -7,6 +7,7 @@ from driftcast.functions import Installed
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position, ProcessorId, RoadMap
 from driftcast.protocol import Capability, StackPlan
+from driftcast.scenario.applications import Hired
 from driftcast.scenario.faults import FaultPlan
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
@@ -35,6 +36,8 @@ class World:
     batteries: Batteries | None
     sequences: dict[NodeId, int] = field(default_factory=dict)
     """The number of each node's last event."""
+    applications: dict[NodeId, list[Hired]] = field(default_factory=dict)
+    """Those of each node that has some."""
     slow: SlowLinks = field(init=False, default_factory=SlowLinks)
     offers: frozenset[Capability] = field(init=False)
     """What nodes may know in this scenario."""

@@ -157,6 +157,7 @@ INPUTS: list[tuple[str, tuple[object, ...], list[str]]] = [
     ("on_overheard", (7, Word("a"), "radio"), ["routing"]),
     ("on_timer", (Layer.DISSEMINATION, "x"), ["dissemination"]),
     ("on_sent", (Layer.DISSEMINATION, 1, None), ["dissemination"]),
+    ("on_retune", (Layer.DISSEMINATION, Settings()), ["dissemination"]),
     ("on_link_up", (LINK,), ABOVE),
     ("on_link_changed", (LINK,), ABOVE),
     ("on_link_down", (LINK, Failure.SILENT), ABOVE),

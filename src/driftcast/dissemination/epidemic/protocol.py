@@ -51,6 +51,7 @@ class Epidemic(Protocol, AnswersRequests):
     summary = "every node stores, carries and exchanges every event"
     settings_type = EpidemicSettings
     messages = (Summary, Ask, Transfer)
+    retunable = frozenset(EpidemicSettings.__struct_fields__)
 
     def __init__(self, node: NodeId, settings: EpidemicSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
@@ -75,6 +76,13 @@ class Epidemic(Protocol, AnswersRequests):
         self._asking = False
         self._telling = False
         self._leasing_until = 0.0
+
+    def on_retune(self, now: float, settings: Settings) -> None:
+        """What is held already keeps its end, whatever the longest lease is now."""
+        assert isinstance(settings, EpidemicSettings)
+        self._settings = settings
+        for evicted in self._buffer.resize(settings.buffer):
+            self._forget(now, evicted, "buffer_full")
 
     def on_stop(self, now: float) -> None:
         for key in ("ask again", "tell again", "lease"):

@@ -8,7 +8,7 @@ from msgspec import Meta
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.flood import Flood
 from driftcast.parts.relay import RelaySettings
-from driftcast.protocol import Host, Interface, Port, Protocol, TimerKey
+from driftcast.protocol import Host, Interface, Port, Protocol, Settings, TimerKey
 from driftcast.wire import EventMessage, Message
 
 
@@ -32,6 +32,7 @@ class Gossip(Protocol):
     summary = "every node rebroadcasts each event once, with probability p"
     settings_type = GossipSettings
     messages = (GossipedEvent,)
+    retunable = frozenset({"p", "sure_hops"})
 
     def __init__(self, node: NodeId, settings: GossipSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
@@ -39,6 +40,10 @@ class Gossip(Protocol):
         self._sure_hops = settings.sure_hops
         self._flood = Flood(port, rng, settings, GossipedEvent)
         self._seen_ids = self._flood.seen_ids
+
+    def on_retune(self, now: float, settings: Settings) -> None:
+        assert isinstance(settings, GossipSettings)
+        self._p, self._sure_hops = settings.p, settings.sure_hops
 
     def on_stop(self, now: float) -> None:
         self._flood.stop()

@@ -41,6 +41,7 @@ from driftcast.protocol import (
     Link,
     Port,
     Protocol,
+    Settings,
     TimerKey,
 )
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
@@ -75,6 +76,7 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
     )
     needs = frozenset({Capability.DURABLE_STORE, Capability.DIRECTORY})
     needs_roles = frozenset({BROKER})
+    retunable = frozenset({"reconcile", "defer_s", "refresh_s", "seen_s", "choice", "history_s", "retries", "retry_s"})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         # [000 §V] The very first solution.
         "strawman": {"reconcile": "strawman"},
@@ -116,6 +118,12 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         self.port.set_timer("refresh", self._settings.refresh_s * self.rng.uniform(0.5, 1.0))
         if self.is_broker:
             self._recovery.start()
+
+    def on_retune(self, now: float, settings: Settings) -> None:
+        assert isinstance(settings, TreeSettings)
+        self._settings = settings
+        self._retrieval.retune(settings)
+        self.port.set_timer("refresh", settings.refresh_s)
 
     def on_stop(self, now: float) -> None:
         for word in ("group", "refresh", "recover"):

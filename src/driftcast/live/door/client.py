@@ -20,7 +20,14 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
+    Advertise,
+    Advertised,
+    Answered,
     AskStatus,
+    AskStored,
+    Closed,
+    Command,
+    Commanded,
     Delivered,
     Move,
     Moved,
@@ -72,6 +79,8 @@ class Client:
         self._received = bytearray()
         self._lines: deque[bytes] = deque()
         self._waiting: dict[SubscriptionId, deque[Event]] = {}
+        self._answers: dict[int, list[Event]] = {}
+        """Of the requests that are open."""
         self._asked = 0
         try:
             self._socket = _connected(address)
@@ -112,10 +121,12 @@ class Client:
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
         state: bytes = b"",
+        history: bool = False,
     ) -> "Deliveries":
         """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
 
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
+        With history, stored events from before come first, or when they do.
         """
         question = Subscribe(
             id=self._number(),
@@ -125,6 +136,7 @@ class Client:
             attributes=dict(attributes or {}),
             processor=processor,
             state=state,
+            history=history,
         )
         subscription = self._ask(question, Subscribed).subscription
         self._waiting.setdefault(subscription, deque())
@@ -148,6 +160,30 @@ class Client:
         """How the node is."""
         return self._ask(AskStatus(id=self._number()), Status)
 
+    def advertise(self, filter: str = "", stored: bool = False) -> None:
+        """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
+        self._ask(Advertise(id=self._number(), filter=filter, stored=stored), Advertised)
+
+    def request(self, filter: str = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
+        """The stored events of a filter, and whether they are all there are."""
+        question = AskStored(id=self._number(), filter=filter, patience_s=patience_s)
+        self._answers[question.id] = []
+        try:
+            closed = self._ask(question, Closed, ANSWER_S + patience_s)
+        finally:
+            found = self._answers.pop(question.id)
+        return found, closed.complete
+
+    def command(
+        self, application: str, verb: str, body: Mapping[str, object] | None = None, patience_s: float = 0.0
+    ) -> dict[str, object]:
+        """Tell an application of the node to do something; what it says. A UserError if it refuses."""
+        question = Command(id=self._number(), application=application, verb=verb, body=dict(body or {}))
+        said = self._ask(question, Commanded, ANSWER_S + patience_s).body
+        if "error" in said and "clashes" not in said:
+            raise UserError(str(said["error"]))
+        return said
+
     def next_event(self, subscription: SubscriptionId, timeout_s: float | None = None) -> Event | None:
         """The next event of a subscription, or None if none comes in time."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -167,7 +203,7 @@ class Client:
         self._asked += 1
         return self._asked
 
-    def _ask(self, question: Question, expected: type[A]) -> A:
+    def _ask(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
         line = _encode(question) + b"\n"
         if len(line) > MAX_LINE_BYTES:
             raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line)}")
@@ -176,7 +212,7 @@ class Client:
             self._socket.sendall(line)
         except OSError as error:
             raise WorkError(f"the node at {self._address} is gone: {error.strerror or error}") from None
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + patience_s
         while True:
             reply = self._read(deadline)
             if reply is None:
@@ -209,6 +245,8 @@ class Client:
             reply = _decoder.decode(self._lines.popleft())
         except (msgspec.MsgspecError, ValueError) as error:
             raise WorkError(f"what answers at {self._address} is no node of driftcast: {error}") from None
+        if isinstance(reply, Answered) and reply.id in self._answers:
+            self._answers[reply.id].append(_event(reply))
         if isinstance(reply, Delivered):
             self._waiting.setdefault(reply.subscription, deque()).append(_event(reply))
         return reply
@@ -255,9 +293,9 @@ def _lease(lease_s: float | None) -> float | None:
     return None if lease_s is None or math.isinf(lease_s) else lease_s
 
 
-def _event(delivered: Delivered) -> Event:
+def _event(delivered: Delivered | Answered) -> Event:
     lease_s = FOREVER_S if delivered.lease_s is None else delivered.lease_s
-    derived = tuple(delivered.derived_from)
+    derived = tuple(delivered.derived_from) if isinstance(delivered, Delivered) else ()
     return Event(
         delivered.event, delivered.attributes, delivered.payload, delivered.time_s, lease_s, derived_from=derived
     )

@@ -8,16 +8,21 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
+    Advertise,
+    Advertised,
+    Answered,
     AskStatus,
+    AskStored,
+    Closed,
+    Command,
+    Commanded,
     Delivered,
     Move,
     Moved,
@@ -26,53 +31,26 @@ from driftcast.live.door.messages import (
     Question,
     Refused,
     Reply,
-    Status,
     Subscribe,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
 )
-from driftcast.live.door.subscribers import Listener
+from driftcast.live.door.served import Served
+from driftcast.live.host.applications import Forget
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
+from driftcast.model import FOREVER_S, Event, SubscriptionId
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
 MAX_CLIENT_SUBSCRIPTIONS = 256
+MAX_CLIENT_QUESTIONS = 64
+"""Requests and commands that a client has open, and its advertisements."""
 MAX_UNREAD_BYTES = 1 << 22
 """What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
 
 _decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _encode = msgspec.json.Encoder().encode
-
-
-class Served(Protocol):
-    """What the door asks of the node behind it."""
-
-    def publish(
-        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None
-    ) -> EventId: ...
-
-    def subscribe(
-        self,
-        filter: str,
-        listener: Listener | None,
-        name: str | None,
-        lease_s: float,
-        attributes: Mapping[str, Scalar] | None,
-        processor: ProcessorId | None,
-        state: bytes,
-    ) -> SubscriptionId: ...
-
-    def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
-
-    def detach(self, subscription: SubscriptionId) -> None: ...
-
-    def move(self, position: Position | None, velocity: Velocity) -> None: ...
-
-    def status(self) -> Status: ...
-
-    def note_drop(self, reason: str) -> None: ...
 
 
 class _Client:
@@ -83,6 +61,8 @@ class _Client:
         self._reader = reader
         self._writer = writer
         self._subscriptions: dict[SubscriptionId, None] = {}
+        self._open: dict[object, Forget] = {}
+        """Requests and commands that are still to be answered, and what the client advertises."""
 
     async def serve(self) -> None:
         """Answer until the client leaves or breaks a limit."""
@@ -95,7 +75,9 @@ class _Client:
                     return
                 except (asyncio.IncompleteReadError, ConnectionError):
                     return
-                self._say(self._answer(line))
+                reply = self._answer(line)
+                if reply is not None:
+                    self._say(reply)
                 # A client that asks without reading the answers waits here, not in the node's memory.
                 await self._writer.drain()
         except ConnectionError:
@@ -103,13 +85,16 @@ class _Client:
         finally:
             for subscription in self._subscriptions:
                 self._node.detach(subscription)
+            for forget in self._open.values():
+                forget()
             self._writer.close()
 
     def abort(self) -> None:
         """Hang up at once."""
         self._writer.transport.abort()
 
-    def _answer(self, line: bytes) -> Reply:
+    def _answer(self, line: bytes) -> Reply | None:
+        """What to say at once; None if the answer comes later."""
         try:
             question = _decoder.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -122,7 +107,7 @@ class _Client:
             LOG.error("a question of a client failed", exc_info=error)
             return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)
 
-    def _serve_question(self, question: Question) -> Reply:
+    def _serve_question(self, question: Question) -> Reply | None:
         node = self._node
         if isinstance(question, Publish):
             event = node.publish(question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
@@ -138,6 +123,7 @@ class _Client:
                 question.attributes,
                 question.processor,
                 question.state,
+                question.history,
             )
             self._subscriptions[subscription] = None
             return Subscribed(id=question.id, subscription=subscription)
@@ -147,11 +133,68 @@ class _Client:
             del self._subscriptions[question.subscription]
             node.unsubscribe(question.subscription)
             return Unsubscribed(id=question.id)
+        if isinstance(question, Advertise):
+            self._check_open()
+            self._open[object()] = node.advertise(question.filter, question.stored)
+            return Advertised(id=question.id)
+        if isinstance(question, AskStored):
+            self._request(question)
+            return None
+        if isinstance(question, Command):
+            self._command(question)
+            return None
         if isinstance(question, Move):
             node.move(question.position, question.velocity)
             return Moved(id=question.id)
         assert isinstance(question, AskStatus)
         return msgspec.structs.replace(node.status(), id=question.id)
+
+    def _check_open(self) -> None:
+        if len(self._open) >= MAX_CLIENT_QUESTIONS:
+            raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
+
+    def _request(self, question: AskStored) -> None:
+        self._check_open()
+        mark, over = object(), False
+
+        def answered(event: Event, hops: int) -> None:
+            if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+                self._node.note_drop("client_slow")
+                return
+            self._say(
+                Answered(
+                    id=question.id,
+                    event=event.id,
+                    attributes=event.attributes,
+                    payload=event.payload,
+                    time_s=event.time_s,
+                    lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
+                    hops=hops,
+                )
+            )
+
+        def closed(complete: bool) -> None:
+            nonlocal over
+            over = True
+            self._open.pop(mark, None)
+            self._say(Closed(id=question.id, complete=complete))
+
+        forget = self._node.request(question.filter, question.patience_s, answered, closed)
+        # It may be over already: a protocol that stores nothing says so at once.
+        if not over:
+            self._open[mark] = forget
+
+    def _command(self, question: Command) -> None:
+        self._check_open()
+        mark = object()
+
+        def replied(body: bytes) -> None:
+            self._open.pop(mark, None)
+            self._say(Commanded(id=question.id, body=msgspec.json.decode(body, type=dict[str, object])))
+
+        # Applications never reply before whoever told them something has returned.
+        body = msgspec.json.encode(question.body)
+        self._open[mark] = self._node.command(question.application, question.verb, body, replied)
 
     def _deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:

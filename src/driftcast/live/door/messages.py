@@ -42,6 +42,7 @@ class Subscribe(Ask, frozen=True, tag="subscribe"):
     attributes: dict[str, Scalar] = {}
     processor: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
+    history: bool = False
 
 
 class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
@@ -55,6 +56,28 @@ class Move(Ask, frozen=True, tag="position"):
 
     position: Position | None
     velocity: Velocity = Velocity(0.0, 0.0)
+
+
+class Advertise(Ask, frozen=True, tag="advertise"):
+    """Events of a filter will come from here, or (`stored`) are to be kept by the node; until the connection ends."""
+
+    filter: FilterText
+    stored: bool = False
+
+
+class AskStored(Ask, frozen=True, tag="request"):
+    """Ask for stored events; `Answered` follows for each, then `Closed`."""
+
+    filter: FilterText
+    patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+
+
+class Command(Ask, frozen=True, tag="command"):
+    """Tell an application of the node to do something; `Commanded` brings what it says."""
+
+    application: Annotated[str, Meta(min_length=1, max_length=128)]
+    verb: Annotated[str, Meta(max_length=128)]
+    body: dict[str, object] = {}
 
 
 class AskStatus(Ask, frozen=True, tag="status"):
@@ -83,6 +106,10 @@ class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
     """The subscription has ended."""
 
 
+class Advertised(Answer, frozen=True, tag="advertised"):
+    """It stands."""
+
+
 class Moved(Answer, frozen=True, tag="moved"):
     """The node takes that for its position from now on."""
 
@@ -98,6 +125,29 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     lease_s: float | None
     hops: int
     derived_from: list[EventId] = []
+
+
+class Answered(Answer, frozen=True, tag="answered"):
+    """A stored event for a request."""
+
+    event: EventId
+    attributes: dict[str, Scalar]
+    payload: bytes
+    time_s: float
+    lease_s: float | None
+    hops: int
+
+
+class Closed(Answer, frozen=True, tag="closed"):
+    """No more answers will come; `complete` if these were all there are."""
+
+    complete: bool
+
+
+class Commanded(Answer, frozen=True, tag="commanded"):
+    """What an application says to a command."""
+
+    body: dict[str, object]
 
 
 class Status(Answer, frozen=True, tag="status"):
@@ -128,5 +178,17 @@ class Refused(Answer, frozen=True, tag="refused"):
     wrong_use: bool
 
 
-Question: TypeAlias = Publish | Subscribe | Unsubscribe | Move | AskStatus
-Reply: TypeAlias = Published | Subscribed | Unsubscribed | Moved | Delivered | Status | Refused
+Question: TypeAlias = Publish | Subscribe | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus
+Reply: TypeAlias = (
+    Published
+    | Subscribed
+    | Unsubscribed
+    | Advertised
+    | Moved
+    | Delivered
+    | Answered
+    | Closed
+    | Commanded
+    | Status
+    | Refused
+)

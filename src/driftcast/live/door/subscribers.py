@@ -17,7 +17,7 @@ from driftcast.live.host.store import NodeStore, Standing
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter
 from driftcast.model import FOREVER_S, Event, NodeId, ProcessorId, Scalar, Subscription, SubscriptionId
-from driftcast.protocol.optional import serves_processors
+from driftcast.protocol.optional import AnswersRequests, serves_processors
 from driftcast.wire import Layer
 
 Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
@@ -82,6 +82,7 @@ class Subscribers:
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
         state: bytes = b"",
+        history: bool = False,
     ) -> SubscriptionId:
         """Subscribe, or listen again to the subscription of that name. A UserError says what is wrong."""
         if name is not None and name in self._named:
@@ -93,10 +94,13 @@ class Subscribers:
         protocol = self._runtime.plan.protocol
         if processor is not None and not serves_processors(protocol):
             raise UserError(f"subscription: {protocol.name} runs no processors for subscriptions")
+        if history and not issubclass(protocol, AnswersRequests):
+            raise UserError(f"subscription: {protocol.name} stores nothing that could be history")
         text = Filter(filter).text
         id = SubscriptionId(self._node, self._sequence.take())
         try:
-            made = Subscription(id, text, lease_s, dict(attributes or {}), processor=processor, state=state)
+            told = dict(attributes or {})
+            made = Subscription(id, text, lease_s, told, history=history, processor=processor, state=state)
             # Decoding checks types and bounds, as it would on another node.
             subscription = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Subscription)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:

@@ -1,11 +1,13 @@
 """What a live node offers to the state machines that run on it."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work, free_memory_bytes
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from driftcast.model.wall import Wall
 from driftcast.protocol import Capability, DurableStore, GlobalView, Host
 from driftcast.wire import Layer
 
@@ -36,7 +38,7 @@ class HostFacts:
 
 def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
     """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
-    offers = {Capability.LOAD}
+    offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
     if store:
@@ -54,17 +56,20 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
 
 
 class LiveHost(Host):
-    """One layer's view of its node."""
+    """One layer's or one application's view of its node."""
 
     def __init__(
-        self, layer: Layer, facts: HostFacts, store: NodeStore | None, incarnation: int, work: Work | None = None
+        self, whose: Layer | str, facts: HostFacts, store: NodeStore | None, incarnation: int, work: Work | None = None
     ) -> None:
+        """For a layer or, by its name, for an application."""
         self.offers = offered(store is not None, facts)
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
         self._work = work or Work()
-        self._store = None if store is None else store.layer(layer)
+        self._store: DurableStore | None = None
+        if store is not None:
+            self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)
 
     def position(self, now: float) -> Position | None:
         return self._whereabouts().position
@@ -98,6 +103,9 @@ class LiveHost(Host):
             # Every node has that role, so it need not be written: all who have any.
             nodes = tuple(sorted({node for named in self._facts.directory.values() for node in named}))
         return nodes or ()
+
+    def calendar(self, now: float) -> Wall:
+        return Wall(time.time(), time.localtime().tm_gmtoff)
 
     @property
     def area(self) -> Area:

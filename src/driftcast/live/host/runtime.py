@@ -18,7 +18,7 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Event, Failure, NodeId, SubscriptionId
+from driftcast.model import Event, Failure, NodeId, RequestId, SubscriptionId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
@@ -44,6 +44,14 @@ class Applications(ABC):
     @abstractmethod
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         """An event for a local application."""
+
+    @abstractmethod
+    def answer(self, request: RequestId, event: Event, hops: int) -> bool:
+        """A stored event for a local application; False if none asked."""
+
+    @abstractmethod
+    def close(self, request: RequestId, complete: bool) -> bool:
+        """No more will come; False if none asked."""
 
     @abstractmethod
     def process(self, job: Process) -> None:
@@ -185,9 +193,13 @@ class Runtime(Stack):
         elif isinstance(effect, Route | RouteEach):
             self._route(effect)
         else:
-            # Nobody asks this host for stored events, so there is nobody to answer.
             assert isinstance(effect, Answer | Close)
-            self._record.drop(layer, "no_such_request")
+            if isinstance(effect, Answer):
+                wanted = self._applications.answer(effect.request, effect.event, effect.hops)
+            else:
+                wanted = self._applications.close(effect.request, effect.complete)
+            if not wanted:
+                self._record.drop(layer, "no_such_request")
 
     def _send(self, layer: Layer, effect: Send) -> None:
         body = self._encoded(layer, effect.message)

@@ -15,6 +15,7 @@ import msgspec
 from driftcast.errors import WorkError
 from driftcast.model import NodeId, Subscription, SubscriptionId
 from driftcast.protocol import DurableStore
+from driftcast.protocol.tenants import PartOfStore
 from driftcast.wire import Layer
 
 FORMAT = 1
@@ -51,6 +52,10 @@ class NodeStore:
     def layer(self, layer: Layer) -> "LayerStore":
         """The part that one layer sees."""
         return LayerStore(self, f"layer_{layer.name.lower()}")
+
+    def application(self, name: str) -> DurableStore:
+        """The part that one application sees."""
+        return PartOfStore(LayerStore(self, "applications"), name)
 
     def reserve(self, counter: str, block: int) -> int:
         """The first of `block` numbers that no start of this node has had before; on disk when this returns."""
@@ -120,8 +125,7 @@ class NodeStore:
         database.execute("CREATE TABLE IF NOT EXISTS store (format INTEGER, node INTEGER)")
         database.execute("CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, next INTEGER)")
         database.execute("CREATE TABLE IF NOT EXISTS subscriptions (sequence INTEGER PRIMARY KEY, standing BLOB)")
-        for layer in Layer:
-            table = f"layer_{layer.name.lower()}"
+        for table in ("applications", *(f"layer_{layer.name.lower()}" for layer in Layer)):
             database.execute(f"CREATE TABLE IF NOT EXISTS {table} (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
         owner = database.execute("SELECT format, node FROM store").fetchone()
         if owner is None:

@@ -12,6 +12,7 @@ class Ask:
         "attempt",
         "attributes",
         "credit",
+        "elsewhere",
         "filter",
         "retries",
         "since",
@@ -28,6 +29,7 @@ class Ask:
         attributes: dict[str, Scalar],
         patience_s: float,
         retries: int,
+        elsewhere: bool = False,
     ) -> None:
         self.since = now
         self.until = now + patience_s
@@ -35,6 +37,7 @@ class Ask:
         self.filter = filter
         self.attributes = attributes
         self.retries = retries
+        self.elsewhere = elsewhere
         self.attempt = 0
         self.credit = 0
         """How much of the request has been answered in full."""

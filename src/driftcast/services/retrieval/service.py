@@ -60,6 +60,10 @@ class Retrieval:
         """The node is up: what it stored before is still there."""
         self.stored.load(now)
 
+    def retune(self, settings: RetrievalSettings) -> None:
+        """Whom later requests go to, and how often they are repeated."""
+        self._settings = settings
+
     def stop(self) -> None:
         """Disarm everything."""
         self.stored.stop()
@@ -70,7 +74,7 @@ class Retrieval:
 
     def request(self, now: float, request: Request) -> None:
         """An application asks."""
-        self._ask(now, request.id, request.filter, request.attributes, request.patience_s)
+        self._ask(now, request.id, request.filter, request.attributes, request.patience_s, request.elsewhere)
 
     def subscribe(self, now: float, subscription: Subscription) -> None:
         """[000 §IV] A new subscriber wants what was published before: called after its subscription went out, so that
@@ -131,6 +135,7 @@ class Retrieval:
         filter: FilterText,
         attributes: dict[str, Scalar],
         patience_s: float,
+        elsewhere: bool = False,
     ) -> None:
         self._port.note(Fact("ask"))
         if len(self._asks) >= self._settings.max_asks:
@@ -139,7 +144,7 @@ class Retrieval:
             return
         self._number += 1
         id = AskId(self._incarnation, self._number)
-        ask = self._asks[id] = Ask(now, wanted_by, filter, attributes, patience_s, self._settings.retries)
+        ask = self._asks[id] = Ask(now, wanted_by, filter, attributes, patience_s, self._settings.retries, elsewhere)
         # Endless patience is an infinite delay, which arms nothing.
         self._port.set_timer(("patience", id), patience_s)
         if ask.retries:
@@ -163,6 +168,8 @@ class Retrieval:
     def _pass_request(self, now: float, sender: NodeId, asked: Asked) -> None:
         branches = self._ways.branches(sender)
         own = [Branch(self._node, text, 0) for text in self.stored.filters]
+        if not asked.path and self._asks[_own(asked.ask)].elsewhere:
+            own = []
         parts = self._parts(Filter(asked.filter), own, branches, not asked.path)
         if not parts or asked.credit < len(parts):
             reason = "request_split_too_often" if parts else "no_advertisement"
@@ -275,6 +282,9 @@ class Retrieval:
         else:
             ask.taken[message.event.id] = None
             self._port.note(Fact("response", event=message.event.id, value=float(message.hops)))
+            if self.stored.wants(message.event):
+                # A repository that was away, or is new, catches up with the others.
+                self.stored.keep(now, message.event, message.remaining_s)
             if isinstance(ask.wanted_by, RequestId):
                 self._port.answer(ask.wanted_by, message.event, message.hops)
             else:

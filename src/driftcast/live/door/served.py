@@ -1,0 +1,51 @@
+"""What the control channel asks of the node behind it."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from driftcast.live.door.messages import Status
+from driftcast.live.door.subscribers import Listener
+from driftcast.live.host.applications import Forget, Replied
+from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
+
+
+class Served(Protocol):
+    """What the door asks of the node behind it."""
+
+    def publish(
+        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None
+    ) -> EventId: ...
+
+    def subscribe(
+        self,
+        filter: str,
+        listener: Listener | None,
+        name: str | None,
+        lease_s: float,
+        attributes: Mapping[str, Scalar] | None,
+        processor: ProcessorId | None,
+        state: bytes,
+        history: bool,
+    ) -> SubscriptionId: ...
+
+    def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
+
+    def detach(self, subscription: SubscriptionId) -> None: ...
+
+    def advertise(self, filter: str, stored: bool) -> Forget: ...
+
+    def request(
+        self,
+        filter: str,
+        patience_s: float,
+        answered: Callable[[Event, int], None],
+        closed: Callable[[bool], None],
+    ) -> Forget: ...
+
+    def command(self, application: str, verb: str, body: bytes, replied: Replied) -> Forget: ...
+
+    def move(self, position: Position | None, velocity: Velocity) -> None: ...
+
+    def status(self) -> Status: ...
+
+    def note_drop(self, reason: str) -> None: ...

@@ -1,0 +1,36 @@
+"""Events that applications of a node publish: checked before anybody sees them."""
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from driftcast.errors import UserError
+from driftcast.live.link.frame import MAX_BODY_BYTES
+from driftcast.matching import Filter, FilterError
+from driftcast.model import AccessPolicy, Event, EventId, Scalar
+
+MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
+"""What a datagram leaves for an event when a message of any protocol is put around it."""
+
+
+def checked_event(
+    id: EventId, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, policy: AccessPolicy | None
+) -> Event:
+    """An event that every other node will accept, or a UserError."""
+    try:
+        encoded = msgspec.msgpack.encode(Event(id, dict(attributes), payload, time.time(), lease_s, policy))
+        if len(encoded) > MAX_EVENT_BYTES:
+            raise ValueError(f"it has {len(encoded)} bytes, and at most {MAX_EVENT_BYTES} fit in a datagram")
+        # Decoding checks types and bounds, as it will everywhere else.
+        return msgspec.msgpack.decode(encoded, type=Event)
+    except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
+        raise UserError(f"event: {error}") from None
+
+
+def checked_policy(access: str) -> AccessPolicy:
+    """Who may have an event, in canonical form, or a UserError."""
+    try:
+        return AccessPolicy(Filter(access).text)
+    except FilterError as error:
+        raise UserError(f"access: {error}") from None

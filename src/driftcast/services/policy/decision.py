@@ -1,0 +1,240 @@
+"""PDP, the decision point: fetches the policies of its roles, decides which hold, and has them enforced.
+
+[000 §III] It subscribes to the roles of its node and, on joining, asks for what was published before. A cluster manager
+does so for the enforcement points that gave it their roles, too: one subscription for all of them together.
+"""
+
+from random import Random
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.model import Event, NodeId, Scalar
+from driftcast.protocol import Fact, Host, Settings
+from driftcast.protocol.application import Application, ApplicationPort, Key
+from driftcast.services.policy.catalog import Catalog, held_of
+from driftcast.services.policy.circumstances import attributes_of, told_attributes, wall_of
+from driftcast.services.policy.deciding import decide, next_change_s
+from driftcast.services.policy.enforcer import Enforcer, digest
+from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, Wanted, read
+from driftcast.services.policy.record import MalformedError
+from driftcast.services.policy.roles import Role, filters
+
+MAX_MANAGED = 1000
+"""Enforcement points of one cluster; more are not served."""
+MAX_ATTRIBUTES = 64
+"""That a node is told of itself."""
+MAX_PATIENCE_S = 300.0
+"""A node that hears no repository asks again ever more seldom, but at least so often."""
+_AGAIN, _LOOK = "again", "look"
+
+
+class DecisionSettings(Settings, frozen=True):
+    """Whose policies a decision point decides on."""
+
+    roles: Annotated[
+        tuple[Role, ...], Meta(description="of its node, besides those that the scenario or config gives it")
+    ] = ()
+    manager: Annotated[bool, Meta(description="whether it manages the enforcement points that enroll with it")] = False
+    attributes: Annotated[
+        dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
+    ] = msgspec.field(default_factory=dict)
+    look_s: Annotated[float, Meta(gt=0, le=86_400, description="how often conditions are looked at again")] = 10.0
+    # Quicker than anybody would notice, and ten decisions a second cost little.
+    react_s: Annotated[float, Meta(ge=0, le=3600, description="how long news are gathered before a decision")] = 0.1
+    patience_s: Annotated[
+        float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
+    ] = 10.0
+    retry_s: Annotated[float, Meta(gt=0, le=3600, description="after which it asks again if they were not all")] = 5.0
+    enrolled_s: Annotated[float, Meta(gt=0, description="how long an enforcement point counts that is silent")] = 100.0
+    most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not held")] = 10_000
+
+
+class _Managed:
+    """An enforcement point of the cluster."""
+
+    def __init__(self, enrollment: Enrollment, until: float) -> None:
+        self.enrollment = enrollment
+        self.until = until
+        self.ordered = ""
+
+
+class DecisionPoint(Application):
+    """One decision point and the enforcement point beside it."""
+
+    name = "policy_decision"
+    summary = "retrieves the policies of its roles and has them enforced"
+    settings_type = DecisionSettings
+
+    def __init__(self, node: NodeId, settings: Settings, port: ApplicationPort, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        assert isinstance(settings, DecisionSettings)
+        self._settings = settings
+        self._own = tuple(sorted({*settings.roles, *host.roles}))
+        self._context: dict[str, Scalar] = dict(settings.attributes)
+        self._managed: dict[NodeId, _Managed] = {}
+        self._subscribed: list[str] = []
+        self._open: set[Key] = set()
+        self._wait_s = settings.retry_s
+        self._orders = 0
+        self._deciding = False
+        self._tied: tuple[tuple[str, str], ...] = ()
+        self.retrieved = False
+        """Whether repositories have answered with all they have."""
+        self.catalog = Catalog(settings.most_policies)
+        self.enforcer = Enforcer(node, port)
+
+    def on_start(self, now: float) -> None:
+        self.port.subscribe("context", f'"{CONTEXT}" = {self.node}')
+        if self._settings.manager:
+            self.port.subscribe("enroll", f'"{ENROLL}" = {self.node}')
+        self._ask_for_roles()
+        self._decide(now)
+
+    def on_stop(self, now: float) -> None:
+        for key in (_AGAIN, _LOOK):
+            self.port.cancel_timer(key)
+
+    def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if key == "context":
+            self._context = told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
+        elif key == "enroll":
+            self._enroll(now, event)
+        else:
+            self._take(event)
+        self._decide_soon(now)
+
+    def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
+        self._take(event)
+        self._decide_soon(now)
+
+    def on_closed(self, now: float, key: Key, complete: bool) -> None:
+        self._open.discard(key)
+        self.retrieved = self.retrieved and complete
+        if not self._open:
+            if self.retrieved:
+                self._wait_s = self._settings.retry_s
+                self.port.note(Fact("policies_retrieved", value=float(len(self.catalog))))
+            else:
+                # Many nodes may have lost the same repository: they do not all come back at once.
+                self.port.set_timer(_AGAIN, self._wait_s * self.rng.uniform(0.75, 1.25))
+                self._wait_s = min(MAX_PATIENCE_S, 2 * self._wait_s)
+
+    def on_timer(self, now: float, key: Key) -> None:
+        if key == _AGAIN:
+            self._request()
+        else:
+            self._decide(now)
+
+    def on_acted(self, now: float, token: int, error: str) -> None:
+        self.enforcer.on_acted(token, error)
+
+    def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
+        """`list`: what it holds and what is in force."""
+        if verb != "list":
+            self.port.reply(command, b'{"error":"a decision point knows list"}')
+            return
+        standing = [f"{policy.id} version {policy.version}" for policy in self.catalog.standing()]
+        enforced = [f"{one.policy} version {one.version}" for one in self.enforcer.enforced]
+        told = {"policies": standing, "in_force": enforced, "retrieved": self.retrieved, "roles": self._roles()}
+        self.port.reply(command, msgspec.json.encode(told))
+
+    # Fetching.
+
+    def _roles(self) -> list[str]:
+        """[000 §III] Its own and those of the enforcement points it manages."""
+        return sorted({*self._own, *(role for one in self._managed.values() for role in one.enrollment.roles)})
+
+    def _ask_for_roles(self) -> None:
+        try:
+            texts = filters(self._roles())
+        except UserError:
+            self.port.note(Fact("drop", reason="too_many_roles"))
+            return
+        if texts == self._subscribed:
+            return
+        # A filter that stands unchanged is left alone; one that is wider than before replaces it.
+        for number, text in enumerate(texts):
+            if self._subscribed[number : number + 1] != [text]:
+                self.port.subscribe(f"policies {number}", text)
+        for number in range(len(texts), len(self._subscribed)):
+            self.port.unsubscribe(f"policies {number}")
+        self._subscribed = texts
+        self._request()
+
+    def _request(self) -> None:
+        """After having subscribed, so that nothing falls between the two."""
+        self.retrieved = True
+        self._open = {f"policies {number}" for number in range(len(self._subscribed))}
+        for number, text in enumerate(self._subscribed):
+            self.port.request(f"policies {number}", text, self._settings.patience_s)
+
+    def _take(self, event: Event) -> None:
+        try:
+            held = held_of(event)
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
+            return
+        if self.catalog.is_full(held.record.policy.id):
+            self.port.note(Fact("drop", event.id, event.source, "too_many_policies"))
+        elif self.catalog.take(held):
+            self.port.note(Fact("policy_received", event.id, value=float(held.record.policy.version)))
+
+    # Deciding.
+
+    def _decide_soon(self, now: float) -> None:
+        """Once for all that comes together: who joins may be answered with thousands of policies."""
+        if not self._deciding:
+            self._deciding = True
+            self.port.set_timer(_LOOK, self._settings.react_s)
+
+    def _decide(self, now: float) -> None:
+        self._deciding = False
+        wall = wall_of(self.host, now)
+        attributes = attributes_of(self.host, now, self._context)
+        decision = decide(self.catalog, self._own, attributes, wall)
+        if decision.tied != self._tied:
+            self._tied = decision.tied
+            for winner, loser in decision.tied:
+                self.port.note(Fact("policy_tie", reason=f"{winner} before {loser}"))
+        self.enforcer.enforce(decision.wanted, None if wall is None else wall.utc_s)
+        for node in [node for node, one in self._managed.items() if one.until <= now]:
+            del self._managed[node]
+            self.port.note(Fact("enforcement_point_gone", peer=node))
+            self._ask_for_roles()
+        for node, managed in self._managed.items():
+            enrollment = managed.enrollment
+            self._order(node, managed, decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted)
+        # A second at least: a border of periods that lies too near is met by the look after it.
+        look_s = min(self._settings.look_s, max(1.0, next_change_s(self.catalog, wall)))
+        self.port.set_timer(_LOOK, look_s)
+
+    # A cluster.
+
+    def _enroll(self, now: float, event: Event) -> None:
+        node = event.source
+        if node not in self._managed and len(self._managed) >= MAX_MANAGED:
+            self.port.note(Fact("drop", event.id, node, "cluster_full"))
+            return
+        try:
+            enrollment = read(event, Enrollment)
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, node, "malformed_enrollment"))
+            return
+        managed = self._managed.get(node)
+        if managed is None:
+            managed = self._managed[node] = _Managed(enrollment, 0.0)
+        managed.enrollment, managed.until = enrollment, now + self._settings.enrolled_s
+        # What it enforces it says itself: an order that was lost is given again.
+        managed.ordered = enrollment.digest
+        self._ask_for_roles()
+
+    def _order(self, node: NodeId, managed: _Managed, wanted: tuple[Wanted, ...]) -> None:
+        orders = Orders(wanted, (self.host.incarnation << 32) + self._orders)
+        if managed.ordered == digest(orders.wanted):
+            return
+        managed.ordered = digest(orders.wanted)
+        self._orders += 1
+        self.port.publish({ENFORCE: node}, msgspec.json.encode(orders), NOTICE_LEASE_S)

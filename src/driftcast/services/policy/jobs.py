@@ -1,0 +1,95 @@
+"""What a management tool is asked for, and what it has to know before it can answer."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.model import EventId, NodeId
+from driftcast.services.policy.record import Held
+from driftcast.services.policy.roles import ANY_POLICY, NAME, POLICY_ID, Role, filters, wider_filters
+from driftcast.services.policy.rule import Policy
+from driftcast.services.policy.text import MAX_TEXT_CHARACTERS, policy_text
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a command."""
+
+    text: Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)] = ""
+    """Policies, for `check` and `publish`."""
+    id: Annotated[str, Meta(pattern=f"^({NAME})?$")] = ""
+    """Of a policy, for `withdraw` and `history`."""
+    roles: tuple[Role, ...] = ()
+    """Whose policies to list; none: all."""
+    anyway: bool = False
+    """Publish even if not every repository has answered."""
+    next: bool = False
+    """Publish as the version after the last there is."""
+    nodes: tuple[tuple[Role, ...], ...] | None = None
+    """The roles of each node, where people know them: then overlap of roles is exact."""
+
+    def population(self) -> list[frozenset[str]] | None:
+        """The roles of all nodes, if they are known."""
+        return None if self.nodes is None else [frozenset(roles) for roles in self.nodes]
+
+
+class Job:
+    """A command on its way."""
+
+    def __init__(self, command: int, verb: str, ask: Ask, policies: list[Policy]) -> None:
+        self.command = command
+        self.verb = verb
+        self.ask = ask
+        self.policies = policies
+        self.open: set[str] = set()
+        self.complete = True
+        self.found: dict[EventId, Held] = {}
+        self.stored: dict[tuple[str, int], list[NodeId]] = {}
+        self.told: dict[str, Any] = {}
+
+
+def questions(job: Job) -> list[str]:
+    """The filters of everything a command must know; a UserError if it cannot be meant."""
+    if job.verb in ("check", "publish"):
+        if not job.policies:
+            raise UserError("there is no policy in this")
+        if job.ask.nodes is not None:
+            # A node may have any roles together, so any policy may meet these.
+            return [ANY_POLICY]
+        roles = wider_filters(roles for policy in job.policies for roles in policy.roles)
+        if roles == [ANY_POLICY]:
+            return roles
+        # Other versions may be for other roles.
+        ids = [policy.id for policy in job.policies]
+        parts = [ids[at : at + 50] for at in range(0, len(ids), 50)]
+        return [*roles, *(f"{POLICY_ID} in ({', '.join(repr(id) for id in part)})" for part in parts)]
+    if job.verb == "list":
+        return filters(job.ask.roles) if job.ask.roles else [ANY_POLICY]
+    if job.verb in ("withdraw", "history"):
+        if not job.ask.id:
+            raise UserError(f"{job.verb}: name a policy")
+        return [f"{POLICY_ID} = '{job.ask.id}'"]
+    raise UserError("a management tool knows check, publish, withdraw, list, history and reports")
+
+
+def listed(job: Job) -> list[dict[str, object]]:
+    """The policies that were found: the newest versions that stand, or (`history`) all versions of one."""
+    newest: dict[str, Held] = {}
+    for held in sorted(job.found.values(), key=lambda held: held.rank):
+        newest[held.record.policy.id] = held
+    if job.verb == "history":
+        shown = sorted(job.found.values(), key=lambda held: held.rank)
+    else:
+        shown = [held for _, held in sorted(newest.items()) if not held.record.withdrawn]
+    return [
+        {
+            "id": held.record.policy.id,
+            "version": held.record.policy.version,
+            "withdrawn": held.record.withdrawn,
+            "from": held.event.source,
+            "event": str(held.event),
+            "text": policy_text(held.record.policy),
+        }
+        for held in shown
+    ]

@@ -1,0 +1,70 @@
+"""When the faults of a run befall whom: each is put on the queue beforehand, or draws its own times as the run goes on."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from driftcast.model import NodeId
+from driftcast.scenario.faults import FaultPlan, LinkSlow, Outage
+from driftcast.simulation.cuts import DrawnCuts, Edge
+from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.streams import stream
+
+
+class Victim(Protocol):
+    """What faults do things to: the network."""
+
+    def crash(self, id: NodeId) -> None:
+        """A node loses everything but its durable store."""
+
+    def restart(self, id: NodeId) -> None:
+        """It starts anew."""
+
+    def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
+        """Two nodes cannot hear each other, or can again."""
+
+    def set_absent(self, id: NodeId, absent: bool) -> None:
+        """A node is cut off from all, or is back."""
+
+    def set_slow(self, fault: LinkSlow, on: bool) -> None:
+        """A link is slow, or no longer."""
+
+
+class Timetable:
+    """The faults of one run."""
+
+    def __init__(self, faults: FaultPlan, kernel: Kernel, victim: Victim) -> None:
+        self._faults = faults
+        self._kernel = kernel
+        self._victim = victim
+        self._drawn: list[DrawnCuts] = []
+
+    def draw_cuts(self, seed: int, there: Callable[[], list[Edge]], duration_s: float) -> None:
+        """Cuts of links that are there at the time."""
+        self._drawn = [
+            DrawnCuts(fault, stream(seed, name), self._kernel, there, self._victim.set_cut, duration_s)
+            for name, fault in self._faults.drawn_cuts
+        ]
+
+    def start(self) -> None:
+        """From here on they come as their times do."""
+        victim = self._victim
+        for outage in self._faults.outages:
+            self._at(outage.at_s, self._crash, outage)
+        for cut in self._faults.cuts:
+            self._at(cut.at_s, victim.set_cut, *cut.between, True)
+            self._at(cut.at_s + cut.for_s, victim.set_cut, *cut.between, False)
+        for drawn in self._drawn:
+            drawn.start()
+        for absence in self._faults.absences:
+            self._at(absence.at_s, victim.set_absent, absence.node, True)
+            self._at(absence.until_s, victim.set_absent, absence.node, False)
+        for slow in self._faults.slow:
+            self._at(slow.at_s, victim.set_slow, slow, True)
+            self._at(slow.at_s + slow.for_s, victim.set_slow, slow, False)
+
+    def _at(self, time_s: float, act: Callable[..., None], *arguments: object) -> None:
+        self._kernel.at(microseconds(time_s), lambda _: act(*arguments), None)
+
+    def _crash(self, outage: Outage) -> None:
+        self._victim.crash(outage.node)
+        self._at(outage.until_s, self._victim.restart, outage.node)

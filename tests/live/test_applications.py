@@ -1,0 +1,281 @@
+"""Applications on live nodes: policies published at one are enforced at others, and outlive a restart."""
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from driftcast.errors import UserError
+from driftcast.live.config import NodeConfig, load_config
+from driftcast.live.door.client import connect
+from driftcast.live.host.applications import ApplicationConfig
+from driftcast.live.host.deeds import Allowed, AllowedCommand
+from driftcast.live.node import LiveNode
+from driftcast.loopback.network import LoopbackNetwork, until
+from driftcast.protocol import Fact
+from driftcast.protocol.application import Application, application_named
+from driftcast.services.policy.repository import Repository
+from tests.live.conftest import MakeConfig, Run
+
+pytestmark = pytest.mark.live
+
+PERIOD = "policy period roles sensor then { set discovery.period_s = 0.2 }"
+
+
+def with_application(config: NodeConfig, name: str, allowed: Allowed | None = None, **settings: object) -> NodeConfig:
+    kind = application_named(name)
+    one = ApplicationConfig(kind, msgspec.convert(settings, kind.settings_type))
+    return replace(config, applications=(*config.applications, one), allowed=allowed or config.allowed)
+
+
+def command(node: LiveNode, name: str, verb: str, **body: object) -> asyncio.Future[dict[str, object]]:
+    """What an application says."""
+    told: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+    node.command(name, verb, msgspec.json.encode(body), lambda reply: told.set_result(msgspec.json.decode(reply)))
+    return told
+
+
+def test_a_policy_published_at_one_node_retunes_another(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        configs = [
+            with_application(config(1, "epidemic"), "policy_tool", stored_s=2.0),
+            with_application(config(2, "epidemic", store=tmp_path / "2.db"), "policy_repository"),
+            with_application(config(3, "epidemic"), "policy_decision", roles=["sensor"]),
+        ]
+        async with LoopbackNetwork(configs) as network:
+            network.link(1, 2)
+            network.link(2, 3)
+            await until(lambda: len(network.nodes[2].neighbors) == 2)
+            told = await asyncio.wait_for(
+                command(network.nodes[1], "policy_tool", "publish", text=PERIOD, anyway=True), 10
+            )
+            assert told["published"] == [{"id": "period", "version": 1, "stored_by": [2]}]
+
+            async def enforced() -> list[object]:
+                reports = (await command(network.nodes[1], "policy_tool", "reports"))["reports"]
+                assert isinstance(reports, list)
+                return [one["node"] for one in reports if one["what"] == "enforced"]
+
+            for _ in range(100):
+                if await enforced():
+                    break
+                await asyncio.sleep(0.05)
+            assert await enforced() == [3]
+            # A repository that is restarted has it all.
+            await network.crash(2)
+            node = await network.start(2)
+            listed = await command(node, "policy_repository", "list")
+            assert listed == {"active": True, "policies": ["period version 1"]}
+
+    run(story())
+
+
+def test_only_commands_of_the_list_run_with_its_arguments(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    touch = AllowedCommand((sys.executable, "-c", "import sys; open(sys.argv[1], 'w')"), ((str(mark),),))
+    fails = AllowedCommand((sys.executable, "-c", "raise SystemExit('no lamp')"))
+    allowed = Allowed(
+        settings=False, commands={"touch": touch, "fails": fails, "absent": AllowedCommand(("/no/such",))}
+    )
+    text = "\n".join(
+        [
+            f"policy a roles all then {{ run touch '{mark}' }}",
+            "policy b roles all then { run absent '/etc/passwd' }",
+            "policy c roles all then { run fails }",
+            "policy d roles all then { run rm '-rf' }",
+            "policy e roles all then { set discovery.period_s = 2 }",
+            "policy f roles all then { run nothing }",
+        ]
+    )
+
+    async def story() -> None:
+        made = with_application(config(1), "policy_tool", allowed, stored_s=0.2)
+        made = with_application(made, "policy_decision")
+        async with LiveNode(made) as node:
+            await command(node, "policy_tool", "publish", text=text, anyway=True)
+            reports: list[dict[str, str]] = []
+            for _ in range(100):
+                found = (await command(node, "policy_tool", "reports"))["reports"]
+                assert isinstance(found, list)
+                reports = found
+                if len({one["policy"] for one in reports}) == 6:
+                    break
+                await asyncio.sleep(0.05)
+            told = {one["policy"]: (one["what"], one.get("told", "")) for one in reports}
+            assert told["a"] == ("enforced", "")
+            assert mark.exists()
+            assert "absent may not be given these arguments" in told["b"][1]
+            assert told["c"] == ("failed", "run fails: it ended with status 1: no lamp")
+            assert "this node has no command rm" in told["d"][1]
+            assert "are not for policies to change" in told["e"][1]
+            assert "this node has no command nothing" in told["f"][1]
+
+    run(story())
+
+
+def test_without_a_list_no_command_runs(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        made = with_application(with_application(config(1), "policy_tool", stored_s=0.1), "policy_decision")
+        async with LiveNode(made) as node:
+            await command(node, "policy_tool", "publish", text="policy a roles all then { run true }", anyway=True)
+            reports = (await command(node, "policy_tool", "reports"))["reports"]
+            assert isinstance(reports, list)
+            assert reports[0]["told"] == "run true: refused: this node has no command true"
+
+    run(story())
+
+
+class Clumsy(Application):
+    """Writes, asks for something and raises."""
+
+    name = "clumsy"
+
+    def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
+        if verb == "ask":
+            found = self.host.store.get(b"key")
+            self.port.reply(command, msgspec.json.encode({"found": found is not None}))
+            return
+        if verb == "big":
+            self.port.publish({}, b"x" * 100_000)
+            self.port.reply(command, b"{}")
+            return
+        self.host.store.put(b"key", b"value")
+        self.port.note(Fact("half"))
+        if verb == "raise":
+            raise RuntimeError("on purpose")
+        self.port.reply(command, b"{}")
+
+
+def test_an_application_that_raises_does_nothing_by_halves(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        made = replace(
+            config(1, store=tmp_path / "1.db"), applications=(ApplicationConfig(Clumsy, Clumsy.settings_type()),)
+        )
+        async with LiveNode(made) as node:
+            node.command("clumsy", "raise", b"{}", lambda body: None)
+            assert await command(node, "clumsy", "ask") == {"found": False}
+            assert node.drops["application_raised"] == 1
+            await command(node, "clumsy", "big")
+            assert node.drops["application_event_refused"] == 1
+            await command(node, "clumsy", "keep")
+        async with LiveNode(made) as node:
+            assert await command(node, "clumsy", "ask") == {"found": True}
+            with pytest.raises(UserError, match="does not run policy_tool"):
+                node.command("policy_tool", "list", b"", lambda body: None)
+
+    run(story())
+
+
+def test_clients_command_and_request_through_the_control_channel(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    def client(address: str) -> None:
+        with connect(address) as connected:
+            told = connected.command("policy_tool", "publish", {"text": PERIOD, "anyway": True})
+            assert told["published"] == [{"id": "period", "version": 1, "stored_by": [1]}]
+            with pytest.raises(UserError, match="line 1, column 8: expected the name of a policy"):
+                connected.command("policy_tool", "check", {"text": "policy 1"})
+            with pytest.raises(UserError, match="this node does not run nothing"):
+                connected.command("nothing", "x")
+            # A protocol that stores nothing says so at once.
+            assert connected.request("policy.id is not null", 1.0) == ([], False)
+            with pytest.raises(UserError, match="filter: expected"):
+                connected.request("x >")
+
+    async def story() -> None:
+        made = config(1, store=tmp_path / "1.db", control=tmp_path / "1.sock")
+        made = with_application(with_application(made, "policy_tool", stored_s=1.0), "policy_repository")
+        async with LiveNode(made) as node:
+            assert node.control_address is not None
+            await asyncio.to_thread(client, node.control_address)
+            repository = node.application("policy_repository")
+            assert isinstance(repository, Repository)
+            assert [policy.id for policy in repository.catalog.standing()] == ["period"]
+
+    run(story())
+
+
+def test_clients_keep_events_and_ask_for_them(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    def client(address: str) -> None:
+        with connect(address) as keeper, connect(address) as other:
+            assert other.request("x > 0", 1.0) == ([], False)
+            keeper.advertise("x > 0", stored=True)
+            for x in (0, 1, 2):
+                other.publish({"x": x})
+            events, complete = other.request("x > 1", 1.0)
+            assert ([event.attributes for event in events], complete) == ([{"x": 2}], True)
+            later = other.subscribe("x < 2", history=True)
+            event = later.next_event(5.0)
+            assert event is not None
+            assert event.attributes == {"x": 1}
+            with pytest.raises(UserError, match="filter: expected"):
+                other.advertise("x >")
+            other.advertise("y = 1")
+        with connect(address) as another:
+            # What nobody says to keep any longer is not offered, once the node has noticed.
+            found = [another.request("x > 0", 1.0) for _ in range(20)]
+            assert found[-1] == ([], False)
+
+    async def story() -> None:
+        made = config(1, "tree", store=tmp_path / "1.db", control=tmp_path / "1.sock")
+        made = replace(made, roles=("broker",), directory={"broker": (1,)})
+        async with LiveNode(made) as node:
+            assert node.control_address is not None
+            await asyncio.to_thread(client, node.control_address)
+        async with LiveNode(replace(made, keeps=("x > 0",))) as node:
+            answers: list[object] = []
+            closed: list[bool] = []
+            node.request("x > 0", 1.0, lambda event, hops: answers.append(event.attributes["x"]), closed.append)
+            await until(lambda: bool(closed))
+            assert (answers, closed) == ([1, 2], [True]), "the store outlived the node"
+        async with LiveNode(config(2)) as node:
+            with pytest.raises(UserError, match="flooding makes no use of any"):
+                node.advertise("x > 0", stored=True)
+            with pytest.raises(UserError, match="flooding stores nothing that could be history"):
+                node.subscribe("x > 0", None, history=True)
+
+    run(story())
+
+
+CONFIG = """
+name = "a"
+protocol = {{ name = "flooding" }}
+roles = ["sensor"]
+listen = {{ port = 0 }}
+{store}
+
+[[applications]]
+name = "{name}"
+settings = {{ {settings} }}
+
+[enforcement.commands.led]
+run = ["/bin/led"]
+arguments = [["on"], ["off"]]
+"""
+
+
+def write(path: Path, name: str, settings: str = "", store: str = 'store = { file = "a.db" }') -> Path:
+    path.write_text(CONFIG.format(name=name, settings=settings, store=store), "utf-8")
+    return path
+
+
+def test_a_configuration_names_applications_and_what_policies_may_do(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path / "a.toml", "policy_repository", 'roles = ["sensor"]'))
+    assert [one.kind for one in config.applications] == [Repository]
+    assert config.allowed == Allowed(True, {"led": AllowedCommand(("/bin/led",), (("on",), ("off",)))})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "store", "says"),
+    [
+        ("policy_tool", "", 'keeps = ["x > 0"]', "keeps: flooding stores no events"),
+        ("policy_tol", "", "", r"applications\[0\].name: there is no application 'policy_tol'"),
+        ("policy_tool", "patience = 3", "", r"applications\[0\]: settings: unknown key 'patience'"),
+        ("policy_repository", "", "", "policy_repository needs durable store"),
+        ("policy_repository", "least_energy = 0.5", 'store = { file = "a.db" }', "needs energy"),
+    ],
+)
+def test_a_mistake_in_it_is_named(tmp_path: Path, name: str, settings: str, store: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        load_config(write(tmp_path / "a.toml", name, settings, store))

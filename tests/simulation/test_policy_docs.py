@@ -1,0 +1,46 @@
+"""The page about policies says what the code does."""
+
+import re
+from pathlib import Path
+
+from driftcast.scenario.scenario import load
+from driftcast.services.policy.conflict import clash
+from driftcast.services.policy.text import policies_from
+from driftcast.simulation.run import run
+from driftcast.trace import Level
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "policy.md").read_text("utf-8")
+EXAMPLE = REPOSITORY / "examples" / "policy"
+
+
+def test_the_policies_of_the_page_are_those_of_the_example() -> None:
+    [text] = re.findall(r"```policy\n(.*?)```", PAGE, re.DOTALL)
+    assert text == (EXAMPLE / "night.policy").read_text("utf-8")
+    assert [policy.id for policy in policies_from(text)] == ["night", "weak"]
+
+
+def test_the_conflict_of_the_page_is_explained_as_it_says() -> None:
+    [(text, says)] = re.findall(r"```conflict\n(.*?)---\n(.*?)\n```", PAGE, re.DOTALL)
+    slow, fast = policies_from(text)
+    found = clash(fast, slow)
+    assert found is not None
+    assert found.explained() == says
+
+
+def test_the_example_runs_and_everybody_does_as_the_policies_say() -> None:
+    outcome = run(load(EXAMPLE / "field.toml"), seed=1, trace=Level.FULL)
+    rows = outcome.trace.table().to_pylist()
+    stored = {row["node"] for row in rows if row["kind"] == "policy_stored"}
+    assert stored == {4, 5}
+    enforced = {(row["node"], row["reason"]) for row in rows if row["kind"] == "policy_enforced"}
+    # It becomes night after a minute. The one whose battery is low is overruled in that and has its own.
+    assert enforced == {(6, "night 1"), (7, "night 1"), (8, "weak 1")}
+
+
+def test_every_drop_of_the_room_stands_on_the_page() -> None:
+    room = REPOSITORY / "src" / "driftcast" / "services" / "policy"
+    source = "\n".join(path.read_text("utf-8") for path in sorted(room.glob("*.py")))
+    reasons = set(re.findall(r'"drop",[^)]*?"([a-z_]+)"\)', source)) | set(re.findall(r'reason="([a-z_]+)"', source))
+    assert len(reasons) > 8
+    assert all(f"`{reason}`" in PAGE for reason in reasons), reasons
