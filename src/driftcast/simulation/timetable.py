@@ -1,4 +1,4 @@
-"""When the faults of a run befall whom: each is put on the queue beforehand, or draws its own times as the run goes on."""
+"""When the faults of a run befall whom. Each is put on the queue beforehand, or draws its own times as it goes."""
 
 from collections.abc import Callable
 from typing import Protocol

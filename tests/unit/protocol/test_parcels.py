@@ -11,8 +11,8 @@ from driftcast.protocol.effects import Note
 from driftcast.protocol.port import Fact
 from driftcast.routing.aodv.messages import Packet
 from driftcast.routing.gpsr.messages import GeoPacket
+from driftcast.testing import LoneHost
 from driftcast.wire import EventMessage, Layer, Message, Parcel, Traffic, carried
-from tests.sketches.fake_host import FakeHost
 
 EVENT = Event(EventId(7, 1), {})
 
@@ -54,7 +54,7 @@ def stack(ports: dict[Layer, RecordingPort]) -> Stack:
     Top.handed.clear()
     plan = StackPlan(Top, Settings(), Beneath, Settings())
     return Stack(
-        plan, 3, ports.__getitem__, lambda layer: FakeHost(), lambda layer: Random(1), ("radio",), lambda *_: 0.0
+        plan, 3, ports.__getitem__, lambda layer: LoneHost(), lambda layer: Random(1), ("radio",), lambda *_: 0.0
     )
 
 

@@ -1,1 +1,0 @@
-"""Sketches of the published systems against the waist: their messages and the skeletons of their handlers."""
