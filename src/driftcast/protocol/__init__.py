@@ -5,8 +5,9 @@ from driftcast.protocol.effects import BufferedPort, RecordingPort
 from driftcast.protocol.host import Capability, DurableStore, GlobalView, Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
+from driftcast.protocol.plan import StackPlan
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
-from driftcast.protocol.stack import Stack, StackPlan
+from driftcast.protocol.stack import Stack
 
 __all__ = [
     "Advertises",

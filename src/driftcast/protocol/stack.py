@@ -23,47 +23,19 @@ from driftcast.model import (
     Subscription,
     SubscriptionId,
 )
-from driftcast.protocol.discovery import BeaconDiscovery, BeaconSettings, Neighborhood
-from driftcast.protocol.host import Capability, Host
-from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
+from driftcast.protocol.discovery import BeaconDiscovery, Neighborhood
+from driftcast.protocol.host import Host
+from driftcast.protocol.machine import Router, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
+from driftcast.protocol.plan import StackPlan
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
-from driftcast.wire import LEASE_OVER, Codec, DecodeError, Layer, Message, Parcel, carried
+from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message, Parcel, carried
 
 Receiver: TypeAlias = Callable[[float, NodeId, Message, Interface], None]
 """A handler of messages: now, sender, message, interface."""
 
 Witness: TypeAlias = Callable[[Link, Failure | None], None]
 """Told of each link that discovery has found (None) or lost (why), before the layers above are."""
-
-
-class StackPlan:
-    """Which machines with which settings; the same for every node of a run."""
-
-    def __init__(
-        self,
-        protocol: type[Protocol],
-        settings: Settings,
-        router: type[Router] | None = None,
-        router_settings: Settings | None = None,
-        beacons: BeaconSettings | None = None,
-    ) -> None:
-        self.protocol = protocol
-        self.settings = settings
-        self.router = router
-        self.router_settings = router_settings
-        self.beacons = beacons
-        self.codecs: dict[Layer, Codec] = {
-            Layer.DISSEMINATION: Codec(Layer.DISSEMINATION, protocol.name, protocol.messages)
-        }
-        self.overhears = False
-        """Whether the router wants to hear what is meant for others."""
-        if router is not None and router_settings is not None:
-            self.overhears = Capability.OVERHEARING in router.needs | router_settings.needs()
-        if router is not None:
-            self.codecs[Layer.ROUTING] = Codec(Layer.ROUTING, router.name, router.messages)
-        if beacons is not None:
-            self.codecs[Layer.DISCOVERY] = Codec(Layer.DISCOVERY, BeaconDiscovery.name, BeaconDiscovery.messages)
 
 
 class Stack(Upward, Neighborhood):
@@ -164,8 +136,10 @@ class Stack(Upward, Neighborhood):
 
     def _settle(self, now: float) -> None:
         """Pass on what layers have told each other, until nothing waits."""
-        while self._waiting:
-            self.enter(now, *self._waiting.popleft())
+        waiting = self._waiting
+        while waiting:
+            layer, handler, arguments = waiting.popleft()
+            self.enter(now, layer, handler, arguments)
 
     def _tell(self, layer: Layer, handler: Callable[..., None], *arguments: object) -> None:
         """To be entered when the handler that says it has returned."""

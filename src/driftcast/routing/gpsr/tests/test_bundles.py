@@ -15,9 +15,9 @@ EAST = [at(500, 0, 11), at(600, 10, 12)]
 NORTH = at(0, 500, 13)
 
 
-def bench(**settings: int) -> Bench:
+def bench(*, max_hops: int = 64) -> Bench:
     """Neighbor 1 to the east, 2 to the north."""
-    made = Bench(**settings)
+    made = Bench(max_hops=max_hops)
     made.neighbor(1, 100, 0)
     made.neighbor(2, 0, 100)
     return made

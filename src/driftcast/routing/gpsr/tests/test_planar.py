@@ -1,11 +1,13 @@
-"""The planar graph: connected and without crossings, by an oracle in exact fractions."""
+"""The planar graph: connected and without crossings, by oracles in exact fractions and by Qhull."""
 
 from fractions import Fraction
 from itertools import combinations
 from random import Random
 
 import networkx as nx
+import numpy as np
 import pytest
+from scipy.spatial import Delaunay, KDTree
 
 from driftcast.model import NodeId, Position
 from driftcast.routing.gpsr.planar import Rule, planar
@@ -89,6 +91,23 @@ def test_it_is_symmetric_connected_and_free_of_crossings(layout: str, rule: Rule
     assert set(map(frozenset, nx.connected_components(found))) == set(map(frozenset, nx.connected_components(whole)))
     for (a, b), (c, d) in combinations(found.edges, 2):
         assert not crosses(positions[a], positions[b], positions[c], positions[d]), (a, b, c, d)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name.startswith("random")])
+def test_it_is_the_part_of_the_delaunay_triangulation_that_has_empty_circles(layout: str) -> None:
+    """By Qhull, which knows all nodes, while each of ours knows its neighbors. A triangulation has no crossings."""
+    positions = LAYOUTS[layout]
+    points = np.array(positions)
+    tree = KDTree(points)
+    expected = set()
+    for triangle in Delaunay(points).simplices:
+        for a, b in combinations(sorted(map(int, triangle)), 2):
+            nearest_m, _ = tree.query((points[a] + points[b]) / 2)
+            long_m = float(np.hypot(*(points[a] - points[b])))
+            if nearest_m >= long_m / 2 - 1e-9 and long_m <= RANGE_M:
+                expected.add((a, b))
+    found = planar_graph(disk_graph(positions), positions, "gabriel")
+    assert {(a, b) for a, b in found.edges if a < b} == expected
 
 
 def test_every_relative_neighbor_is_a_gabriel_neighbor() -> None:
