@@ -138,8 +138,10 @@ class Stack(Upward, Neighborhood):
 
     def _settle(self, now: float) -> None:
         """Pass on what layers have told each other, until nothing waits."""
-        while self._waiting:
-            self.enter(now, *self._waiting.popleft())
+        waiting = self._waiting
+        while waiting:
+            layer, handler, arguments = waiting.popleft()
+            self.enter(now, layer, handler, arguments)
 
     def _tell(self, layer: Layer, handler: Callable[..., None], *arguments: object) -> None:
         """To be entered when the handler that says it has returned."""

@@ -93,8 +93,9 @@ class Gpsr(Router):
             self._learn(now, sender, message.position, message.velocity)
             return
         assert isinstance(message, GeoPacket)
-        # Its receiver learns what all in reach may.
-        self.on_overheard(now, sender, message, via)
+        if message.at is not None and self._settings.piggyback:
+            known = self.table.known_velocity(sender)
+            self._learn(now, sender, message.at, known)
         if not self._passed.comes_first(now, sender, message):
             self._drop("repeated", message, sender)
         elif message.hops >= min(self._settings.max_hops, MAX_HOPS):
@@ -141,7 +142,8 @@ class Gpsr(Router):
             self._forward(now, carried)
 
     def on_route_each(self, now: float, targets: Sequence[NodeId | Place], parcel: Parcel) -> None:
-        self._forward_each(now, [own for each in targets if (own := self._own(now, each, parcel)) is not None])
+        own = (self._own(now, target, parcel) for target in targets)
+        self._forward_each(now, [carried for carried in own if carried is not None])
 
     def _own(self, now: float, target: NodeId | Place, parcel: Parcel) -> Carried | None:
         place = target if isinstance(target, Place) else None
@@ -160,9 +162,9 @@ class Gpsr(Router):
 
     def _forward_each(self, now: float, packets: Sequence[Carried]) -> None:
         """One parcel to several places: those that go greedily to the same neighbor share a packet to it."""
-        here = self._position(now)
+        here = self.host.position(now)
         together: dict[NodeId, list[Carried]] = {}
-        if here is not None and len(packets) > 1:
+        if is_position(here) and len(packets) > 1:
             self.table.expire(now)
             for carried in packets:
                 place = carried.packet.place
@@ -175,8 +177,9 @@ class Gpsr(Router):
                 for start in range(0, len(group), MAX_OTHERS + 1):
                     self._send_each(now, group[start : start + MAX_OTHERS + 1], here, onward)
         shared = {carried.packet.place for group in together.values() for carried in group}
-        for carried in (carried for carried in packets if carried.packet.place not in shared):
-            self._forward(now, carried)
+        for carried in packets:
+            if carried.packet.place not in shared:
+                self._forward(now, carried)
 
     def _forward(self, now: float, carried: Carried) -> None:
         packet = carried.packet
