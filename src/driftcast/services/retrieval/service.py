@@ -273,6 +273,8 @@ class Retrieval:
             self._port.note(Fact("drop", event=message.event.id, reason=reason))
             return
         else:
+            if not ask.taken:
+                self._port.note(Fact("ask_answered"))
             ask.taken[message.event.id] = None
             self._port.note(Fact("response", event=message.event.id, value=float(message.hops)))
             if isinstance(ask.wanted_by, RequestId):
