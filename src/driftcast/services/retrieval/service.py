@@ -13,7 +13,16 @@ from driftcast.model import Event, EventId, FilterText, NodeId, Request, Request
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import Fact, Host, Port, TimerKey
 from driftcast.services.retrieval.asks import Ask
-from driftcast.services.retrieval.messages import MAX_IDS, MAX_PATH, WHOLE, AllAnswered, Answered, Asked, AskId
+from driftcast.services.retrieval.messages import (
+    MAX_HOPS,
+    MAX_IDS,
+    MAX_PATH,
+    WHOLE,
+    AllAnswered,
+    Answered,
+    Asked,
+    AskId,
+)
 from driftcast.services.retrieval.parts import Branch, Part, parts_of
 from driftcast.services.retrieval.settings import RetrievalSettings
 from driftcast.services.retrieval.stored import StoredEvents
@@ -252,7 +261,7 @@ class Retrieval:
             event = message.event.id if isinstance(message, Answered) else None
             self._port.note(Fact("drop", event=event, peer=path[0], reason="path_broken"))
         elif isinstance(message, Answered):
-            hops = message.hops + 1
+            hops = min(message.hops + 1, MAX_HOPS)
             onward = Answered(message.event, hops, message.remaining_s, ask=message.ask, path=path)
             self._port.send(path[0], onward)
         else:

@@ -144,8 +144,8 @@ def test_whatever_messages_are_lost_digests_bring_the_tables_right_again(seed: i
     story.web.lose = None
     # What is repaired in one table changes what the next must be told: a round for each link of the longest path.
     for _ in range(6):
-        for node in story.web.nodes:
-            node.talk.refresh()
+        for machine in story.web.nodes:
+            machine.talk.refresh()
         story.web.settle()
     fresh = story.from_scratch()
     for node in range(6):
