@@ -81,10 +81,11 @@ class Retrieval:
         """An application asks."""
         self._ask(now, request.id, request.filter, request.attributes, request.patience_s)
 
-    def subscribe(self, now: float, subscription: Subscription) -> None:
-        """[000 §IV] A new subscriber wants what was published before: called after its subscription went out, so that
-        nothing falls between."""
-        self._ask(now, subscription.id, subscription.filter, subscription.attributes, self._settings.history_s)
+    def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...] = ()) -> None:
+        """[000 §IV] A new subscriber wants what was published before, or one that was away what it does not know:
+        called after its subscription went out, so that nothing falls between."""
+        patience_s = self._settings.history_s
+        self._ask(now, subscription.id, subscription.filter, subscription.attributes, patience_s, known)
 
     def unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A subscription has ended: what still comes of its history is for nobody."""
@@ -140,6 +141,7 @@ class Retrieval:
         filter: FilterText,
         attributes: dict[str, Scalar],
         patience_s: float,
+        known: tuple[EventId, ...] = (),
     ) -> None:
         self._port.note(Fact("ask"))
         if len(self._asks) >= self._settings.max_asks:
@@ -149,11 +151,12 @@ class Retrieval:
         self._number += 1
         id = AskId(self._incarnation, self._number)
         ask = self._asks[id] = Ask(now, wanted_by, filter, attributes, patience_s, self._settings.retries)
+        ask.taken |= dict.fromkeys(known)
         # Endless patience is an infinite delay, which arms nothing.
         self._port.set_timer(("patience", id), patience_s)
         if ask.retries:
             self._port.set_timer(("again", id), self._settings.retry_s)
-        self._pass_request(now, self._node, Asked(id, filter, attributes, (), patience_s))
+        self._pass_request(now, self._node, Asked(id, filter, attributes, (), patience_s, known=known[-MAX_IDS:]))
 
     def _ask_again(self, now: float, id: AskId) -> None:
         ask = self._asks.get(id)
