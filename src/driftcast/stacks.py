@@ -31,7 +31,7 @@ def stack_plan(
     beacons: BeaconSettings | None,
     offers: frozenset[Capability],
     where: str,
-    roles: Collection[str] | None = (),
+    roles: Collection[str] | None = None,
 ) -> StackPlan:
     """The machines of every node; whatever is wrong with them is named with its place.
 

@@ -101,6 +101,8 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
         (["pub", "speed=31", "--lease", "0"], "--lease: a time above 0, not 0.0"),
         (["pub", "speed=31", "--payload-file", "none.bin"], "none.bin: cannot be read: No such file"),
         (["sub", "speed >"], "filter: expected a value after '>' at position 8: speed >"),
+        (["sub", "--processor", "grid"], "subscription: epidemic runs no processors for subscriptions"),
+        (["sub", "--state", "1"], "--state: is what a processor begins with; name it with --processor"),
         (["sub", "--count", "0"], "--count: at least 1, not 0"),
         (["sub", "--timeout", "-1"], "--timeout: a time above 0, not -1.0"),
         (["position", "1"], "a position is two numbers, X and Y, or --unknown"),

@@ -16,11 +16,11 @@ from tests.simulation.worlds import line, register
 
 MEASURES = [
     {"name": "publish_ratio", "counts": "pairs"},
-    {"name": "request_ratio", "counts": "ratio", "fact": "asked", "of": "ask"},
-    {"name": "response_ratio", "counts": "ratio", "fact": "response", "of": "respond"},
-    {"name": "responded_ratio", "counts": "ratio", "fact": "ask_complete", "of": "ask"},
-    {"name": "response_hops", "counts": "mean", "fact": "response"},
-    {"name": "stability_s", "counts": "mean", "fact": "ask_complete"},
+    {"name": "request_ratio", "counts": "ratio", "fact": "asked", "against": "ask"},
+    {"name": "response_ratio", "counts": "ratio", "fact": "response", "against": "respond"},
+    {"name": "responded_ratio", "counts": "ratio", "fact": "ask_complete", "against": "ask"},
+    {"name": "response_hops", "counts": "values", "fact": "response"},
+    {"name": "stability_s", "counts": "values", "fact": "ask_complete"},
 ]
 
 
@@ -152,6 +152,13 @@ def test_ratios_per_client_count_each_subscription_of_a_node() -> None:
     assert done.metrics["eligible"] == 2
 
 
+def test_a_client_that_left_has_missed_what_did_not_come_to_it() -> None:
+    cut = [{"kind": "link_cut", "between": (0, 1), "at_s": 5.0, "for_s": 90.0}]
+    publish = [{"nodes": [0], "count": 1, "from_s": 10.0, "to_s": 10.0, "attributes": {"role": 1}}]
+    subscribe = [{"nodes": [1, 2], "until_s": 50.0}]
+    assert run(brokers(3, faults=cut, publish=publish, subscribe=subscribe), 1).metrics["publish_ratio"] == 0.5
+
+
 def test_of_cut_off_askers_as_many_get_no_answer_as_the_closed_form_says() -> None:
     cuts = [{"kind": "link_cuts", "every_s": 10.0, "for_s": 5.0}]
     requests = [{"rate_per_s": 1.0, "from_s": 5.0, "patience_s": 2.0}]
@@ -199,7 +206,7 @@ def test_a_repository_that_crashes_keeps_what_it_stored_and_lets_it_go_at_the_en
         ({"advertise": [{"nodes": [0], "at_s": 5.0, "until_s": 1.0}]}, "advertise\\[0\\].until_s: must be after"),
         ({"advertise": [{"nodes": [70]}]}, "advertise\\[0\\].nodes: there is no node 70"),
         ({"faults": [{"kind": "cut_off", "nodes": [1]}]}, "a cut_off needs either at_s or every_s"),
-        ({"measure": {"more": [{"name": "x", "counts": "ratio", "fact": "a"}]}}, "of: belongs to counts = 'ratio'"),
+        ({"measure": {"more": [{"name": "x", "counts": "ratio", "fact": "a"}]}}, "against: is needed"),
         ({"wires": []}, "needs either \\[mobility\\] or contacts"),
     ],
 )

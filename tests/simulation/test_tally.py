@@ -63,8 +63,8 @@ def test_facts_are_counted_by_kind_and_by_the_events_they_are_about() -> None:
         Asked(name="none", counts="facts", fact="path_broken"),
     )
     for about in (FIRST, FIRST, SECOND, None):
-        found.on_fact(Fact("announce", about))
-    found.on_fact(Fact("store", FIRST))
+        found.on_fact(1.0, 0, Fact("announce", about))
+    found.on_fact(1.0, 0, Fact("store", FIRST))
     found.on_deliver(3.0, 3, SECOND)
     assert found.metrics() == {"all": 4, "different": 2, "missed": 1, "none": 0}
 
@@ -181,8 +181,20 @@ def test_what_bytes_mean_is_said(entry: Asked, meaning: str) -> None:
         ({"name": "a", "counts": "facts"}, r"measure.more\[0\].fact: is needed"),
         ({"name": "a", "counts": "sources"}, r"measure.more\[0\].nodes: is needed"),
         ({"name": "a", "counts": "sources", "nodes": [3]}, "a list of nodes from 0 to 2"),
-        ({"name": "a", "counts": "load", "layers": ["routing"]}, "are for counts = 'bytes'; leave them out"),
-        ({"name": "a", "counts": "reports", "per": "run"}, "are for counts = 'bytes'; leave them out"),
+        ({"name": "a", "counts": "load", "layers": ["routing"]}, ".layers: is for counts = 'bytes'; leave it out"),
+        ({"name": "a", "counts": "reports", "per": "run"}, ".per: is for counts = 'bytes' or 'routed'; leave it out"),
+        ({"name": "a", "counts": "facts", "fact": "x", "role": "r"}, ".role: is for counts = 'routed' or 'values' or"),
+        ({"name": "a", "counts": "routed", "every_s": 2.0}, ".every_s: is for counts = 'probe'; leave it out"),
+        ({"name": "a", "counts": "values"}, ".fact: is needed"),
+        ({"name": "a", "counts": "values", "fact": "x", "role": "brokers"}, ".role: 'brokers' is none of no roles"),
+        ({"name": "a", "counts": "probe"}, ".probe: is needed: load, energy,"),
+        ({"name": "a", "counts": "probe", "probe": "lode"}, ".probe: 'lode' is none of load, energy,"),
+        ({"name": "a", "counts": "probe", "probe": "energy"}, r".probe: without \[energy\] there is no energy to read"),
+        (
+            {"name": "a", "counts": "probe", "probe": "free_memory_bytes"},
+            ".probe: without computer.memory_bytes there is no free_memory_bytes to read",
+        ),
+        ({"name": "series", "counts": "load"}, "there is a metric 'series' already"),
         ({"name": "a", "counts": "bytes", "layers": ["radio"]}, r"layers\[0\]: 'radio' is none of"),
         ({"name": "a", "counts": "bytes", "traffic": "data"}, "traffic: Expected `array`"),
         ({"name": "total_bytes", "counts": "bytes"}, "there is a metric 'total_bytes' already"),

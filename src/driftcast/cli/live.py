@@ -39,6 +39,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     sub.add_argument("filter", nargs="?", default="", metavar="FILTER", help="which events (default: all)")
     _add_node(sub)
+    sub.add_argument("--processor", metavar="ID", help="what they are to pass through; what it makes is printed")
+    sub.add_argument("--state", default="", metavar="TEXT", help="what the processor begins with")
     sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
     sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
     sub.add_argument("--history", action="store_true", help="stored events from before, too")
@@ -107,7 +109,10 @@ def _sub(arguments: argparse.Namespace) -> int:
         raise UserError(f"--timeout: a time above 0, not {arguments.timeout_s}")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count: at least 1, not {arguments.count}")
-    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s, arguments.history):
+    if arguments.state and arguments.processor is None:
+        raise UserError("--state: is what a processor begins with; name it with --processor")
+    more = (arguments.processor, arguments.state.encode(), arguments.history)
+    for event in subscribe(arguments.node, arguments.filter, arguments.count, arguments.timeout_s, *more):
         if arguments.json:
             payload = base64.b64encode(event.payload).decode()
             print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})

@@ -12,7 +12,7 @@ from driftcast.live.config import load_config
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import Status
 from driftcast.live.node import LiveNode
-from driftcast.model import Event, EventId, Scalar, check_attributes
+from driftcast.model import Event, EventId, ProcessorId, Scalar, check_attributes
 
 PATIENCE_S = 3.0
 """How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
@@ -56,12 +56,15 @@ def subscribe(
     filter: str = "",
     count: int | None = None,
     timeout_s: float | None = None,
+    processor: ProcessorId | None = None,
+    state: bytes = b"",
     history: bool = False,
 ) -> Iterator[Event]:
-    """The events of a new subscription: at most `count`, and none after `timeout_s` in all."""
+    """The events of a new subscription, perhaps through a processor: at most `count`, and none after `timeout_s` in
+    all."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     with connect(address, PATIENCE_S) as client:
-        deliveries = client.subscribe(filter, history=history)
+        deliveries = client.subscribe(filter, processor=processor, state=state, history=history)
         received = 0
         while count is None or received < count:
             event = deliveries.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))

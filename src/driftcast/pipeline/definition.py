@@ -36,14 +36,16 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     another, a mark for each point. `over_time`: the share of eligible pairs served within a time, from traces.
     Of single runs: `box`: the spread of `metrics` for each label of an axis, a panel for each metric. `histogram`: how
     many runs had which value of a metric. `runs`: several metrics of the first runs, run by run.
+    `timeline`: a sampled metric `y` over simulated time, a line for each label of `series`; each of `metrics` has one
+    line more, over all points shown.
     """
 
     name: Name
-    kind: Literal["line", "bars", "tradeoff", "over_time", "box", "histogram", "runs"]
+    kind: Literal["line", "bars", "tradeoff", "over_time", "timeline", "box", "histogram", "runs"]
     x: str = ""
     y: str = ""
     metrics: list[str] = []
-    """Of `box` and `runs`, which show several."""
+    """Of `box`, `runs` and `timeline`, which show several."""
     first: Annotated[int, Meta(ge=1, le=1000)] = 60
     """Of `runs`: how many. Sixty can be told apart on a page."""
     series: str | None = None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from driftcast.scenario.measures import METRIC_MEANINGS
+from driftcast.scenario.measures import METRIC_MEANINGS, SERIES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,10 +57,12 @@ def record_columns() -> list[tuple[str, str]]:
     return [*IDENTITY_COLUMNS, *metrics, (MORE, "string"), ("error", "string")]
 
 
-def metric_columns(found: Mapping[str, object]) -> Record:
-    """The metrics of a run as its record has them."""
+def metric_columns(found: Mapping[str, object], series: Mapping[str, object] | None = None) -> Record:
+    """The metrics of a run as its record has them, and its samples over time."""
     usual = {name: value for name, value in found.items() if name in METRIC_MEANINGS}
     more = {name: value for name, value in found.items() if name not in METRIC_MEANINGS}
+    if series:
+        more[SERIES] = series
     return {**usual, MORE: msgspec.json.encode(more).decode() if more else None}
 
 
@@ -109,3 +111,15 @@ def metric_value(record: Mapping[str, object], metric: str) -> float | None:
         more = msgspec.json.decode(written, type=dict[str, object]) if isinstance(written, str) else {}
         value = more.get(metric)
     return float(value) if isinstance(value, int | float) else None
+
+
+def series_value(record: Mapping[str, object], metric: str) -> list[tuple[float, float | None]]:
+    """The samples over time behind a metric of a run; none where they do not exist or the run failed."""
+    written = record.get(MORE)
+    if not isinstance(written, str):
+        return []
+    return msgspec.json.decode(written, type=_Sampled).series.get(metric, [])
+
+
+class _Sampled(msgspec.Struct):
+    series: dict[str, list[tuple[float, float | None]]] = {}

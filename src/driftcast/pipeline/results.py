@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.experiment import Experiment, Point
-from driftcast.pipeline.records import Record, metric_value
+from driftcast.pipeline.records import Record, metric_value, series_value
 from driftcast.pipeline.statistics import Interval, average, interval, paired_differences
 from driftcast.pipeline.trace_metrics import eligible_pairs, read_tables, served_pairs
 
@@ -45,6 +45,22 @@ class Results:
     def selected(self, selector: Selector, metric: str) -> dict[int, float | None]:
         """Per seed, the metric's mean over the points of a selection."""
         return average([self.by_seed(point, metric) for point in self.points(selector)])
+
+    def timeline(self, selector: Selector, metric: str) -> list[tuple[float, Interval]]:
+        """A sampled metric over time: at each time the mean over seeds, of means over the points of a selection."""
+        points = {point.name for point in self.points(selector)}
+        found: dict[float, dict[int, list[float]]] = {}
+        for record in self.records:
+            seed = record["seed"]
+            assert isinstance(seed, int)
+            if record["experiment"] == self.experiment.name and record["point"] in points:
+                for time_s, value in series_value(record, metric):
+                    if value is not None:
+                        found.setdefault(time_s, {}).setdefault(seed, []).append(value)
+        return [
+            (time_s, interval(sum(values) / len(values) for values in by_seed.values()))
+            for time_s, by_seed in sorted(found.items())
+        ]
 
     def difference(self, left: Selector, right: Selector, metric: str) -> Interval:
         """left - right, paired by seed."""

@@ -230,7 +230,7 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
         run=outcome.trace.run,
         fingerprint=outcome.fingerprint,
         cpu_s=time.process_time() - began,
-        **metric_columns(outcome.metrics),
+        **metric_columns(outcome.metrics, outcome.series),
     )
 
 

@@ -52,6 +52,10 @@ def _check_figures(definition: Definition, where: str) -> None:
             if definition.trace == "metrics":
                 raise UserError(f"{at}.kind: over_time is drawn from traces; set trace = 'deliveries'")
             continue
+        if figure.kind == "timeline":
+            for metric in (figure.y, *figure.metrics):
+                _check_sampled(definition, metric, at)
+            continue
         if figure.kind in ("box", "runs"):
             if not figure.metrics:
                 raise UserError(f"{at}.metrics: is needed: a list of metrics")
@@ -63,6 +67,15 @@ def _check_figures(definition: Definition, where: str) -> None:
             _check_metric(definition, figure.x, f"{at}.x")
         elif figure.kind not in ("histogram", "runs"):
             _check_axis(definition, figure.x, f"{at}.x")
+
+
+def _check_sampled(definition: Definition, metric: str, where: str) -> None:
+    sampled = [asked.name for asked in definition.measures if asked.counts == "probe"]
+    if metric not in sampled:
+        there = ", ".join(sampled) or "none"
+        raise UserError(
+            f"{where}: {metric!r} is not sampled over time; of the measures that count a probe there are {there}"
+        )
 
 
 def _check_headline(definition: Definition, where: str) -> None:

@@ -6,6 +6,7 @@ from driftcast.protocol.host import Capability, DurableStore, GlobalView, Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
 from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.probes import Probe, Snapshot
 from driftcast.protocol.stack import Stack, StackPlan
 
 __all__ = [
@@ -24,11 +25,13 @@ __all__ = [
     "Link",
     "Place",
     "Port",
+    "Probe",
     "Protocol",
     "RecordingPort",
     "Router",
     "RunsProcessors",
     "Settings",
+    "Snapshot",
     "Stack",
     "StackPlan",
     "StateMachine",

@@ -14,6 +14,7 @@ import msgspec
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol.host import Capability, Host
 from driftcast.protocol.port import Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.probes import Probe
 from driftcast.wire import Message, Parcel
 
 
@@ -87,6 +88,9 @@ class StateMachine:
 
 class Protocol(StateMachine):
     """Publish/subscribe over links: one folder below `driftcast.dissemination` each."""
+
+    probes: ClassVar[Mapping[str, Probe]] = {}
+    """What can be measured of a network of such protocols, for those who see all of it: see `probes.py`."""
 
     def on_publish(self, now: float, event: Event) -> None:
         """A local application publishes."""

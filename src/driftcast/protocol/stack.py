@@ -265,16 +265,17 @@ class Stack(Upward, Neighborhood):
 
     # What a layer says to another.
 
-    def route(self, target: NodeId | Place, message: Message) -> None:
-        """What the protocol's port does with `route`."""
+    def route(self, target: NodeId | Place, message: Message) -> int:
+        """What the protocol's port does with `route`; how many bytes the router is handed, 0 for the own node."""
         if self.router is None:
             raise TypeError(f"{self.plan.protocol.name} uses a router, but its stack has none")
         traffic, event = carried(message)
         parcel = Parcel(self.plan.codecs[Layer.DISSEMINATION].encode(message), traffic, event)
         if target == self._node or (isinstance(target, Place) and target.node == self._node):
             self.packet(self._node, parcel, 0)
-        else:
-            self._tell(Layer.ROUTING, self.router.on_route, target, parcel)
+            return 0
+        self._tell(Layer.ROUTING, self.router.on_route, target, parcel)
+        return len(parcel.body)
 
     def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
         self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel, hops)

@@ -23,7 +23,7 @@ from driftcast.scenario.computer import Computer
 from driftcast.scenario.draws import Selection, check_selection
 from driftcast.scenario.energy import Energy
 from driftcast.scenario.faults import Fault, GpsError, check_fault
-from driftcast.scenario.measures import Asked, check_asked
+from driftcast.scenario.measures import Asked, check_asked, check_probes
 from driftcast.scenario.retrieval import AdvertiseEntry, RequestEntry, check_advertise, check_request
 from driftcast.scenario.roles import Role, RoleEntry, check_roles
 from driftcast.scenario.service import Service
@@ -209,9 +209,14 @@ def check(scenario: Scenario, where: str) -> None:
     to_s = scenario.measure.to_s
     if to_s is not None and to_s < scenario.measure.from_s:
         raise UserError(f"{where}: measure.to_s: must not be before from_s = {scenario.measure.from_s}")
-    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more")
+    check_asked(scenario.measure.more, scenario.nodes, f"{where}: measure.more", scenario.roles, scenario.duration_s)
     if scenario.protocol:
         plan = stack_plan(scenario.protocol, scenario.router, None, scenario.offers(), where, scenario.roles)
+        known = [
+            *(["energy"] if scenario.energy is not None else []),
+            *(["free_memory_bytes"] if scenario.computer.memory_bytes is not None else []),
+        ]
+        check_probes(scenario.measure.more, plan.protocol.probes, known, f"{where}: measure.more")
         for place, subscribe in enumerate(scenario.subscribe):
             if subscribe.processor is not None and not serves_processors(plan.protocol):
                 raise UserError(

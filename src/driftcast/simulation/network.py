@@ -63,8 +63,8 @@ class Network(Air):
         ]
         interfaces = Interfaces(self._media, own, world, self)
         self._cost_s = interfaces.cost_s
-        view = View(list(self._media.values()), world)
-        self.nodes = [SimNode(node, world, interfaces, view) for node in range(scenario.nodes)]
+        self.view = View(list(self._media.values()), world)
+        self.nodes = [SimNode(node, world, interfaces, self.view) for node in range(scenario.nodes)]
         self._receivers: list[Receiver] | None = None
         """Of all nodes, while each has one and nothing must come between."""
         changes = world.plan.changes(scenario.duration_s)

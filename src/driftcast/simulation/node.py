@@ -59,7 +59,9 @@ class SimPort(Port):
         self._transmit(self._node.id, None, self._layer, message, on, None)
 
     def route(self, target: NodeId | Place, message: Message) -> None:
-        self._node.stack.route(target, message)
+        size_bytes = self._node.stack.route(target, message)
+        if size_bytes:
+            self._node.recorder.on_route(self._node.id, message, size_bytes)
 
     def set_timer(self, key: TimerKey, delay_s: float) -> None:
         self._node.set_timer(self._layer, key, delay_s)

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,7 @@ from driftcast.simulation.kernel import Kernel, microseconds
 from driftcast.simulation.memory import Memories
 from driftcast.simulation.mishap import RunError, in_run
 from driftcast.simulation.network import Network
+from driftcast.simulation.probes import Probes, Series
 from driftcast.simulation.witness.checkers import ViolationError
 from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
@@ -48,6 +49,8 @@ class Run:
     trace: Trace
     failures: Mapping[ProcessorId, Failures]
     """The processors that failed."""
+    series: Series = field(default_factory=dict)
+    """Samples over time, of the probes that the scenario asks for."""
 
     def summary(self) -> dict[str, object]:
         """The run as `driftcast run --json` prints it."""
@@ -60,6 +63,7 @@ class Run:
             "metrics": self.metrics,
             "settings": self.settings,
             **({"processors_failed": failed} if failed else {}),
+            **({"series": self.series} if self.series else {}),
         }
 
 
@@ -90,7 +94,7 @@ class Simulation:
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
         roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
         faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
-        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift)
+        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
         batteries = None
         if scenario.energy is not None:
             batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
@@ -119,6 +123,7 @@ class Simulation:
         )
         self._commands = commanded(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
         self.network = Network(self._world, recode)
+        self._probes = Probes(scenario.measure.more, self._world, self.network)
 
     def next_sequence(self, node: NodeId) -> int:
         """The number of a node's next event, beyond those of the workload."""
@@ -133,6 +138,7 @@ class Simulation:
             player.schedule_advertise(advertise, self.scenario.duration_s)
         with self._watched():
             self.network.start()
+        self._probes.start()
         player.schedule_publishes(self._played.publishes)
         for command in self._commands:
             player.schedule_command(command)
@@ -152,6 +158,7 @@ class Simulation:
         metrics = self.recorder.meter.metrics()
         if self.recorder.tally is not None:
             metrics |= self.recorder.tally.metrics()
+        metrics |= self._probes.metrics(*_window(self.scenario))
         settings = {**msgspec.to_builtins(self.scenario), "base": ""}
         settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
         if stack.router is not None:
@@ -165,6 +172,7 @@ class Simulation:
             settings,
             self.trace,
             self._failures(),
+            self._probes.series,
         )
 
     def _failures(self) -> dict[ProcessorId, Failures]:
@@ -214,12 +222,19 @@ def run(
             gc.enable()
 
 
-def _recorder(scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float) -> Recorder:
-    from_s = scenario.measure.from_s
-    to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
+def _window(scenario: Scenario) -> tuple[float, float]:
+    """What is measured: from when to when."""
+    measure = scenario.measure
+    return measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s
+
+
+def _recorder(
+    scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
+) -> Recorder:
+    from_s, to_s = _window(scenario)
     recorder = Recorder(kernel, Meter(scenario.nodes, from_s, to_s), trace, scenario.duration_s, worst_drift)
-    if scenario.measure.more:
-        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s)
+    if any(entry.counts != "probe" for entry in scenario.measure.more):
+        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s, roles)
     return recorder
 
 

@@ -36,6 +36,7 @@ MOST_NAMED = 8
 LEGEND_CHARACTERS = 62
 """As many fit over a panel; a swatch takes as much as some of them."""
 SWATCH_CHARACTERS = 6
+MARKS_OVER_TIME = 12
 ROW = ("panel", "series", "x", "n", "mean", "low", "high")
 
 
@@ -98,13 +99,22 @@ def _series(
     for label in _labels(results.experiment, figure.series, where):
         selector: Selector = {**where, **({figure.series: label} if figure.series else {})}
         points = results.points(selector)
-        if figure.kind == "over_time":
+        if figure.kind == "timeline":
+            found[label or (metric_label(figure.y) if figure.metrics else "")] = _timeline(figure.y, selector, results)
+        elif figure.kind == "over_time":
             found[label] = curves.get(points[0].name, [])
         elif figure.kind == "tradeoff":
             found[label] = [_tradeoff(figure, point, results) for point in points]
         else:
             found[label] = _along(figure, selector, results)
+    if figure.kind == "timeline":
+        found |= {metric_label(metric): _timeline(metric, where, results) for metric in figure.metrics}
     return found
+
+
+def _timeline(metric: str, selector: Selector, results: Results) -> list[_Mark]:
+    scale = metric_scale(metric)
+    return [_Mark(time_s, _scaled(found, scale)) for time_s, found in results.timeline(selector, metric)]
 
 
 def _along(figure: Figure, selector: Selector, results: Results) -> list[_Mark]:
@@ -199,7 +209,9 @@ def _panel(
         elif figure.kind == "tradeoff":
             _scatter(ax, marks, label, place)
         else:
-            _line(ax, marks, label, place, steps=figure.kind == "over_time")
+            # Samples stand close together: a mark for some of them is enough.
+            every = max(1, len(marks) // MARKS_OVER_TIME) if figure.kind == "timeline" else 1
+            _line(ax, marks, label, place, figure.kind == "over_time", every)
     if figure.kind == "bars":
         labels = _labels(experiment, figure.x, figure.where)
         name_places(ax, range(len(labels)), labels)
@@ -233,13 +245,15 @@ def _name_values(ax: "Axes", axis: Axis, present: list[float]) -> None:
 def _x_label(figure: Figure, experiment: Experiment) -> str:
     if figure.kind == "over_time":
         return "time since publication (s)"
+    if figure.kind == "timeline":
+        return "time (s)"
     if figure.kind == "tradeoff":
         return metric_label(figure.x)
     axis = experiment.axis(figure.x)
     return axis.title or axis.name
 
 
-def _line(ax: "Axes", marks: list[_Mark], label: str, place: int, steps: bool) -> None:
+def _line(ax: "Axes", marks: list[_Mark], label: str, place: int, steps: bool, every: int) -> None:
     known = [mark for mark in marks if mark.y.mean is not None]
     xs = [mark.x for mark in known]
     means = [mark.y.mean for mark in known if mark.y.mean is not None]
@@ -248,7 +262,8 @@ def _line(ax: "Axes", marks: list[_Mark], label: str, place: int, steps: bool) -
     if steps:
         ax.step(xs, means, where="post", color=color, linestyle=dash, label=label)
     else:
-        ax.plot(xs, means, color=color, linestyle=dash, marker=MARKERS[place % len(MARKERS)], label=label)
+        marker = MARKERS[place % len(MARKERS)]
+        ax.plot(xs, means, color=color, linestyle=dash, marker=marker, markevery=every, label=label)
     lows = [mean if mark.y.low is None else mark.y.low for mark, mean in zip(known, means, strict=True)]
     highs = [mean if mark.y.high is None else mark.y.high for mark, mean in zip(known, means, strict=True)]
     ax.fill_between(xs, lows, highs, color=color, alpha=0.18, linewidth=0, step="post" if steps else None)

@@ -16,7 +16,7 @@ from driftcast.simulation.witness.meter import Meter
 from driftcast.simulation.witness.outputs import Made
 from driftcast.simulation.witness.tally import Tally
 from driftcast.trace import Kind, Trace, rows
-from driftcast.wire import Layer
+from driftcast.wire import Layer, Message
 
 _TWO = struct.Struct("<qq")
 _FOUR = struct.Struct("<qqqq")
@@ -137,6 +137,11 @@ class Recorder:
             else:
                 self._trace_frame(frame, reach, interface)
 
+    def on_route(self, node: NodeId, message: Message, size_bytes: int) -> None:
+        """A protocol handed a message to its router. What the router makes of it is told by frames."""
+        if self.tally is not None:
+            self.tally.on_route(self._kernel.now_s, node, message, size_bytes)
+
     def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node did not hear a frame, or could not send it."""
         peer = frame.target if node == frame.sender else frame.sender
@@ -156,7 +161,7 @@ class Recorder:
         """A protocol noted something."""
         event = fact.event
         if self.tally is not None:
-            self.tally.on_fact(fact)
+            self.tally.on_fact(self._kernel.now_s, node, fact)
         if event is not None:
             if fact.kind == Kind.STORE:
                 self.checkers.on_store(self._kernel.now_s, node, event)

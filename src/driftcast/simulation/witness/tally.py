@@ -1,15 +1,16 @@
 """Metrics that a scenario asks for besides the usual ones: what protocols noted, and what became of source messages."""
 
-import math
+from collections.abc import Mapping, Sequence
 
 from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import Fact
 from driftcast.radio.medium import Frame, Reach
 from driftcast.scenario.measures import Asked
 from driftcast.simulation.kernel import US_PER_S
+from driftcast.simulation.witness.amounts import Amounts
 from driftcast.simulation.witness.meter import Metrics
 from driftcast.simulation.witness.pairs import NoPairs, Pairs
-from driftcast.wire import Layer, Traffic, carried
+from driftcast.wire import Layer, Message, Traffic, carried
 
 MICROSECOND_S = 1e-6
 """The accuracy of all times."""
@@ -18,12 +19,22 @@ MICROSECOND_S = 1e-6
 class Tally:
     """Counts what was asked for."""
 
-    def __init__(self, asked: list[Asked], nodes: int, from_s: float, to_s: float) -> None:
-        self._asked = asked
+    def __init__(
+        self,
+        asked: Sequence[Asked],
+        nodes: int,
+        from_s: float,
+        to_s: float,
+        roles: Mapping[str, list[NodeId]] | None = None,
+    ) -> None:
+        # Samples are taken by whoever looks from time to time, and not told here.
+        self._asked = [entry for entry in asked if entry.counts != "probe"]
+        self._amounts = Amounts(self._asked, nodes, to_s - from_s, roles or {})
         self._nodes = nodes
         self._from_s = from_s
         self._to_s = to_s
-        self._watched = {entry.fact for entry in asked} | {entry.of for entry in asked}
+        counted = [entry for entry in asked if entry.counts in ("facts", "missed", "ratio")]
+        self._watched = {entry.fact for entry in counted} | {entry.against for entry in counted}
         self._facts: dict[str, int] = {}
         self._noted: dict[str, dict[EventId, None]] = {}
         """Fact -> the events it was noted about."""
@@ -36,7 +47,6 @@ class Tally:
         self._bytes: dict[tuple[Layer, Traffic, bool], int] = {}
         """Of each layer and class in the measured window, without repetitions by the radio and with them."""
         self._reports = 0
-        self._values: dict[str, list[float]] = {entry.fact: [] for entry in asked if entry.counts == "mean"}
         self.pairs = Pairs(from_s, to_s) if any(entry.counts == "pairs" for entry in asked) else NoPairs()
 
     def on_event(self, now_s: float, event: Event) -> None:
@@ -55,14 +65,19 @@ class Tally:
             for source in self._behind(event):
                 reached.setdefault(source, now_s)
 
-    def on_fact(self, fact: Fact) -> None:
+    def on_fact(self, now_s: float, node: NodeId, fact: Fact) -> None:
         """A protocol noted something."""
+        if self._from_s <= now_s <= self._to_s:
+            self._amounts.on_fact(node, fact)
         if fact.kind in self._watched:
             self._facts[fact.kind] = self._facts.get(fact.kind, 0) + 1
-            if fact.value is not None and fact.kind in self._values:
-                self._values[fact.kind].append(fact.value)
             if fact.event is not None:
                 self._noted.setdefault(fact.kind, {})[fact.event] = None
+
+    def on_route(self, now_s: float, node: NodeId, message: Message, size_bytes: int) -> None:
+        """A protocol handed a message to its router."""
+        if self._from_s <= now_s <= self._to_s:
+            self._amounts.on_route(node, type(message).__name__, size_bytes)
 
     def on_frame(self, frame: Frame, reach: Reach) -> None:
         """A transmission, however often it was repeated, and everybody who heard it."""
@@ -84,17 +99,16 @@ class Tally:
         return self._sources.get(id, (id,))
 
     def _count(self, entry: Asked) -> float | int | None:
+        if entry.counts in ("values", "routed"):
+            return self._amounts.value(entry)
         if entry.counts == "load":
             return self._load_bytes / self._nodes
         if entry.counts == "bytes":
             return self._bytes_of(entry)
         if entry.counts == "reports":
             return self._reports
-        if entry.counts == "mean":
-            values = self._values[entry.fact]
-            return math.fsum(values) / len(values) if values else None
         if entry.counts == "ratio":
-            whole = self._facts.get(entry.of, 0)
+            whole = self._facts.get(entry.against, 0)
             return self._facts.get(entry.fact, 0) / whole if whole else None
         if entry.counts == "pairs":
             return self.pairs.ratio()
