@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.model import Event, NodeId, Scalar
+from driftcast.model.wall import Wall
 from driftcast.protocol import Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.catalog import Catalog, held_of
@@ -20,7 +21,7 @@ from driftcast.services.policy.deciding import decide, next_change_s
 from driftcast.services.policy.enforcer import Enforcer, digest
 from driftcast.services.policy.fetching import TIMER as FETCH
 from driftcast.services.policy.fetching import Fetching
-from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, Wanted, read
+from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, read
 from driftcast.services.policy.record import MalformedError
 from driftcast.services.policy.roles import Role, filters
 
@@ -100,7 +101,9 @@ class DecisionPoint(Application):
         if key == "context":
             self._context = told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
         elif key == "enroll":
+            # It concerns one node alone: with a thousand of them there is always one that enrolls.
             self._enroll(now, event)
+            return
         else:
             self._take(event)
         self._decide_soon(now)
@@ -195,8 +198,7 @@ class DecisionPoint(Application):
             self.port.note(Fact("enforcement_point_gone", peer=node))
             self._ask_for_roles()
         for node, managed in self._managed.items():
-            enrollment = managed.enrollment
-            self._order(node, managed, decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted)
+            self._order(node, managed, wall)
         # A second at least: a border of periods that lies too near is met by the look after it.
         look_s = min(self._settings.look_s, max(1.0, next_change_s(self.catalog, wall)))
         self.port.set_timer(_LOOK, look_s)
@@ -220,8 +222,12 @@ class DecisionPoint(Application):
         # What it enforces it says itself: an order that was lost is given again.
         managed.ordered = enrollment.digest
         self._ask_for_roles()
+        self._order(node, managed, wall_of(self.host, now))
 
-    def _order(self, node: NodeId, managed: _Managed, wanted: tuple[Wanted, ...]) -> None:
+    def _order(self, node: NodeId, managed: _Managed, wall: Wall | None) -> None:
+        """Tell an enforcement point what it is to enforce, unless it does."""
+        enrollment = managed.enrollment
+        wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted
         orders = Orders(wanted, (self.host.incarnation << 32) + self._orders)
         if managed.ordered == digest(orders.wanted):
             return
