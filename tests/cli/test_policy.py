@@ -47,6 +47,14 @@ def test_check_finds_conflicts_among_files_and_says_so_by_its_status(tmp_path: P
     assert done.err.startswith("decided by priority: ")
 
 
+def test_with_all_kinds_of_nodes_known_overlap_is_exact(tmp_path: Path) -> None:
+    relay = FAST.replace("roles sensor", "roles relay")
+    files = [written(tmp_path, "slow.policy", SLOW), written(tmp_path, "fast.policy", relay)]
+    for kinds, status in ((None, 0), ("sensor,relay", 0), ("sensor+relay,relay", 1)):
+        told = [] if kinds is None else ["--kinds", kinds]
+        assert call("policy", "check", *files, *told).status == status
+
+
 def test_the_same_policy_in_two_files_is_refused(tmp_path: Path) -> None:
     files = [written(tmp_path, "one", SLOW), written(tmp_path, "two", SLOW)]
     assert "there is another policy slow above" in call("policy", "check", *files).refusal()
@@ -92,7 +100,7 @@ def test_a_policy_is_retrieved_and_enforced_by_a_node_that_starts_later(tmp_path
     """Processes: a tool, a repository, and a node that comes afterwards; the repository is killed and starts again."""
     a, b, c = (tmp_path / f"{name}.sock" for name in "abc")
     policy = written(tmp_path, "slow.policy", SLOW)
-    with running_node(config(tmp_path, "a", "policy_tool")) as tool:
+    with running_node(config(tmp_path, "a", "policy_tool", settings="stored_s = 20")) as tool:
         address = str(status_of(a)["address"])
         store = config(tmp_path, "b", "policy_repository", address)
         with running_node(store) as repository:

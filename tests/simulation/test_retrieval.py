@@ -152,6 +152,13 @@ def test_ratios_per_client_count_each_subscription_of_a_node() -> None:
     assert done.metrics["eligible"] == 2
 
 
+def test_a_client_that_left_has_missed_what_did_not_come_to_it() -> None:
+    cut = [{"kind": "link_cut", "between": (0, 1), "at_s": 5.0, "for_s": 90.0}]
+    publish = [{"nodes": [0], "count": 1, "from_s": 10.0, "to_s": 10.0, "attributes": {"role": 1}}]
+    subscribe = [{"nodes": [1, 2], "until_s": 50.0}]
+    assert run(brokers(3, faults=cut, publish=publish, subscribe=subscribe), 1).metrics["publish_ratio"] == 0.5
+
+
 def test_of_cut_off_askers_as_many_get_no_answer_as_the_closed_form_says() -> None:
     cuts = [{"kind": "link_cuts", "every_s": 10.0, "for_s": 5.0}]
     requests = [{"rate_per_s": 1.0, "from_s": 5.0, "patience_s": 2.0}]

@@ -31,6 +31,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(check)
     check.set_defaults(command=_check)
 
+    _add_known(check)
+
     publish = verbs.add_parser("publish", help="publish policies, if nothing contradicts them")
     publish.add_argument("files", nargs="+", type=Path, metavar="FILE", help=_FILES)
     publish.add_argument("--next", action="store_true", help="as the version after the last there is")
@@ -38,6 +40,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_node(publish)
     add_json(publish)
     publish.set_defaults(command=_publish)
+
+    _add_known(publish)
 
     withdraw = verbs.add_parser("withdraw", help="end a policy everywhere")
     withdraw.add_argument("id", metavar="POLICY")
@@ -63,6 +67,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(state)
     state.set_defaults(command=_state)
 
+    _add_request(commands)
+
+
+def _add_request(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     request = commands.add_parser(
         "request",
         help="ask for stored events through a live node",
@@ -81,6 +89,17 @@ def _add_node(parser: argparse.ArgumentParser, required: bool = True, meaning: s
     place = "the node's control channel: its socket, or 127.0.0.1:port"
     told = f"{place}; {meaning}" if meaning else place
     parser.add_argument("--node", required=required, metavar="ADDRESS", help=told)
+
+
+def _add_known(parser: argparse.ArgumentParser) -> None:
+    told = "the roles of all kinds of nodes there are, as in sensor+outdoor,relay: then overlap of roles is exact"
+    parser.add_argument("--kinds", default=None, metavar="ROLE+ROLE,...", help=told)
+
+
+def _kinds(arguments: argparse.Namespace) -> list[list[str]] | None:
+    if arguments.kinds is None:
+        return None
+    return [[role for role in kind.split("+") if role] for kind in arguments.kinds.split(",")]
 
 
 def _text(files: list[Path]) -> str:
@@ -113,20 +132,23 @@ def _command(arguments: argparse.Namespace, verb: str, body: Mapping[str, object
 
 def _check(arguments: argparse.Namespace) -> int:
     text = _text(arguments.files)
-    told = _command(arguments, "check", {"text": text}) if arguments.node is not None else _checked_alone(text)
-    return _told(arguments, told)
+    kinds = _kinds(arguments)
+    if arguments.node is not None:
+        return _told(arguments, _command(arguments, "check", {"text": text, "nodes": kinds}))
+    return _told(arguments, _checked_alone(text, kinds))
 
 
-def _checked_alone(text: str) -> dict[str, object]:
+def _checked_alone(text: str, kinds: list[list[str]] | None) -> dict[str, object]:
     """Without a network: only against each other."""
     from driftcast.services.policy.conflict import clashes, never
     from driftcast.services.policy.form import policies_in
 
     policies = policies_in(text)
+    nodes = None if kinds is None else [frozenset(kind) for kind in kinds]
     refused: list[str] = []
     resolved: list[str] = []
     for place, policy in enumerate(policies):
-        bad, ordered = clashes(policy, policies[:place])
+        bad, ordered = clashes(policy, policies[:place], nodes)
         refused += [one.explained() for one in bad]
         resolved += [one.explained() for one in ordered]
     told: dict[str, object] = {
@@ -138,7 +160,8 @@ def _checked_alone(text: str) -> dict[str, object]:
 
 
 def _publish(arguments: argparse.Namespace) -> int:
-    body = {"text": _text(arguments.files), "next": arguments.next, "anyway": arguments.anyway}
+    body: dict[str, object] = {"text": _text(arguments.files), "nodes": _kinds(arguments)}
+    body |= {"next": arguments.next, "anyway": arguments.anyway}
     return _told(arguments, _command(arguments, "publish", body))
 
 

@@ -40,14 +40,23 @@ class CoverIndex:
 
     def add(self, filter: Filter) -> None:
         """Know a filter; one that is known is no mistake."""
-        if filter.text in self._known:
-            return
+        if filter.text not in self._known:
+            self._place(filter.text, _boxes_of(filter))
+
+    def copy(self) -> "CoverIndex":
+        """Another that knows the same; cheaper than to add each filter, for none is read again."""
+        other = CoverIndex()
+        for known in self._known.values():
+            other._place(known.text, known.boxes)
+        return other
+
+    def _place(self, text: str, boxes: tuple[Conditions, ...] | None) -> None:
         self._next += 1
-        known = self._known[filter.text] = _Known(filter.text, self._next, _boxes_of(filter))
+        known = self._known[text] = _Known(text, self._next, boxes)
         spread = None if known.boxes is None else [placements(box) for box in known.boxes]
         if not spread or any(conjunctions is None for conjunctions in spread):
             # What nothing matches stands here as well: everything covers it.
-            self._others[filter.text] = known
+            self._others[text] = known
             return
         known.placed = tuple([Placed(known, one) for conjunctions in spread for one in conjunctions or ()])
         for placed in known.placed:

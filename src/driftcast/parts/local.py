@@ -28,6 +28,10 @@ class LocalSubscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._subscriptions.values())
 
+    def get(self, subscription: SubscriptionId) -> Subscription:
+        """One of them."""
+        return self._subscriptions[subscription]
+
     def add(self, subscription: Subscription) -> None:
         """A local application subscribes; the same id again replaces the older."""
         self.remove(subscription.id)

@@ -50,6 +50,25 @@ def test_the_roots_are_those_found_from_scratch_and_every_change_is_told(draw: o
         assert len(forest) == len(held)
 
 
+def test_a_copy_goes_its_own_way() -> None:
+    rng = Random("copy")
+    forest = CoverForest()
+    filters = [ranged(rng) for _ in range(200)]
+    for filter in filters:
+        forest.add(filter)
+    before = set(forest)
+    copy = forest.copy()
+    assert set(copy) == before
+    for filter in filters[:150]:
+        copy.remove(filter.text)
+    assert set(copy) == fewest(filters[150:])
+    assert set(forest) == before == fewest(filters)
+    for filter in filters:
+        forest.remove(filter.text)
+    assert len(forest) == 0
+    assert set(copy) == fewest(filters[150:])
+
+
 def test_of_filters_that_say_the_same_the_first_by_text_is_the_root() -> None:
     forest = CoverForest()
     plain, spelled = Filter("x > 5 or x = 5"), Filter("x >= 5")

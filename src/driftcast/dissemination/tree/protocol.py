@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import ClassVar
 
+from driftcast.dissemination.tree.clients import MAX_SEEN_S, Clients
 from driftcast.dissemination.tree.messages import (
     Advertise,
     Digest,
@@ -29,7 +30,6 @@ from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
 from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
-from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import (
     Advertises,
@@ -45,11 +45,10 @@ from driftcast.protocol import (
     TimerKey,
 )
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
+from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
 
 BROKER = "broker"
-MAX_SEEN_S = 3600.0
-"""An event without an end to its lease is remembered no longer: copies do not circle for an hour."""
 
 
 class Tree(Protocol, Advertises, AnswersRequests, Ways):
@@ -91,17 +90,16 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         self._brokers = frozenset(host.directory(BROKER))
         self._links = Neighbors()
         self.overlay: Overlay = self._overlay(settings)
-        self._local = LocalSubscriptions(port)
-        self._filters: dict[SubscriptionId, str] = {}
-        self._given: dict[SubscriptionId, SeenCache] = {}
-        """Of subscriptions that wanted history: what they were given of late, in whichever way it came."""
         self._seen = SeenCache()
         self.talk = Talk(node, port, settings)
         self._retrieval = Retrieval(node, port, host, rng, settings, self)
+        self._clients = Clients(port, self.talk, self._retrieval)
         self._recovery = Recovery(port, rng, settings)
         self._advertised: dict[object, str] = {}
         self._lost: dict[NodeId, None] = {}
         """Neighbors whose filters are kept although they are gone."""
+        self._was_cut = False
+        """Whether a neighbor was lost for which no other has come yet."""
 
     def _overlay(self, settings: TreeSettings) -> Overlay:
         if not self.is_broker:
@@ -126,7 +124,7 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         self.port.set_timer("refresh", settings.refresh_s)
 
     def on_stop(self, now: float) -> None:
-        for word in ("group", "refresh", "recover"):
+        for word in ("group", "refresh", "recover", "catch up"):
             self.port.cancel_timer(word)
         for neighbor in self._lost:
             self.port.cancel_timer(("deferred", neighbor))
@@ -140,6 +138,8 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         elif key == "refresh":
             self.port.set_timer("refresh", self._settings.refresh_s)
             self.talk.refresh()
+        elif key == "catch up":
+            self._clients.catch_up(now)
         elif key == "recover":
             self._recovery.round(now, [node for node in self.talk.wanted.origins() if node in self._links], self.talk)
         elif isinstance(key, tuple) and key[0] == "deferred":
@@ -182,9 +182,14 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         for neighbor in [node for node in after if node not in before]:
             self._take_back(neighbor)
             self.talk.open(neighbor)
+            if self._was_cut:
+                # Not at once: what is stored behind the new neighbor is still to be told.
+                self._was_cut = False
+                self.port.set_timer("catch up", self._settings.catch_up_s)
 
     def _lose(self, neighbor: NodeId) -> None:
         self._retrieval.forget(neighbor)
+        self._was_cut = True
         if self._settings.reconcile == "strawman" or not self.talk.knows(neighbor):
             # [000 §V] "behaves as if it received unsubscription and unadvertisement messages from the former neighbor".
             self.talk.forget(neighbor)
@@ -206,25 +211,10 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
     # Subscriptions and advertisements.
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
-        wanted = Filter(subscription.filter)
-        known = self._filters.get(subscription.id)
-        self._filters[subscription.id] = wanted.text
-        self._local.add(subscription)
-        if known != wanted.text:
-            self.talk.subscribe(wanted)
-            if known is not None:
-                self.talk.unsubscribe(known)
-        if subscription.history and known is None:
-            self._given[subscription.id] = SeenCache()
-            self._retrieval.subscribe(now, subscription)
+        self._clients.subscribe(now, subscription)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
-        ended = self._filters.pop(subscription, None)
-        if ended is not None:
-            self._local.remove(subscription)
-            self._given.pop(subscription, None)
-            self._retrieval.unsubscribe(now, subscription)
-            self.talk.unsubscribe(ended)
+        self._clients.unsubscribe(now, subscription)
 
     def on_advertise(self, now: float, advertisement: Advertisement) -> None:
         """What is stored is subscribed to as well [000 §III]; that events will be published needs no words here: they
@@ -283,7 +273,7 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         until = now + min(max(self._settings.seen_s, remaining_s), MAX_SEEN_S)
         if not self._seen.add(now, event.id, until):
             return
-        self._deliver(now, event, hops, until)
+        self._clients.deliver(now, event, hops, until)
         if self._retrieval.stored.wants(event):
             self._retrieval.stored.keep(now, event, remaining_s)
         if isinstance(self.overlay, HomeBroker):
@@ -292,22 +282,11 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
             self._recovery.keep(now, event, hops, remaining_s)
             # [000 §IV] "following the reverse path put in place by the subscription".
             targets = [node for node in self.talk.wanting(event.attributes) if node != sender and node in self._links]
-        if targets and hops < 65535:
-            self.port.send_each(targets, Publish(event, hops + 1, remaining_s))
-
-    def _deliver(self, now: float, event: Event, hops: int, until: float) -> None:
-        if not self._given:
-            self._local.deliver(event, hops)
-            return
-        for subscription in self._local.served(event):
-            given = self._given.get(subscription)
-            if given is None or given.add(now, event.id, until):
-                self.port.deliver(subscription, event, hops)
+        if targets:
+            self.port.send_each(targets, Publish(event, min(hops + 1, MAX_HOPS), remaining_s))
 
     def history(self, now: float, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        given = self._given.get(subscription)
-        if given is not None and given.add(now, event.id, now + MAX_SEEN_S):
-            self.port.deliver(subscription, event, hops)
+        self._clients.give_history(now, subscription, event, hops)
 
     def _recover(self, now: float, sender: NodeId, message: Ids | Want) -> None:
         if sender not in self._links:

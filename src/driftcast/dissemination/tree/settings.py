@@ -43,4 +43,13 @@ class TreeSettings(RetrievalSettings, frozen=True):
     recover_s: Annotated[
         float, Meta(gt=0, description="time between two rounds of recovery among brokers; inf: none, as in the paper")
     ] = float("inf")
+    # [000 §III] "clients that are disconnected ... can request and retrieve content that has been published the time
+    # that were disconnected": they can, and in the paper's runs they do not.
+    catch_up_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="how long after a lost neighbor is replaced history is asked for anew; inf: never",
+        ),
+    ] = float("inf")
     recover_buffer: Annotated[int, Meta(ge=1, le=100_000, description="events a broker keeps for recovery")] = 1000

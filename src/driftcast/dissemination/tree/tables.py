@@ -153,13 +153,24 @@ class FilterTable:
 
     def open(self, neighbor: NodeId) -> None:
         """From now on a neighbor is told of changes."""
-        told = self._told[neighbor] = _Told()
-        for origin, heard in self._heard.items():
-            if origin != neighbor:
-                for text in heard:
-                    self._apply(neighbor, told, told.forest.add(Filter(text)), Changes())
-        for text in told.hops:
+        told = _Told()
+        if self._told:
+            # What another neighbor is told, that neighbor's own filters, and without this one's: with many filters that
+            # is far less work than to compare them all anew.
+            other = min(self._told, key=lambda other: (len(self._heard.get(other, ())), other))
+            told.forest = self._told[other].forest.copy()
+            for text in self._heard.get(other, {}):
+                told.forest.add(Filter(text))
+            for text in self._heard.get(neighbor, {}):
+                told.forest.remove(text)
+        else:
+            texts = (text for origin, heard in self._heard.items() if origin != neighbor for text in heard)
+            for text in texts:
+                told.forest.add(Filter(text))
+        for text in told.forest:
             told.hops[text] = self._hops(neighbor, text)
+            told.digest = (told.digest + hash_of(text)) % MODULUS
+        self._told[neighbor] = told
 
     def is_open(self, neighbor: NodeId) -> bool:
         """Whether it is."""

@@ -12,13 +12,16 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.model import Event, NodeId, Scalar
+from driftcast.model.wall import Wall
 from driftcast.protocol import Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.catalog import Catalog, held_of
 from driftcast.services.policy.circumstances import attributes_of, told_attributes, wall_of
 from driftcast.services.policy.deciding import decide, next_change_s
 from driftcast.services.policy.enforcer import Enforcer, digest
-from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, Wanted, read
+from driftcast.services.policy.fetching import TIMER as FETCH
+from driftcast.services.policy.fetching import Fetching
+from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, read
 from driftcast.services.policy.record import MalformedError
 from driftcast.services.policy.roles import Role, filters
 
@@ -26,9 +29,7 @@ MAX_MANAGED = 1000
 """Enforcement points of one cluster; more are not served."""
 MAX_ATTRIBUTES = 64
 """That a node is told of itself."""
-MAX_PATIENCE_S = 300.0
-"""A node that hears no repository asks again ever more seldom, but at least so often."""
-_AGAIN, _LOOK = "again", "look"
+_LOOK = "look"
 
 
 class DecisionSettings(Settings, frozen=True):
@@ -48,6 +49,8 @@ class DecisionSettings(Settings, frozen=True):
         float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
     ] = 10.0
     retry_s: Annotated[float, Meta(gt=0, le=3600, description="after which it asks again if they were not all")] = 5.0
+    # A minute or two of an old policy is what a lost publication, or an island that was cut off, then costs.
+    refetch_s: Annotated[float, Meta(gt=0, description="after which it asks again although they were all")] = 120.0
     enrolled_s: Annotated[float, Meta(gt=0, description="how long an enforcement point counts that is silent")] = 100.0
     most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not held")] = 10_000
 
@@ -76,13 +79,10 @@ class DecisionPoint(Application):
         self._context: dict[str, Scalar] = dict(settings.attributes)
         self._managed: dict[NodeId, _Managed] = {}
         self._subscribed: list[str] = []
-        self._open: set[Key] = set()
-        self._wait_s = settings.retry_s
+        self._fetching = Fetching(port, rng, settings.patience_s, settings.retry_s, settings.refetch_s, elsewhere=False)
         self._orders = 0
         self._deciding = False
         self._tied: tuple[tuple[str, str], ...] = ()
-        self.retrieved = False
-        """Whether repositories have answered with all they have."""
         self.catalog = Catalog(settings.most_policies)
         self.enforcer = Enforcer(node, port)
 
@@ -94,14 +94,16 @@ class DecisionPoint(Application):
         self._decide(now)
 
     def on_stop(self, now: float) -> None:
-        for key in (_AGAIN, _LOOK):
-            self.port.cancel_timer(key)
+        self._fetching.stop()
+        self.port.cancel_timer(_LOOK)
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
         if key == "context":
             self._context = told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
         elif key == "enroll":
+            # It concerns one node alone: with a thousand of them there is always one that enrolls.
             self._enroll(now, event)
+            return
         else:
             self._take(event)
         self._decide_soon(now)
@@ -111,20 +113,12 @@ class DecisionPoint(Application):
         self._decide_soon(now)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        self._open.discard(key)
-        self.retrieved = self.retrieved and complete
-        if not self._open:
-            if self.retrieved:
-                self._wait_s = self._settings.retry_s
-                self.port.note(Fact("policies_retrieved", value=float(len(self.catalog))))
-            else:
-                # Many nodes may have lost the same repository: they do not all come back at once.
-                self.port.set_timer(_AGAIN, self._wait_s * self.rng.uniform(0.75, 1.25))
-                self._wait_s = min(MAX_PATIENCE_S, 2 * self._wait_s)
+        if self._fetching.on_closed(key, complete):
+            self.port.note(Fact("policies_retrieved", value=float(len(self.catalog))))
 
     def on_timer(self, now: float, key: Key) -> None:
-        if key == _AGAIN:
-            self._request()
+        if key == FETCH:
+            self._fetching.again()
         else:
             self._decide(now)
 
@@ -162,14 +156,13 @@ class DecisionPoint(Application):
         for number in range(len(texts), len(self._subscribed)):
             self.port.unsubscribe(f"policies {number}")
         self._subscribed = texts
-        self._request()
+        # After having subscribed, so that nothing falls between the two.
+        self._fetching.fetch(texts)
 
-    def _request(self) -> None:
-        """After having subscribed, so that nothing falls between the two."""
-        self.retrieved = True
-        self._open = {f"policies {number}" for number in range(len(self._subscribed))}
-        for number, text in enumerate(self._subscribed):
-            self.port.request(f"policies {number}", text, self._settings.patience_s)
+    @property
+    def retrieved(self) -> bool:
+        """Whether repositories have answered with all they have."""
+        return self._fetching.complete
 
     def _take(self, event: Event) -> None:
         try:
@@ -205,8 +198,7 @@ class DecisionPoint(Application):
             self.port.note(Fact("enforcement_point_gone", peer=node))
             self._ask_for_roles()
         for node, managed in self._managed.items():
-            enrollment = managed.enrollment
-            self._order(node, managed, decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted)
+            self._order(node, managed, wall)
         # A second at least: a border of periods that lies too near is met by the look after it.
         look_s = min(self._settings.look_s, max(1.0, next_change_s(self.catalog, wall)))
         self.port.set_timer(_LOOK, look_s)
@@ -230,8 +222,12 @@ class DecisionPoint(Application):
         # What it enforces it says itself: an order that was lost is given again.
         managed.ordered = enrollment.digest
         self._ask_for_roles()
+        self._order(node, managed, wall_of(self.host, now))
 
-    def _order(self, node: NodeId, managed: _Managed, wanted: tuple[Wanted, ...]) -> None:
+    def _order(self, node: NodeId, managed: _Managed, wall: Wall | None) -> None:
+        """Tell an enforcement point what it is to enforce, unless it does."""
+        enrollment = managed.enrollment
+        wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted
         orders = Orders(wanted, (self.host.incarnation << 32) + self._orders)
         if managed.ordered == digest(orders.wanted):
             return

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.model import EventId, NodeId
-from driftcast.services.policy.record import Held
+from driftcast.services.policy.record import Held, Record
 from driftcast.services.policy.roles import ANY_POLICY, NAME, POLICY_ID, Role, filters, wider_filters
 from driftcast.services.policy.rule import Policy
 from driftcast.services.policy.text import MAX_TEXT_CHARACTERS, policy_text
@@ -45,6 +45,8 @@ class Job:
         self.open: set[str] = set()
         self.complete = True
         self.found: dict[EventId, Held] = {}
+        self.attempts = 0
+        self.published: dict[tuple[str, int], Record] = {}
         self.stored: dict[tuple[str, int], list[NodeId]] = {}
         self.told: dict[str, Any] = {}
 
@@ -79,7 +81,9 @@ def listed(job: Job) -> list[dict[str, object]]:
     for held in sorted(job.found.values(), key=lambda held: held.rank):
         newest[held.record.policy.id] = held
     if job.verb == "history":
-        shown = sorted(job.found.values(), key=lambda held: held.rank)
+        # One that was published again, since nobody had stored it, is the same.
+        versions = {(held.record.policy.version, held.event.source): held for held in job.found.values()}
+        shown = sorted(versions.values(), key=lambda held: held.rank)
     else:
         shown = [held for _, held in sorted(newest.items()) if not held.record.withdrawn]
     return [

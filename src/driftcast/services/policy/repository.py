@@ -17,15 +17,16 @@ from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.catalog import Catalog, held_of
 from driftcast.services.policy.circumstances import wall_of
 from driftcast.services.policy.conflict import clashes
+from driftcast.services.policy.fetching import TIMER as FETCH
+from driftcast.services.policy.fetching import Fetching
 from driftcast.services.policy.notices import Report, send_report
 from driftcast.services.policy.record import Held, MalformedError, Record
 from driftcast.services.policy.roles import ANY_POLICY, Role, filters
 
 _PREFIX = b"policy/"
-_ACTIVITY, _CATCH_UP = "activity", "catch up"
+_ACTIVITY = "activity"
 CATCH_UP_S = 10.0
 """How long the answers of other repositories are waited for, and after how long they are asked again."""
-MAX_WAIT_S = 300.0
 
 
 class RepositorySettings(Settings, frozen=True):
@@ -36,6 +37,8 @@ class RepositorySettings(Settings, frozen=True):
     least_energy: Annotated[float, Meta(ge=0, le=1, description="below that share of its battery it is not used")] = 0.0
     most_speed_mps: Annotated[float, Meta(gt=0, description="nor while it moves faster than that")] = float("inf")
     look_s: Annotated[float, Meta(gt=0, le=86_400, description="how often it looks at both")] = 30.0
+    # As a decision point: what a lost publication then costs.
+    refetch_s: Annotated[float, Meta(gt=0, description="how often it asks the others for what it missed")] = 120.0
     most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not stored")] = 10_000
 
     def needs(self) -> frozenset[Capability]:
@@ -66,9 +69,7 @@ class Repository(Application):
         self._settings = settings
         self._ordered = settings.active
         """Whether it is to be active, as far as people say."""
-        self._open: set[Key] = set()
-        self._caught_up = False
-        self._wait_s = CATCH_UP_S
+        self._fetching = Fetching(port, rng, CATCH_UP_S, CATCH_UP_S, settings.refetch_s, elsewhere=True)
         self.active = False
         self.catalog = Catalog(settings.most_policies)
 
@@ -86,11 +87,11 @@ class Repository(Application):
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer(_ACTIVITY)
-        self.port.cancel_timer(_CATCH_UP)
+        self._fetching.stop()
 
     def on_timer(self, now: float, key: Key) -> None:
-        if key == _CATCH_UP:
-            self._catch_up()
+        if key == FETCH:
+            self._fetching.again()
         else:
             self._look(now)
 
@@ -105,17 +106,8 @@ class Repository(Application):
         self._store(event)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        self._open.discard(key)
-        self._caught_up = self._caught_up and complete
-        if self._open or not self.active:
-            return
-        if self._caught_up:
-            self._wait_s = CATCH_UP_S
+        if self.active and self._fetching.on_closed(key, complete):
             self.port.note(Fact("repository_complete", value=float(len(self.catalog))))
-        else:
-            # There may be no other, so ever more seldom; and not all at the same time.
-            self.port.set_timer(_CATCH_UP, self._wait_s * self.rng.uniform(0.75, 1.25))
-            self._wait_s = min(MAX_WAIT_S, 2 * self._wait_s)
 
     def _store(self, event: Event) -> Held | None:
         """Keep the policy in an event; None if that cannot be."""
@@ -175,17 +167,10 @@ class Repository(Application):
                     self.port.unsubscribe(f"stored {number}")
                     self.port.unadvertise(f"stored {number}")
             if wanted:
-                self._catch_up()
+                # What was published while this one was not there, or not used, the others have.
+                self._fetching.fetch(self._filters())
             else:
-                self.port.cancel_timer(_CATCH_UP)
-
-    def _catch_up(self) -> None:
-        """Ask the others for what was published while this one was not there, or not used."""
-        texts = self._filters()
-        self._caught_up = True
-        self._open = {f"stored {number}" for number in range(len(texts))}
-        for number, text in enumerate(texts):
-            self.port.request(f"stored {number}", text, CATCH_UP_S, elsewhere=True)
+                self._fetching.stop()
 
     def _filters(self) -> list[str]:
         return filters(self._settings.roles) if self._settings.roles else [ANY_POLICY]

@@ -50,6 +50,10 @@ class ToolSettings(Settings, frozen=True):
     stored_s: Annotated[float, Meta(gt=0, le=3600, description="how long it waits to hear who has stored a policy")] = (
         5.0
     )
+    # An unreliable network loses one in ten, say; then a thousandth of the policies is stored nowhere.
+    attempts: Annotated[
+        int, Meta(ge=1, le=100, description="how often a policy is published that no repository says to have stored")
+    ] = 3
     repositories: Annotated[int, Meta(ge=1, le=10_000, description="if so many have, it waits no longer")] = 1
     clock_slack_s: Annotated[float, Meta(gt=0, description="clocks that differ by more are told of")] = 60.0
 
@@ -170,11 +174,19 @@ class ManagementTool(Application):
 
     def _publish(self, job: Job, records: list[Record]) -> None:
         for record in records:
-            self.port.publish(attributes_of(record), payload_of(record))
             policy = record.policy
+            job.published[policy.id, policy.version] = record
             job.stored[policy.id, policy.version] = []
             if len(self._own) < MAX_OWN or policy.id in self._own:
                 self._own[policy.id] = record
+        self._send(job)
+
+    def _send(self, job: Job) -> None:
+        """What no repository has stored yet, once more if need be: with the same version it is the same policy."""
+        job.attempts += 1
+        for key, record in job.published.items():
+            if not job.stored[key]:
+                self.port.publish(attributes_of(record), payload_of(record))
         self.port.set_timer(f"{job.command}", self._settings.stored_s)
 
     # What becomes of it.
@@ -198,7 +210,11 @@ class ManagementTool(Application):
 
     def on_timer(self, now: float, key: Key) -> None:
         job = self._jobs.get(int(key))
-        if job is not None:
+        if job is None:
+            return
+        if job.attempts < self._settings.attempts and not all(job.stored.values()):
+            self._send(job)
+        else:
             self._end_publish(job)
 
     def _compare_clocks(self, now: float, report: Report) -> None:

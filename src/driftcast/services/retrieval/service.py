@@ -13,7 +13,16 @@ from driftcast.model import Event, EventId, FilterText, NodeId, Request, Request
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import Fact, Host, Port, TimerKey
 from driftcast.services.retrieval.asks import Ask
-from driftcast.services.retrieval.messages import MAX_IDS, MAX_PATH, WHOLE, AllAnswered, Answered, Asked, AskId
+from driftcast.services.retrieval.messages import (
+    MAX_HOPS,
+    MAX_IDS,
+    MAX_PATH,
+    WHOLE,
+    AllAnswered,
+    Answered,
+    Asked,
+    AskId,
+)
 from driftcast.services.retrieval.parts import Branch, Part, parts_of
 from driftcast.services.retrieval.settings import RetrievalSettings
 from driftcast.services.retrieval.stored import StoredEvents
@@ -74,12 +83,14 @@ class Retrieval:
 
     def request(self, now: float, request: Request) -> None:
         """An application asks."""
-        self._ask(now, request.id, request.filter, request.attributes, request.patience_s, request.elsewhere)
+        patience_s = request.patience_s
+        self._ask(now, request.id, request.filter, request.attributes, patience_s, elsewhere=request.elsewhere)
 
-    def subscribe(self, now: float, subscription: Subscription) -> None:
-        """[000 §IV] A new subscriber wants what was published before: called after its subscription went out, so that
-        nothing falls between."""
-        self._ask(now, subscription.id, subscription.filter, subscription.attributes, self._settings.history_s)
+    def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...] = ()) -> None:
+        """[000 §IV] A new subscriber wants what was published before, or one that was away what it does not know:
+        called after its subscription went out, so that nothing falls between."""
+        patience_s = self._settings.history_s
+        self._ask(now, subscription.id, subscription.filter, subscription.attributes, patience_s, known)
 
     def unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A subscription has ended: what still comes of its history is for nobody."""
@@ -135,6 +146,7 @@ class Retrieval:
         filter: FilterText,
         attributes: dict[str, Scalar],
         patience_s: float,
+        known: tuple[EventId, ...] = (),
         elsewhere: bool = False,
     ) -> None:
         self._port.note(Fact("ask"))
@@ -145,11 +157,12 @@ class Retrieval:
         self._number += 1
         id = AskId(self._incarnation, self._number)
         ask = self._asks[id] = Ask(now, wanted_by, filter, attributes, patience_s, self._settings.retries, elsewhere)
+        ask.taken |= dict.fromkeys(known)
         # Endless patience is an infinite delay, which arms nothing.
         self._port.set_timer(("patience", id), patience_s)
         if ask.retries:
             self._port.set_timer(("again", id), self._settings.retry_s)
-        self._pass_request(now, self._node, Asked(id, filter, attributes, (), patience_s))
+        self._pass_request(now, self._node, Asked(id, filter, attributes, (), patience_s, known=known[-MAX_IDS:]))
 
     def _ask_again(self, now: float, id: AskId) -> None:
         ask = self._asks.get(id)
@@ -259,7 +272,7 @@ class Retrieval:
             event = message.event.id if isinstance(message, Answered) else None
             self._port.note(Fact("drop", event=event, peer=path[0], reason="path_broken"))
         elif isinstance(message, Answered):
-            hops = message.hops + 1
+            hops = min(message.hops + 1, MAX_HOPS)
             onward = Answered(message.event, hops, message.remaining_s, ask=message.ask, path=path)
             self._port.send(path[0], onward)
         else:
@@ -280,6 +293,8 @@ class Retrieval:
             self._port.note(Fact("drop", event=message.event.id, reason=reason))
             return
         else:
+            if not ask.taken:
+                self._port.note(Fact("ask_answered"))
             ask.taken[message.event.id] = None
             self._port.note(Fact("response", event=message.event.id, value=float(message.hops)))
             if self.stored.wants(message.event):

@@ -25,8 +25,8 @@ class NoPairs:
 
 
 class Pairs(NoPairs):
-    """Counts the pairs of the events published in a window. A pair whose client has left before the event came is none:
-    nobody was there to be served."""
+    """Counts the pairs of the events published in a window. A client that leaves unserved has missed what it was owed,
+    also if an event was just on its way to it."""
 
     def __init__(self, from_s: float, to_s: float) -> None:
         self._from_s = from_s
@@ -35,6 +35,7 @@ class Pairs(NoPairs):
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
         self._owed: dict[SubscriptionId, set[EventId]] = {}
         self._served = 0
+        self._missed = 0
 
     def on_subscribe(self, subscription: Subscription) -> None:
         self._subscriptions[subscription.id] = subscription
@@ -43,7 +44,7 @@ class Pairs(NoPairs):
     def on_unsubscribe(self, id: SubscriptionId) -> None:
         if self._subscriptions.pop(id, None) is not None:
             self._index.remove(id)
-            self._owed.pop(id, None)
+            self._missed += len(self._owed.pop(id, ()))
 
     def on_event(self, now_s: float, event: Event) -> None:
         if self._from_s <= now_s <= self._to_s:
@@ -58,5 +59,5 @@ class Pairs(NoPairs):
             self._served += 1
 
     def ratio(self) -> float | None:
-        pairs = self._served + sum(len(owed) for owed in self._owed.values())
+        pairs = self._served + self._missed + sum(len(owed) for owed in self._owed.values())
         return self._served / pairs if pairs else None

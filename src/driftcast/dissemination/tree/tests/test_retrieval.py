@@ -313,6 +313,26 @@ def test_a_renewal_does_not_ask_again_and_an_end_stops_the_asking() -> None:
     assert "answer_for_nobody" in web.drops(0)
 
 
+def test_a_client_that_was_away_asks_for_what_it_missed_and_only_that() -> None:
+    web = Web(3, brokers=(1, 2), links="given", catch_up_s=1.0)
+    web.link(1, 2)
+    keeps(web, 2)
+    web.link(0, 1)
+    subscription = Subscription(SubscriptionId(0, 1), "role = 'router'", history=True)
+    web.nodes[0].on_subscribe(0.0, subscription)
+    web.settle()
+    publishes(web, policy(1, 0))
+    web.cut(0, 1)
+    publishes(web, policy(1, 1))
+    web.run(5.0)
+    web.take_sent()
+    web.link(0, 1)
+    web.run(5.0)
+    sent = web.take_sent()
+    assert [(a, b, m.event.id.sequence) for a, b, m in sent if isinstance(m, Answered)] == [(2, 1, 1), (1, 0, 1)]
+    assert [effect.event.id.sequence for effect in web.of(0, Deliver) if isinstance(effect, Deliver)] == [0, 1]
+
+
 # Bad input.
 
 
