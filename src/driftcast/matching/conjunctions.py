@@ -39,22 +39,23 @@ class Placed:
         """What is still to be tested when it has been reached."""
 
 
-# A set of more single values than this is not taken apart.
+# A set of more values than this is not taken apart; of fewer, if something else leads to the conjunction as well.
 SPREAD = 64
+SPREAD_BESIDE = 16
 
 
 def placements(conditions: Conditions) -> list[Conditions] | None:
     """Conjunctions that together say the same, each with a point or an interval by which it is reached; None if there
-    are none, or too many."""
-    if any(kind != OTHER for _, _, _, kind in conditions):
-        return [conditions]
+    are none, or too many. One of several values (`role in (...)`) is taken apart: where many conjunctions share their
+    other values, that is how they differ."""
+    simple = any(kind != OTHER for _, _, _, kind in conditions)
     best: tuple[int, list[Condition]] | None = None
-    for place, (name, values, _, _) in enumerate(conditions):
-        atoms = None if values.absent else atoms_of(name, values)
-        if atoms is not None and len(atoms) <= SPREAD and (best is None or len(atoms) < len(best[1])):
+    for place, (name, values, _, kind) in enumerate(conditions):
+        atoms = None if kind != OTHER or values.absent else atoms_of(name, values)
+        if atoms and (best is None or len(atoms) < len(best[1])):
             best = place, atoms
-    if best is None:
-        return None
+    if best is None or len(best[1]) > (SPREAD_BESIDE if simple else SPREAD):
+        return [conditions] if simple else None
     place, atoms = best
     return [(*conditions[:place], atom, *conditions[place + 1 :]) for atom in atoms]
 
@@ -264,11 +265,13 @@ class ConjunctionTree:
                 else:
                     found.extend(_listed(bucket))
         for name, ranges in self._ranges.items():
-            condition = wide.get(name)
-            if condition is None or condition[3] == OTHER:
+            atoms = _atoms(wide.get(name))
+            if atoms is None:
                 found.extend(ranges)
-            elif condition[3] != POINT:
-                found.extend(ranges.within(condition[1], condition[2]))
+                continue
+            for _, low, high, kind in atoms:
+                if kind != POINT:
+                    found.extend(ranges.within(low, high))
 
 
 def _listed(bucket: Placed | list[Placed]) -> Iterable[Placed]:
@@ -279,10 +282,26 @@ def _within(
     table: dict[object, Placed | list[Placed] | ConjunctionTree], condition: Condition | None
 ) -> Iterable[Placed | list[Placed] | ConjunctionTree]:
     """The buckets of the values that a condition allows, or of more."""
-    if condition is None or condition[3] == OTHER:
+    atoms = _atoms(condition)
+    if atoms is None:
         return table.values()
-    _, low, high, kind = condition
-    if kind == POINT:
-        return (table[low],) if low in table else ()
-    assert CLOSED <= kind <= BOTH_OPEN
-    return [bucket for value, bucket in table.items() if isinstance(value, int | float) and low <= value <= high]
+    found = []
+    for _, low, high, kind in atoms:
+        if kind == POINT:
+            found += [table[low]] if low in table else []
+        else:
+            assert CLOSED <= kind <= BOTH_OPEN
+            found += [
+                bucket for value, bucket in table.items() if isinstance(value, int | float) and low <= value <= high
+            ]
+    return found
+
+
+def _atoms(condition: Condition | None) -> list[Condition] | None:
+    """The points and intervals of a condition; None if they are not all that it allows."""
+    if condition is None:
+        return None
+    name, values, _, kind = condition
+    if kind != OTHER:
+        return [condition]
+    return None if values.absent else atoms_of(name, values)

@@ -189,7 +189,7 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
 
     def _lose(self, neighbor: NodeId) -> None:
         self._retrieval.forget(neighbor)
-        self._was_cut = True
+        self._was_cut |= neighbor in self._brokers
         if self._settings.reconcile == "strawman" or not self.talk.knows(neighbor):
             # [000 §V] "behaves as if it received unsubscription and unadvertisement messages from the former neighbor".
             self.talk.forget(neighbor)
