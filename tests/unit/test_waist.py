@@ -28,7 +28,7 @@ INPUTS_OWED: dict[str, set[str]] = {
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
 # What no machine of the package asks its host, or its port, for.
-READINGS_OWED = frozenset({"store"})
+READINGS_OWED: frozenset[str] = frozenset()
 EFFECTS_OWED = frozenset({"answer"})
 
 
