@@ -91,7 +91,7 @@ class Broker:
 
     def _see(self) -> None:
         if self._oracle is not None and self._oracle.changed():
-            self.brokers.assume(self._oracle.rows(self._station.brokers))
+            self.brokers.assume(self._oracle.rows())
 
     def known_links(self) -> PathLinks:
         """The links of the paths to all brokers that this one knows a path to."""

@@ -70,7 +70,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
         self._settings = settings
         self.station = Station(node, settings, port, host, self._path)
         self.monitor = ResourceMonitor(host)
-        self._oracle = Oracle(host, settings) if settings.near == "view" else None
+        self._oracle = Oracle(host, self.station.brokers, settings) if settings.near == "view" else None
         self.broker = Broker(self.station, self.monitor, self._oracle) if BROKER in host.roles else None
         self.client = Client(self.station)
         self._phase = rng.random()
@@ -142,7 +142,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     def _look(self, now: float, enough: int) -> None:
         found: list[Found] = []
         if self._oracle is not None:
-            found = self._oracle.nearest(self.node, self.station.brokers)
+            found = self._oracle.nearest(self.node)
         elif self._settings.near == "router":
             others = [broker for broker in self.station.brokers if broker != self.node]
             found = self.monitor.distances(now, others)
