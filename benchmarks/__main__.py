@@ -165,7 +165,7 @@ def _matching(quick: bool) -> list[dict[str, object]]:
             rate = matching.match(shape, filters)["publications_per_cpu_s"]
             rows.append(
                 {
-                    "case": f"W5 matching, {filters:,} filters, {shape}",
+                    "case": f"W6 matching, {filters:,} filters, {shape}",
                     "cpu_s": None,
                     "figure": f"{rate:,.0f} publications per CPU second, ten filters match",
                     "target": f"at least {least:,}",
@@ -175,7 +175,7 @@ def _matching(quick: bool) -> list[dict[str, object]]:
     held = matching.match("topic and range", 50_000, memory=True)["bytes_per_filter"]
     rows.append(
         {
-            "case": "W5 matching, memory",
+            "case": "W6 matching, memory",
             "cpu_s": None,
             "figure": f"{held:,.0f} bytes a filter",
             "target": "at most 1,500",
@@ -185,7 +185,7 @@ def _matching(quick: bool) -> list[dict[str, object]]:
     found = matching.covering(20_000 if quick else 100_000)
     rows.append(
         {
-            "case": f"W5 covering, {found['subscriptions']:,} subscriptions",
+            "case": f"W6 covering, {found['subscriptions']:,} subscriptions",
             "cpu_s": None,
             "figure": f"{found['mean_ms']:.2f} ms a change, 99 % within {found['p99_ms']:.1f} ms",
             "target": "at most 2 ms",

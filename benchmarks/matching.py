@@ -1,4 +1,4 @@
-"""W5: tables of a broker: publications matched against very many filters, and covering as subscriptions come and go."""
+"""W6: tables of a broker: publications matched against very many filters, and covering as subscriptions come and go."""
 
 import gc
 import json

@@ -12,14 +12,15 @@ from random import Random
 from typing import NamedTuple
 
 from driftcast.dissemination.overlay.broker import Broker
-from driftcast.dissemination.overlay.modulators import Running
 from driftcast.dissemination.overlay.protocol import Overlay
+from driftcast.dissemination.overlay.running import Running
 from driftcast.dissemination.overlay.settings import OverlaySettings
 from driftcast.model import Event, EventId, NodeId, Processor, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import Capability, Fact, RecordingPort, TimerKey
 from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Process, Route, SetTimer
 from driftcast.protocol.registry import protocol_named
 from driftcast.settings import typed
+from driftcast.simulation.host import MemoryStore
 from driftcast.testing import LoneHost
 from driftcast.wire import Codec, Layer, Message
 
@@ -43,8 +44,9 @@ class Rang(NamedTuple):
 class BenchHost(LoneHost):
     """A node with roles and a load that a test sets."""
 
-    def __init__(self, node: NodeId, brokers: tuple[NodeId, ...], incarnation: int) -> None:
+    def __init__(self, node: NodeId, brokers: tuple[NodeId, ...], incarnation: int, store: MemoryStore) -> None:
         super().__init__()
+        self._store = store
         self.offers |= {Capability.DIRECTORY, Capability.LOAD, Capability.MEMORY}
         self.roles = ("broker",) if node in brokers else ()
         self.incarnation = incarnation
@@ -99,6 +101,7 @@ class Bench:
         self._sequence = itertools.count(1_000_000)
         self._codec = Codec(Layer.DISSEMINATION, "overlay", protocol_named("overlay").messages)
         self.hosts: dict[NodeId, BenchHost] = {}
+        self.stores = {node: MemoryStore() for node in range(nodes)}
         self.ports: dict[NodeId, RecordingPort] = {}
         self.nodes: dict[NodeId, Overlay] = {}
         self.standing: dict[NodeId, list[Subscription]] = {node: [] for node in range(nodes)}
@@ -111,7 +114,7 @@ class Bench:
         """A node comes up, with nothing but its standing subscriptions."""
         self._incarnations[node] += 1
         self.down.discard(node)
-        host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node])
+        host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node], self.stores[node])
         host.stand_on(frozenset({Capability.DISTANCES}), lambda now, target: self.hops(node, target))
         port = self.ports[node] = RecordingPort()
         machine = Overlay(node, self.settings, port, host, Random(node))
