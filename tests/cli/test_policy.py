@@ -92,7 +92,7 @@ def test_a_policy_is_retrieved_and_enforced_by_a_node_that_starts_later(tmp_path
     """Processes: a tool, a repository, and a node that comes afterwards; the repository is killed and starts again."""
     a, b, c = (tmp_path / f"{name}.sock" for name in "abc")
     policy = written(tmp_path, "slow.policy", SLOW)
-    with running_node(config(tmp_path, "a", "policy_tool")) as tool:
+    with running_node(config(tmp_path, "a", "policy_tool", settings="stored_s = 20")) as tool:
         address = str(status_of(a)["address"])
         store = config(tmp_path, "b", "policy_repository", address)
         with running_node(store) as repository:

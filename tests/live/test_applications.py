@@ -38,10 +38,21 @@ def command(node: LiveNode, name: str, verb: str, **body: object) -> asyncio.Fut
     return told
 
 
+async def reported(tool: LiveNode, policies: int) -> list[dict[str, str]]:
+    """The reports of a tool, once they are about so many policies."""
+    for _ in range(200):
+        found = (await command(tool, "policy_tool", "reports"))["reports"]
+        assert isinstance(found, list)
+        if len({one["policy"] for one in found}) >= policies:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError("too few reports")
+
+
 def test_a_policy_published_at_one_node_retunes_another(config: MakeConfig, run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         configs = [
-            with_application(config(1, "epidemic"), "policy_tool", stored_s=2.0),
+            with_application(config(1, "epidemic"), "policy_tool", stored_s=10.0),
             with_application(config(2, "epidemic", store=tmp_path / "2.db"), "policy_repository"),
             with_application(config(3, "epidemic"), "policy_decision", roles=["sensor"]),
         ]
@@ -96,14 +107,7 @@ def test_only_commands_of_the_list_run_with_its_arguments(config: MakeConfig, ru
         made = with_application(made, "policy_decision")
         async with LiveNode(made) as node:
             await command(node, "policy_tool", "publish", text=text, anyway=True)
-            reports: list[dict[str, str]] = []
-            for _ in range(100):
-                found = (await command(node, "policy_tool", "reports"))["reports"]
-                assert isinstance(found, list)
-                reports = found
-                if len({one["policy"] for one in reports}) == 6:
-                    break
-                await asyncio.sleep(0.05)
+            reports = await reported(node, 6)
             told = {one["policy"]: (one["what"], one.get("told", "")) for one in reports}
             assert told["a"] == ("enforced", "")
             assert mark.exists()
@@ -121,9 +125,8 @@ def test_without_a_list_no_command_runs(config: MakeConfig, run: Run) -> None:
         made = with_application(with_application(config(1), "policy_tool", stored_s=0.1), "policy_decision")
         async with LiveNode(made) as node:
             await command(node, "policy_tool", "publish", text="policy a roles all then { run true }", anyway=True)
-            reports = (await command(node, "policy_tool", "reports"))["reports"]
-            assert isinstance(reports, list)
-            assert reports[0]["told"] == "run true: refused: this node has no command true"
+            [report] = await reported(node, 1)
+            assert report["told"] == "run true: refused: this node has no command true"
 
     run(story())
 
@@ -185,7 +188,7 @@ def test_clients_command_and_request_through_the_control_channel(config: MakeCon
 
     async def story() -> None:
         made = config(1, store=tmp_path / "1.db", control=tmp_path / "1.sock")
-        made = with_application(with_application(made, "policy_tool", stored_s=1.0), "policy_repository")
+        made = with_application(with_application(made, "policy_tool", stored_s=10.0), "policy_repository")
         async with LiveNode(made) as node:
             assert node.control_address is not None
             await asyncio.to_thread(client, node.control_address)

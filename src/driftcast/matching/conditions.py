@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from driftcast.matching.automata import Budget
-from driftcast.matching.intervals import string_points
+from driftcast.matching.intervals import ALL_STRINGS, string_points
 from driftcast.matching.relations import Box
 from driftcast.matching.values import ANYTHING, ValueSet, is_empty, is_subset, satisfies
 from driftcast.model import Attributes, Scalar
@@ -57,6 +57,15 @@ def atoms_of(name: str, values: ValueSet) -> list[Condition] | None:
         else:
             atoms.append((name, low, high, CLOSED + low_side + 2 * (1 - high_side)))
     return atoms
+
+
+def is_selective(condition: Condition) -> bool:
+    """Whether a condition is neither a point nor an interval, and yet leads to few events: one of several values, a
+    pattern, a range of strings."""
+    values = condition[1]
+    if condition[3] != OTHER or values.absent:
+        return False
+    return values.strings != ALL_STRINGS or any(not negated for _, negated in values.patterns)
 
 
 def values_of(condition: Condition) -> ValueSet:

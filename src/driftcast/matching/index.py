@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from driftcast.matching.access import AttributeAccess, Route, route_to
-from driftcast.matching.conditions import Conditions, conditions_of
+from driftcast.matching.conditions import OTHER, Conditions, conditions_of, is_selective
 from driftcast.matching.conjunctions import ConjunctionTree, Placed, placements
 from driftcast.matching.evaluate import Predicate
 from driftcast.matching.filter import Filter
@@ -170,11 +170,16 @@ def conjunctions_of(boxes: tuple[Box, ...] | None) -> list[Conditions] | None:
     found: list[Conditions] = []
     for box in boxes:
         conditions = conditions_of(box)
-        if conditions is not None:
-            placed = placements(conditions)
-            if placed is None:
-                return None
-            found += placed
+        if conditions is None:
+            continue
+        # A pattern, a range of strings or one of several values may lead to fewer filters than a value that many share:
+        # where there is one beside what the tree enters by, the other way of entering weighs them against each other.
+        ways = sum(map(is_selective, conditions))
+        simple = any(kind != OTHER for _, _, _, kind in conditions)
+        placed = placements(conditions) if ways <= (0 if simple else 1) else None
+        if placed is None:
+            return None
+        found += placed
     return found
 
 

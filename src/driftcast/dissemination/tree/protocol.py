@@ -45,6 +45,7 @@ from driftcast.protocol import (
     TimerKey,
 )
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
+from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
 
 BROKER = "broker"
@@ -292,8 +293,8 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
             self._recovery.keep(now, event, hops, remaining_s)
             # [000 §IV] "following the reverse path put in place by the subscription".
             targets = [node for node in self.talk.wanting(event.attributes) if node != sender and node in self._links]
-        if targets and hops < 65535:
-            self.port.send_each(targets, Publish(event, hops + 1, remaining_s))
+        if targets:
+            self.port.send_each(targets, Publish(event, min(hops + 1, MAX_HOPS), remaining_s))
 
     def _deliver(self, now: float, event: Event, hops: int, until: float) -> None:
         if not self._given:

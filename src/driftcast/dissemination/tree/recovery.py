@@ -15,6 +15,7 @@ from driftcast.dissemination.tree.talk import Talk
 from driftcast.model import Event, EventId, NodeId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import Fact, Port
+from driftcast.services.retrieval.messages import MAX_HOPS
 
 MAX_IDS = 256
 
@@ -62,4 +63,4 @@ class Recovery:
         for pair in dict.fromkeys(message.events):
             kept = self._buffer.get(EventId(*pair))
             if kept is not None and kept.until > now:
-                self._port.send(sender, Publish(kept.event, kept.hops + 1, kept.until - now))
+                self._port.send(sender, Publish(kept.event, min(kept.hops + 1, MAX_HOPS), kept.until - now))

@@ -10,6 +10,8 @@ from driftcast.wire import EventMessage, Message
 MAX_PATH = 64
 """Farther than any tree of brokers is deep twice."""
 MAX_IDS = 256
+MAX_HOPS = 65535
+"""As far as an event message can count; a forged one may begin there."""
 WHOLE = 1 << 30
 """The credit of a request: its parts share it, and when all of it has come back nothing is missing."""
 

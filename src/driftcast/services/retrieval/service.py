@@ -13,7 +13,16 @@ from driftcast.model import Event, EventId, FilterText, NodeId, Request, Request
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import Fact, Host, Port, TimerKey
 from driftcast.services.retrieval.asks import Ask
-from driftcast.services.retrieval.messages import MAX_IDS, MAX_PATH, WHOLE, AllAnswered, Answered, Asked, AskId
+from driftcast.services.retrieval.messages import (
+    MAX_HOPS,
+    MAX_IDS,
+    MAX_PATH,
+    WHOLE,
+    AllAnswered,
+    Answered,
+    Asked,
+    AskId,
+)
 from driftcast.services.retrieval.parts import Branch, Part, parts_of
 from driftcast.services.retrieval.settings import RetrievalSettings
 from driftcast.services.retrieval.stored import StoredEvents
@@ -259,7 +268,7 @@ class Retrieval:
             event = message.event.id if isinstance(message, Answered) else None
             self._port.note(Fact("drop", event=event, peer=path[0], reason="path_broken"))
         elif isinstance(message, Answered):
-            hops = message.hops + 1
+            hops = min(message.hops + 1, MAX_HOPS)
             onward = Answered(message.event, hops, message.remaining_s, ask=message.ask, path=path)
             self._port.send(path[0], onward)
         else:
@@ -280,6 +289,8 @@ class Retrieval:
             self._port.note(Fact("drop", event=message.event.id, reason=reason))
             return
         else:
+            if not ask.taken:
+                self._port.note(Fact("ask_answered"))
             ask.taken[message.event.id] = None
             self._port.note(Fact("response", event=message.event.id, value=float(message.hops)))
             if self.stored.wants(message.event):

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from random import Random
 
 from driftcast.dissemination.tree.protocol import Tree
 from driftcast.model import Failure, NodeId
@@ -31,6 +32,8 @@ class Web:
 
     def __init__(self, nodes: int, brokers: Iterable[NodeId] | None = None, **settings: object) -> None:
         self.now = 0.0
+        self.lose: Random | None = None
+        """Draws, if there is one, whether a message is lost."""
         self.nodes: list[Tree] = []
         self.ports: list[RecordingPort] = []
         self.links: set[tuple[NodeId, NodeId]] = set()
@@ -70,7 +73,7 @@ class Web:
                 return
             sender, target, message = waiting.popleft()
             self.sent.append((sender, target, message))
-            if (sender, target) in self.links:
+            if (sender, target) in self.links and not (self.lose is not None and self.lose.random() < 0.3):
                 self.nodes[target].on_message(self.now, sender, message, RADIO)
 
     def _carry(self, node: NodeId, effect: Effect, waiting: deque[tuple[NodeId, NodeId, Message]]) -> None:
