@@ -257,7 +257,6 @@ class Broker:
             self.hands.announce(now, [running], with_streams=False)
         else:
             self.ledger.touch(client.node)
-            client.subscriptions[subscription.id] = None
             record = Modulator(subscription, client.version, subscription.state, message.following, message.output, ())
             self.modulators.open(now, record, self._station.node)
             opened = self.modulators.get(subscription.id)

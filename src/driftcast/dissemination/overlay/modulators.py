@@ -39,6 +39,7 @@ class Modulators:
         self._touch = touch
         self._calls: Calls[Work] = Calls(station.port, MAX_CALLS)
         self._running: dict[SubscriptionId, Running] = {}
+        self._of: dict[NodeId, dict[SubscriptionId, Running]] = {}
         self._dirty: dict[SubscriptionId, None] = {}
 
     def __contains__(self, id: SubscriptionId) -> bool:
@@ -53,7 +54,7 @@ class Modulators:
 
     def of(self, client: NodeId) -> list[Running]:
         """Those of one client."""
-        return [one for one in self._running.values() if one.client == client]
+        return list(self._of.get(client, {}).values())
 
     def interests(self) -> list[Interest]:
         """What all brokers should know of those that run here."""
@@ -74,6 +75,7 @@ class Modulators:
         out.kept.extend((kept.number, Waiting.of(now, kept, waited_s)) for kept in record.kept)
         out.sent = out.first
         one = self._running[subscription.id] = Running(subscription, record.version, home, out)
+        self._of.setdefault(one.client, {})[subscription.id] = one
         one.met = dict.fromkeys(record.met, True)
         for following in record.following[:MAX_STREAMS]:
             stream = (following.producer, following.generation)
@@ -102,7 +104,11 @@ class Modulators:
 
     def close(self, id: SubscriptionId) -> None:
         """Forget a modulator."""
-        if self._running.pop(id, None) is not None:
+        one = self._running.pop(id, None)
+        if one is not None:
+            del self._of[one.client][id]
+            if not self._of[one.client]:
+                del self._of[one.client]
             self._calls.close(id)
             self._dirty.pop(id, None)
 
