@@ -278,11 +278,12 @@ class Broker:
             self._station.drop("unknown_broker", client.node)
             return
         self._see()
-        self.brokers.hear(now, message.broker, message.load)
+        if message.load is not None:
+            self.brokers.hear(now, message.broker, message.load)
         client.peers = self.productions.places(client.node)
         for one in self.modulators.of(client.node):
             client.peers |= {producer: source for (producer, _), source in one.sources.items()}
-        self.channel.post(now, ClientReported(client.node, message.broker, message.distance, message.load))
+        self.channel.post(now, ClientReported(client.node, message.broker, message.distance))
 
 
 def _is_filter(text: str) -> bool:

@@ -20,6 +20,6 @@ class HomeChange(Adaptor):
         here = mean_path(peers, brokers.reached(self.services.station.node), weight * client.distance)
         there = mean_path(peers, brokers.reached(event.broker), weight * event.distance)
         # "then determines whether or not to change based on both the network distance and the ... capabilities".
-        if changes_home(here, there, monitor.load(now), event.load, settings.max_load):
+        if changes_home(here, there, monitor.load(now), brokers.load(event.broker), settings.max_load):
             held = tuple(one.subscription.id for one in self.services.modulators.of(event.client))
             self.services.relocation.start(now, event.client, event.broker, held, with_home=True)

@@ -163,9 +163,10 @@ class Bench:
         self.collect(node)
         return event
 
-    def report(self, client: NodeId, broker: NodeId, distance: float, load: float = 0.0) -> None:
-        """A client finds a nearer broker."""
-        self.nodes[client].client.on_found(self.now, [(distance, broker)], {broker: load})
+    def report(self, client: NodeId, broker: NodeId, distance: float, load: float | None = 0.0) -> None:
+        """A client finds a nearer broker, and its load, if it asked for that."""
+        loads = {} if load is None else {broker: load}
+        self.nodes[client].client.on_found(self.now, [(distance, broker)], loads)
         self.collect(client)
 
     def outputs(self, id: SubscriptionId) -> list[Event]:

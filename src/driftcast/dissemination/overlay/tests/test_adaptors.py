@@ -73,6 +73,21 @@ def test_an_overloaded_home_lets_a_client_go_further_away() -> None:
     assert net.nodes[CONSUMER].client.home == 2
 
 
+@pytest.mark.parametrize("busy", [0.4, 0.95])
+def test_the_load_of_a_broker_that_was_not_asked_is_what_it_last_told_the_others(busy: float) -> None:
+    """The router knows how far brokers are, and nothing of their load; topology items do."""
+    net = bench()
+    served(net)
+    net.hosts[1].busy = busy
+    net.run(8)
+    assert net.broker(0).brokers.load(1) == busy
+    net.report(CONSUMER, 1, 1.0, None)
+    net.run(5)
+    assert net.nodes[CONSUMER].client.home == (1 if busy < 0.9 else 0)
+    assert net.broker(0).relocation.moves() == []
+    assert net.reasons("relocation_refused") == set(), "nobody was even asked"
+
+
 def test_brokers_of_other_roles_do_not_move_clients() -> None:
     net = bench(home_change_by="strong")
     served(net)
