@@ -76,7 +76,7 @@ class Modulators:
         out.sent = out.first
         one = self._running[subscription.id] = Running(subscription, record.version, home, out)
         self._of.setdefault(one.client, {})[subscription.id] = one
-        one.met = dict.fromkeys(record.met, True)
+        one.remember(record.met, now + self._station.settings.seen_s)
         for following in record.following[:MAX_STREAMS]:
             stream = (following.producer, following.generation)
             one.inflows[stream], one.done[stream] = Inflow(following.number), following
@@ -98,9 +98,9 @@ class Modulators:
             return one.frozen_record
         kept = tuple(waiting.kept(now, number) for number, waiting in one.out)
         following = tuple(one.done.values())
-        # What has come and is not done will come again.
-        met = [id for id, done in one.met.items() if done]
-        return Modulator(one.subscription, one.version, self._state(one), following, one.out.number, kept, tuple(met))
+        return Modulator(
+            one.subscription, one.version, self._state(one), following, one.out.number, kept, one.finished()
+        )
 
     def close(self, id: SubscriptionId) -> None:
         """Forget a modulator."""
@@ -173,7 +173,7 @@ class Modulators:
         one = self._running[id]
         for number, waiting in came:
             input = Following(producer, generation, number)
-            if not one.meets(waiting.event.id):
+            if not one.meets(now, waiting.event.id, now + self._station.settings.seen_s):
                 self._station.drop("already_taken", producer, waiting.event.id)
                 self._finish(now, one, input, waiting, [])
             elif one.subscription.processor is None:
@@ -198,8 +198,7 @@ class Modulators:
 
     def _finish(self, now: float, one: Running, input: Following, waiting: Waiting, events: Sequence[Event]) -> None:
         self._touch(one.client)
-        if waiting.event.id in one.met:
-            one.met[waiting.event.id] = True
+        one.finish(waiting.event.id)
         one.done[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):
             _, gone = one.out.add(Waiting(event, waiting.hops, waiting.until, input, part))
