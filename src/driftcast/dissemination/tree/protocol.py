@@ -48,7 +48,6 @@ from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, R
 from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
 
-BROKER = "broker"
 MAX_SEEN_S = 3600.0
 """An event without an end to its lease is remembered no longer: copies do not circle for an hour."""
 
@@ -76,7 +75,6 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         Want,
     )
     needs = frozenset({Capability.DURABLE_STORE, Capability.DIRECTORY})
-    needs_roles = frozenset({BROKER})
     retunable = frozenset({"reconcile", "defer_s", "refresh_s", "seen_s", "choice", "history_s", "retries", "retry_s"})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         # [000 §V] The very first solution.
@@ -88,8 +86,8 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
     def __init__(self, node: NodeId, settings: TreeSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
-        self.is_broker = BROKER in host.roles
-        self._brokers = frozenset(host.directory(BROKER))
+        self.is_broker = settings.role in host.roles
+        self._brokers = frozenset(host.directory(settings.role))
         self._links = Neighbors()
         self.overlay: Overlay = self._overlay(settings)
         self._local = LocalSubscriptions(port)
