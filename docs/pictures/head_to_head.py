@@ -1,7 +1,7 @@
 """Writes the table of a comparison into a page of the docs, and its picture beside it.
 
-`python docs/pictures/head_to_head.py OUT PAGE` takes what `driftcast compare ... --out OUT` wrote and replaces, in PAGE,
-what stands between the lines `<!-- comparison -->` and `<!-- end of comparison -->`.
+`python docs/pictures/head_to_head.py OUT PAGE` takes what `driftcast compare ... --out OUT` wrote and replaces, in
+PAGE, what stands between the lines `<!-- comparison -->` and `<!-- end of comparison -->`.
 """
 
 import csv
@@ -57,7 +57,9 @@ def main() -> int:
     body = "\n".join(lines)
     kept = f"<!-- comparison -->\n{body}\n<!-- end of comparison -->"
     text = page.read_text()
-    page.write_text(re.sub(r"<!-- comparison -->\n.*?<!-- end of comparison -->", lambda _: kept, text, flags=re.DOTALL))
+    page.write_text(
+        re.sub(r"<!-- comparison -->\n.*?<!-- end of comparison -->", lambda _: kept, text, flags=re.DOTALL)
+    )
     return 0
 
 
