@@ -63,6 +63,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = SCHEMES
     probes: ClassVar[Mapping[str, Probe]] = PROBES
     router = "aodv"
+    serves_subscriptions = True
 
     def __init__(self, node: NodeId, settings: OverlaySettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
