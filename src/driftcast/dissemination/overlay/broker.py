@@ -14,6 +14,7 @@ from driftcast.dissemination.overlay.adaptors.topology_construction import Topol
 from driftcast.dissemination.overlay.brokers import Brokers, PathLinks
 from driftcast.dissemination.overlay.clients import Client, Clients, InterestTable
 from driftcast.dissemination.overlay.hand_over import HandOver
+from driftcast.dissemination.overlay.ledger import Ledger
 from driftcast.dissemination.overlay.messages import (
     Ask,
     Attach,
@@ -61,8 +62,11 @@ class Broker:
         self.interests = InterestTable(settings.max_interests)
         self.starting = Starting(station, self.interests)
         self.productions = Productions(station, self.interests)
-        self.modulators = Modulators(station, monitor)
-        self.hands = HandOver(station, monitor, self.clients, self.interests, self.productions, self.modulators)
+        self.ledger = Ledger(station)
+        self.modulators = Modulators(station, monitor, self.ledger.touch)
+        self.hands = HandOver(
+            station, monitor, self.ledger, self.clients, self.interests, self.productions, self.modulators
+        )
         self.relocation = self.hands.relocation
         services = Services(
             station, monitor, self.brokers, self.clients, self.modulators, self.productions, self.relocation
@@ -87,7 +91,7 @@ class Broker:
 
     def _see(self) -> None:
         if self._oracle is not None and self._oracle.changed():
-            self.brokers.assume(self._oracle.rows(self._station.brokers))
+            self.brokers.assume(self._oracle.rows())
 
     def known_links(self) -> PathLinks:
         """The links of the paths to all brokers that this one knows a path to."""
@@ -99,6 +103,7 @@ class Broker:
     def start(self, now: float) -> None:
         """Others know what runs with them."""
         self.starting.begin(now)
+        self.hands.recover(now)
 
     def on_started(self, now: float) -> None:
         """Nobody has answered for too long."""
@@ -137,6 +142,7 @@ class Broker:
         return any(waits)
 
     def _lose(self, now: float, client: Client) -> None:
+        self.ledger.touch(client.node)
         self.clients.remove(client.node)
         self.productions.retire(client.node)
         for one in self.modulators.of(client.node):
@@ -199,6 +205,7 @@ class Broker:
             self.starting.hold(now, origin, message, hops)
         else:
             self.productions.on_publish(now, origin, message, hops)
+            self.ledger.touch(origin)
             self._station.arm("tend", self._station.settings.resend_s)
 
     def _known(self, now: float, origin: NodeId, version: Version) -> Client | None:
@@ -233,6 +240,7 @@ class Broker:
                 self._station.send(now, origin, Unknown(message.version))
                 return
             self._station.arm("refresh", self._station.settings.refresh_s)
+            self.ledger.touch(origin)
         self._station.send(now, origin, Home(message.version))
 
     def _on_want(self, now: float, client: Client, message: Want) -> None:
@@ -248,7 +256,7 @@ class Broker:
             running.subscription = subscription
             self.hands.announce(now, [running], with_streams=False)
         else:
-            client.subscriptions[subscription.id] = None
+            self.ledger.touch(client.node)
             record = Modulator(subscription, client.version, subscription.state, message.following, message.output, ())
             self.modulators.open(now, record, self._station.node)
             opened = self.modulators.get(subscription.id)
@@ -270,11 +278,12 @@ class Broker:
             self._station.drop("unknown_broker", client.node)
             return
         self._see()
-        self.brokers.hear(now, message.broker, message.load)
+        if message.load is not None:
+            self.brokers.hear(now, message.broker, message.load)
         client.peers = self.productions.places(client.node)
         for one in self.modulators.of(client.node):
             client.peers |= {producer: source for (producer, _), source in one.sources.items()}
-        self.channel.post(now, ClientReported(client.node, message.broker, message.distance, message.load))
+        self.channel.post(now, ClientReported(client.node, message.broker, message.distance))
 
 
 def _is_filter(text: str) -> bool:

@@ -1,12 +1,14 @@
 """What a broker does with what moves: stops and packs it, begins with it, and tells who must know."""
 
 from driftcast.dissemination.overlay.clients import Client, Clients, InterestTable
+from driftcast.dissemination.overlay.ledger import Ledger
 from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Ended, Home, Interests
-from driftcast.dissemination.overlay.modulators import Modulators, Running
+from driftcast.dissemination.overlay.modulators import Modulators
 from driftcast.dissemination.overlay.monitor import ResourceMonitor
 from driftcast.dissemination.overlay.moves import Production, Record
 from driftcast.dissemination.overlay.production import Productions
 from driftcast.dissemination.overlay.relocation import Hands, Relocation
+from driftcast.dissemination.overlay.running import Running
 from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import NodeId, ProcessorId, SubscriptionId
@@ -21,6 +23,7 @@ class HandOver:
         self,
         station: Station,
         monitor: ResourceMonitor,
+        ledger: Ledger,
         clients: Clients,
         interests: InterestTable,
         productions: Productions,
@@ -33,8 +36,34 @@ class HandOver:
         self._productions = productions
         self._modulators = modulators
         self._leaving: dict[NodeId, None] = {}
-        self.relocation = Relocation(
-            station, Hands(self._processors, self._refusal, self._pack, self._let_go, self._begin, self._resume)
+        self.ledger = ledger
+        hands = Hands(self._processors, self._refusal, self._pack, self._let_go, self._begin, self._resume)
+        self.relocation = Relocation(station, hands, self.ledger)
+
+    # What outlives a crash.
+
+    def recover(self, now: float) -> None:
+        """Begin with what was written before a crash."""
+        for _, written in self.ledger.clients.items():
+            self._resume(now, written.record, now - written.time)
+        self.relocation.recover(now)
+
+    def flush(self, now: float) -> None:
+        """Write what has changed."""
+        self.ledger.flush(now, self._snapshot)
+
+    def _snapshot(self, now: float, client: NodeId) -> Record | None:
+        row = self._clients.get(client)
+        ones = self._modulators.of(client)
+        if row is None and not ones:
+            return None
+        return Record(
+            client=client,
+            home=self._station.node if row is not None else ones[0].home,
+            version=ones[0].version if row is None else row.version,
+            is_home=row is not None,
+            production=self._productions.record(now, client) if row is not None else (),
+            modulators=tuple(self._modulators.record(now, one) for one in ones),
         )
 
     def is_leaving(self, client: NodeId) -> bool:
@@ -80,6 +109,7 @@ class HandOver:
         """Of two brokers that both believe to have a modulator, the one with the older word gives way."""
         if origin == self._station.node:
             return
+        self.ledger.touch(id.subscriber)
         if id in self._modulators:
             self._modulators.close(id)
             self._station.drop("superseded", origin)
@@ -90,6 +120,7 @@ class HandOver:
 
     def end(self, now: float, id: SubscriptionId, version: Version) -> None:
         """A subscription of a modulator here has ended."""
+        self.ledger.touch(id.subscriber)
         self._modulators.close(id)
         message = Ended(id, version)
         self.on_ended(now, message)
@@ -139,6 +170,7 @@ class HandOver:
         )
 
     def _let_go(self, now: float, record: Record) -> None:
+        self.ledger.touch(record.client)
         for modulator in record.modulators:
             self._modulators.close(modulator.subscription.id)
         if record.is_home:
@@ -155,6 +187,7 @@ class HandOver:
         return self._take(now, record, waited_s, 2)
 
     def _take(self, now: float, record: Record, waited_s: float, moves: int) -> bool:
+        self.ledger.touch(record.client)
         version = _moved(record.version, moves)
         known = self._clients.get(record.client)
         if record.is_home:

@@ -4,18 +4,18 @@ A subscription without a function is a modulator that changes nothing. What a cl
 what it has is said to the producers' homes, so that nothing is forgotten before it is where it belongs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from driftcast.dissemination.overlay.flows import Inflow, Outflow, Waiting
 from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Got, Output, Place, Raw, Skip, Taken
 from driftcast.dissemination.overlay.monitor import ResourceMonitor
 from driftcast.dissemination.overlay.moves import Interest, Modulator
 from driftcast.dissemination.overlay.production import PROBE
+from driftcast.dissemination.overlay.running import Running
 from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.processing import Calls
-from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Token
 
 MAX_CALLS = 4096
@@ -30,50 +30,16 @@ WINDOW = 64
 Work = tuple["Running", Following, Waiting]
 
 
-class Running:
-    """One modulator."""
-
-    __slots__ = ("done", "frozen", "home", "inflows", "met", "out", "sources", "subscription", "version")
-
-    def __init__(self, subscription: Subscription, version: Version, home: NodeId, out: Outflow) -> None:
-        self.subscription = subscription
-        self.version = version
-        self.home = home
-        self.out = out
-        self.inflows: dict[tuple[NodeId, Version], Inflow[Waiting]] = {}
-        self.done: dict[tuple[NodeId, Version], Following] = {}
-        """Of each producer's generations: what follows on its last event that was processed."""
-        self.sources: dict[tuple[NodeId, Version], NodeId] = {}
-        """The home of each producer's generations."""
-        self.met = SeenCache()
-        """Inputs of late: a producer that has lost its home says again what may have come over that."""
-        self.frozen = False
-        """On its way elsewhere: nothing is processed."""
-
-    @property
-    def client(self) -> NodeId:
-        """Whose it is."""
-        return self.subscription.subscriber
-
-    def taken(self) -> Iterator[Following]:
-        """Of each producer the first input that may still be needed: one whose output the client has not got."""
-        needed: dict[tuple[NodeId, Version], int] = {}
-        for _, waiting in self.out:
-            if waiting.input is not None:
-                producer, generation, number = waiting.input
-                needed[producer, generation] = min(number, needed.get((producer, generation), number))
-        for stream, done in self.done.items():
-            yield done._replace(number=min(done.number, needed.get(stream, done.number)))
-
-
 class Modulators:
     """All that run at one broker."""
 
-    def __init__(self, station: Station, monitor: ResourceMonitor) -> None:
+    def __init__(self, station: Station, monitor: ResourceMonitor, touch: Callable[[NodeId], None]) -> None:
         self._station = station
         self._monitor = monitor
+        self._touch = touch
         self._calls: Calls[Work] = Calls(station.port, MAX_CALLS)
         self._running: dict[SubscriptionId, Running] = {}
+        self._of: dict[NodeId, dict[SubscriptionId, Running]] = {}
         self._dirty: dict[SubscriptionId, None] = {}
 
     def __contains__(self, id: SubscriptionId) -> bool:
@@ -88,7 +54,7 @@ class Modulators:
 
     def of(self, client: NodeId) -> list[Running]:
         """Those of one client."""
-        return [one for one in self._running.values() if one.client == client]
+        return list(self._of.get(client, {}).values())
 
     def interests(self) -> list[Interest]:
         """What all brokers should know of those that run here."""
@@ -109,6 +75,8 @@ class Modulators:
         out.kept.extend((kept.number, Waiting.of(now, kept, waited_s)) for kept in record.kept)
         out.sent = out.first
         one = self._running[subscription.id] = Running(subscription, record.version, home, out)
+        self._of.setdefault(one.client, {})[subscription.id] = one
+        one.remember(record.met, now + self._station.settings.seen_s)
         for following in record.following[:MAX_STREAMS]:
             stream = (following.producer, following.generation)
             one.inflows[stream], one.done[stream] = Inflow(following.number), following
@@ -120,18 +88,27 @@ class Modulators:
         """Process no more, and say all there is. What waits or runs is not done: its producer's home has it still."""
         one.frozen = True
         record = self.record(now, one)
+        one.frozen_record = record
         self._calls.close(one.subscription.id)
         return record
 
     def record(self, now: float, one: Running) -> Modulator:
         """A modulator as it moves."""
+        if one.frozen_record is not None:
+            return one.frozen_record
         kept = tuple(waiting.kept(now, number) for number, waiting in one.out)
         following = tuple(one.done.values())
-        return Modulator(one.subscription, one.version, self._state(one), following, one.out.number, kept)
+        return Modulator(
+            one.subscription, one.version, self._state(one), following, one.out.number, kept, one.finished()
+        )
 
     def close(self, id: SubscriptionId) -> None:
         """Forget a modulator."""
-        if self._running.pop(id, None) is not None:
+        one = self._running.pop(id, None)
+        if one is not None:
+            del self._of[one.client][id]
+            if not self._of[one.client]:
+                del self._of[one.client]
             self._calls.close(id)
             self._dirty.pop(id, None)
 
@@ -196,7 +173,7 @@ class Modulators:
         one = self._running[id]
         for number, waiting in came:
             input = Following(producer, generation, number)
-            if not one.met.add(now, waiting.event.id, now + self._station.settings.seen_s):
+            if not one.meets(now, waiting.event.id, now + self._station.settings.seen_s):
                 self._station.drop("already_taken", producer, waiting.event.id)
                 self._finish(now, one, input, waiting, [])
             elif one.subscription.processor is None:
@@ -220,6 +197,8 @@ class Modulators:
         self._finish(now, one, input, waiting, [] if error else events)
 
     def _finish(self, now: float, one: Running, input: Following, waiting: Waiting, events: Sequence[Event]) -> None:
+        self._touch(one.client)
+        one.finish(waiting.event.id)
         one.done[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):
             _, gone = one.out.add(Waiting(event, waiting.hops, waiting.until, input, part))

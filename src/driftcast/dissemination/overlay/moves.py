@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.dissemination.overlay.words import Count, Following, Hops, Round, Version
-from driftcast.model import Event, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.model.subscription import MAX_STATE_BYTES
 from driftcast.wire import Message
 
@@ -65,6 +65,8 @@ class Modulator(NamedTuple):
     following: tuple[Following, ...]
     output: Count
     kept: tuple[Kept, ...]
+    met: Annotated[tuple[EventId, ...], Meta(max_length=MAX_ENTRIES)] = ()
+    """Inputs of late, by id."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):

@@ -70,7 +70,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
         self._settings = settings
         self.station = Station(node, settings, port, host, self._path)
         self.monitor = ResourceMonitor(host)
-        self._oracle = Oracle(host, settings) if settings.near == "view" else None
+        self._oracle = Oracle(host, self.station.brokers, settings) if settings.near == "view" else None
         self.broker = Broker(self.station, self.monitor, self._oracle) if BROKER in host.roles else None
         self.client = Client(self.station)
         self._phase = rng.random()
@@ -82,6 +82,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     def on_start(self, now: float) -> None:
         if self.broker is not None:
             self.broker.start(now)
+            self._flush(now)
             if self._oracle is None:
                 self.station.arm("update", FIRST_LOOK_S * self.rng.random())
             self.station.arm("refresh", self._settings.refresh_s)
@@ -116,6 +117,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     ) -> None:
         assert self.broker is not None, "nobody else has asked for it"
         self.broker.modulators.on_processed(now, token, state, events, cost_s, error)
+        self._flush(now)
         self.station.arm("tend", self._settings.resend_s)
 
     # Looking around.
@@ -140,7 +142,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     def _look(self, now: float, enough: int) -> None:
         found: list[Found] = []
         if self._oracle is not None:
-            found = self._oracle.nearest(self.node, self.station.brokers)
+            found = self._oracle.nearest(self.node)
         elif self._settings.near == "router":
             others = [broker for broker in self.station.brokers if broker != self.node]
             found = self.monitor.distances(now, others)
@@ -161,6 +163,14 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         self.station.rang(key)
+        self._ring(now, key)
+        self._flush(now)
+
+    def _flush(self, now: float) -> None:
+        if self.broker is not None:
+            self.broker.hands.flush(now)
+
+    def _ring(self, now: float, key: TimerKey) -> None:
         match key:
             case "ring":
                 self._search.on_timer(now)
@@ -221,6 +231,10 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
             self.station.drop("not_routed", sender)
 
     def on_packet(self, now: float, origin: NodeId, message: Message, hops: int) -> None:
+        self._take(now, origin, message, hops)
+        self._flush(now)
+
+    def _take(self, now: float, origin: NodeId, message: Message, hops: int) -> None:
         match message:
             case Packet():
                 for arrived in self.station.transport.on_packet(now, origin, message, hops):
@@ -230,7 +244,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
             case Hop():
                 inner = self.station.transport.on_hop(now, message, hops)
                 if inner is not None:
-                    self.on_packet(now, *inner)
+                    self._take(now, *inner)
             case RingAnswer():
                 self._search.on_answer(now, origin, message, self.station.is_broker(origin))
             case _:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
+from driftcast.dissemination.overlay.ledger import Ledger, Written
 from driftcast.dissemination.overlay.moves import (
     MOVE_VALID_S,
     Abort,
@@ -91,12 +92,24 @@ class Hands:
 class Relocation:
     """The moves of one broker, from here and to here; one at a time for each client."""
 
-    def __init__(self, station: Station, hands: Hands) -> None:
+    def __init__(self, station: Station, hands: Hands, ledger: Ledger) -> None:
         self._station = station
         self._hands = hands
+        self._ledger = ledger
         self._leaving: dict[Round, Leaving] = {}
         self._arriving: dict[tuple[NodeId, Round], Arriving] = {}
-        self._begun: dict[tuple[NodeId, Round], None] = {}
+        self._begun: dict[tuple[NodeId, Round], None] = dict.fromkeys(ledger.moves(ledger.begun))
+        self._released: dict[Round, None] = {move: None for _, move in ledger.moves(ledger.released)}
+        """Moves of this node's past of which it is only known that they were released."""
+
+    def recover(self, now: float) -> None:
+        """After a crash: what had come and was not released is asked for."""
+        for key, (_, written) in zip(
+            self._ledger.moves(self._ledger.arriving), self._ledger.arriving.items(), strict=True
+        ):
+            self._arriving[key] = Arriving(written.record, written.time, now)
+            self._station.send(now, key[0], Installed(key[1]))
+            self._station.arm("tend", self._station.settings.resend_s)
 
     def busy(self, client: NodeId) -> bool:
         """Whether something of a client is on its way from here."""
@@ -135,13 +148,24 @@ class Relocation:
             case Ready(move) | Installed(move) | Begun(move):
                 one = self._leaving.get(move)
                 if one is None or one.target != origin:
-                    self._station.drop("move_unknown", origin)
-                    if isinstance(message, Installed):
-                        # Taken back; or lost with all else when this node crashed, and then it is theirs.
-                        lost = move.incarnation < self._station.host.incarnation
-                        self._station.send(now, origin, Release(move) if lost else Abort(move))
+                    self._on_unknown(now, origin, move, message)
                 else:
                     self._go_on(now, one, message)
+
+    def _on_unknown(self, now: float, origin: NodeId, move: Round, message: Message) -> None:
+        """A step of a move that this node does not know, or no longer."""
+        self._station.drop("move_unknown", origin)
+        if isinstance(message, Begun):
+            self._forget(origin, move)
+        elif isinstance(message, Installed):
+            # Taken back; or let go before a crash; or lost in one with all else, and then it is theirs.
+            lost = move.incarnation < self._station.host.incarnation and not self._ledger.durable
+            released = move in self._released or lost
+            self._station.send(now, origin, Release(move) if released else Abort(move))
+
+    def _forget(self, target: NodeId, move: Round) -> None:
+        self._released.pop(move, None)
+        self._ledger.released.remove((target, move))
 
     # From here.
 
@@ -155,11 +179,13 @@ class Relocation:
             case Installed(), Phase.SENT:
                 assert one.record is not None
                 one.phase = Phase.RELEASED
+                self._ledger.released.put((one.target, one.move), True)
                 self._hands.let_go(now, one.record)
                 self._station.port.note(Fact("relocation", peer=one.target, value=now - one.sent))
                 self._release(now, one)
             case Begun(), Phase.RELEASED:
                 self._end(one)
+                self._forget(one.target, one.move)
 
     def _hand_over(self, now: float, one: Leaving) -> None:
         record = self._hands.pack(now, one.client, one.subscriptions, one.with_home)
@@ -198,12 +224,15 @@ class Relocation:
         if not isinstance(message, Prepare | Moved | Release):
             return
         one = self._leaving.get(message.move)
-        if one is not None and (one.phase is not Phase.RELEASED or cause is Failure.RESTARTED):
+        # One that has started anew has lost what it was given, unless it writes down what it has.
+        lost = cause is Failure.RESTARTED and not self._ledger.durable
+        if one is not None and (one.phase is not Phase.RELEASED or lost):
             self._take_back(now, one, str(cause))
 
     def _take_back(self, now: float, one: Leaving, reason: str) -> None:
         """[002 §2.4] No event is lost: it goes on here as if nothing had been."""
         self._end(one)
+        self._forget(one.target, one.move)
         self._station.port.note(Fact("relocation_failed", peer=one.target, reason=reason))
         if one.record is not None:
             self._station.send(now, one.target, Abort(one.move))
@@ -230,6 +259,7 @@ class Relocation:
             self._hands.begin(now, message.record, now - since)
         else:
             self._arriving[key] = Arriving(message.record, since, now)
+            self._ledger.arriving.put(key, Written(since, message.record))
             self._station.arm("tend", self._station.settings.resend_s)
             self._station.send(now, origin, Installed(message.move))
 
@@ -243,8 +273,12 @@ class Relocation:
             return
         if one is not None:
             while len(self._begun) >= MAX_ARRIVING:
-                del self._begun[next(iter(self._begun))]
+                oldest = next(iter(self._begun))
+                del self._begun[oldest]
+                self._ledger.begun.remove(oldest)
             self._begun[key] = None
+            self._ledger.begun.put(key, True)
+            self._ledger.arriving.remove(key)
             self._hands.begin(now, one.record, now - one.since)
         self._station.send(now, origin, Begun(move))
 
@@ -254,6 +288,7 @@ class Relocation:
             self._take_back(now, one, "aborted")
         elif self._arriving.pop((origin, move), None) is None:
             self._station.drop("move_unknown", origin)
+        self._ledger.arriving.remove((origin, move))
 
     def tend(self, now: float) -> bool:
         """Ask again for what was not released, and forget what never was; whether anything waits."""
@@ -261,6 +296,7 @@ class Relocation:
         for key, one in list(self._arriving.items()):
             if one.since < now - settings.lease_s:
                 del self._arriving[key]
+                self._ledger.arriving.remove(key)
                 self._station.drop("arrival_expired", key[0])
             elif one.asked < now - settings.move_s:
                 one.asked = now

@@ -61,6 +61,7 @@ def overlay_graph(rows: Rows, rule: str, weight_hops: float = 1.0) -> Graph:
     for broker, row in rows.items():
         for other in row.links:
             if other in graph[broker]:
+                # The other end has listed it too, and has been asked.
                 continue
             length = link_length(rows, broker, other, rule)
             if length is not None:

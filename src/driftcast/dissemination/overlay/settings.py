@@ -86,6 +86,8 @@ class OverlaySettings(Settings, frozen=True):
     ] = 5.0
     taken_s: Annotated[Seconds, Meta(description="how long word of what has arrived may wait for more")] = 0.5
     resend_s: Annotated[Seconds, Meta(description="what is not said to have arrived is sent again after this")] = 5.0
+    # [002 §6] Without it a broker that crashes takes the state of its modulators with it.
+    durable: Annotated[bool, Meta(description="brokers write what they hold to the node's durable store")] = False
     seen_s: Annotated[Seconds, Meta(description="how long a delivered event is remembered")] = 120.0
     max_kept: Annotated[Room, Meta(description="events of a stream that wait to be taken; the oldest makes room")] = 256
     max_clients: Annotated[Room, Meta(description="clients of one broker")] = 1024
@@ -98,6 +100,8 @@ class OverlaySettings(Settings, frozen=True):
             wanted.add(Capability.LOAD)
         if self.min_free_bytes > 0:
             wanted.add(Capability.MEMORY)
+        if self.durable:
+            wanted.add(Capability.DURABLE_STORE)
         if self.weight_energy > 0:
             wanted.add(Capability.ENERGY)
         if self.near == "view":

@@ -1,7 +1,7 @@
 """Load balancing [002 §2.4, §3.5]: an overloaded broker gives a modulator to one that is not."""
 
 from driftcast.dissemination.overlay.adaptors.system import Adaptor, LoadSampled, SystemEvent
-from driftcast.dissemination.overlay.modulators import Running
+from driftcast.dissemination.overlay.running import Running
 from driftcast.model import NodeId
 
 

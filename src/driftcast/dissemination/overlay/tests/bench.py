@@ -12,14 +12,15 @@ from random import Random
 from typing import NamedTuple
 
 from driftcast.dissemination.overlay.broker import Broker
-from driftcast.dissemination.overlay.modulators import Running
 from driftcast.dissemination.overlay.protocol import Overlay
+from driftcast.dissemination.overlay.running import Running
 from driftcast.dissemination.overlay.settings import OverlaySettings
 from driftcast.model import Event, EventId, NodeId, Processor, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import Capability, Fact, RecordingPort, TimerKey
 from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Effect, Note, Process, Route, SetTimer
 from driftcast.protocol.registry import protocol_named
 from driftcast.settings import typed
+from driftcast.simulation.host import MemoryStore
 from driftcast.testing import LoneHost
 from driftcast.wire import Codec, Layer, Message
 
@@ -43,8 +44,9 @@ class Rang(NamedTuple):
 class BenchHost(LoneHost):
     """A node with roles and a load that a test sets."""
 
-    def __init__(self, node: NodeId, brokers: tuple[NodeId, ...], incarnation: int) -> None:
+    def __init__(self, node: NodeId, brokers: tuple[NodeId, ...], incarnation: int, store: MemoryStore) -> None:
         super().__init__()
+        self._store = store
         self.offers |= {Capability.DIRECTORY, Capability.LOAD, Capability.MEMORY}
         self.roles = ("broker",) if node in brokers else ()
         self.incarnation = incarnation
@@ -91,6 +93,8 @@ class Bench:
         self.delivered: list[tuple[NodeId, SubscriptionId, Event]] = []
         self.facts: list[tuple[NodeId, Fact]] = []
         self.carried: list[tuple[NodeId, NodeId, Message]] = []
+        self.said: list[tuple[NodeId, NodeId, Message]] = []
+        """What was handed to the transport: who, to whom, what."""
         self.down: set[NodeId] = set()
         self._incarnations = dict.fromkeys(range(nodes), 0)
         self._queue: list[tuple[float, int, NodeId, int, object]] = []
@@ -99,6 +103,7 @@ class Bench:
         self._sequence = itertools.count(1_000_000)
         self._codec = Codec(Layer.DISSEMINATION, "overlay", protocol_named("overlay").messages)
         self.hosts: dict[NodeId, BenchHost] = {}
+        self.stores = {node: MemoryStore() for node in range(nodes)}
         self.ports: dict[NodeId, RecordingPort] = {}
         self.nodes: dict[NodeId, Overlay] = {}
         self.standing: dict[NodeId, list[Subscription]] = {node: [] for node in range(nodes)}
@@ -111,15 +116,25 @@ class Bench:
         """A node comes up, with nothing but its standing subscriptions."""
         self._incarnations[node] += 1
         self.down.discard(node)
-        host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node])
+        host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node], self.stores[node])
         host.stand_on(frozenset({Capability.DISTANCES}), lambda now, target: self.hops(node, target))
         port = self.ports[node] = RecordingPort()
         machine = Overlay(node, self.settings, port, host, Random(node))
         self.nodes[node] = machine
+        self._listen(node, machine)
         machine.on_start(self.now)
         for subscription in self.standing[node]:
             machine.on_subscribe(self.now, subscription)
         self.collect(node)
+
+    def _listen(self, node: NodeId, machine: Overlay) -> None:
+        send = machine.station.transport.send
+
+        def heard(now: float, peer: NodeId, message: Message) -> bool:
+            self.said.append((node, peer, message))
+            return send(now, peer, message)
+
+        machine.station.transport.send = heard  # type: ignore[method-assign]
 
     def crash(self, node: NodeId) -> None:
         """All that it knew is gone, its timers and calls too."""
@@ -160,9 +175,10 @@ class Bench:
         self.collect(node)
         return event
 
-    def report(self, client: NodeId, broker: NodeId, distance: float, load: float = 0.0) -> None:
-        """A client finds a nearer broker."""
-        self.nodes[client].client.on_found(self.now, [(distance, broker)], {broker: load})
+    def report(self, client: NodeId, broker: NodeId, distance: float, load: float | None = 0.0) -> None:
+        """A client finds a nearer broker, and its load, if it asked for that."""
+        loads = {} if load is None else {broker: load}
+        self.nodes[client].client.on_found(self.now, [(distance, broker)], loads)
         self.collect(client)
 
     def outputs(self, id: SubscriptionId) -> list[Event]:
