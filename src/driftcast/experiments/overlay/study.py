@@ -36,9 +36,9 @@ class Study:
         """Of brokers with work to do."""
         return self.values({"part": "emulation", "scheme": scheme, "case": case}, metric)
 
-    def testbed(self, scheme: str, case: str) -> Values:
-        """Of flood watch, the mean latency."""
-        return self.values({"part": "testbed", "scheme": scheme, "case": case}, "delay_mean_s")
+    def testbed(self, scheme: str, case: str, metric: str = "delay_mean_s") -> Values:
+        """Of flood watch."""
+        return self.values({"part": "testbed", "scheme": scheme, "case": case}, metric)
 
     def values(self, chosen: Selector, metric: str) -> Values:
         """A metric by seed, where it exists."""
