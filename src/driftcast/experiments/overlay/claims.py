@@ -1,7 +1,7 @@
 """What paper 002 says of its Figures 6 to 13, 15 and 16, held against paired differences and ratios.
 
-Tolerances stand here; they were set when single runs had been seen, and before the experiment was run. What was fitted to
-the paper's numbers is marked as calibration.
+Tolerances stand here; they were set when single runs had been seen, and before the experiment was run. What was fitted
+to the paper's numbers is marked as calibration.
 """
 
 from collections.abc import Iterator
