@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 COLUMNS = {
     "delivery_ratio": ("delivered", 1.0),
-    "delay_p50_s": ("delay, median (s)", 1.0),
+    "delay_p50_s": ("delay, median (ms)", 1000.0),
     "delay_p95_s": ("delay, 95 % (s)", 1.0),
     "hops_mean": ("hops", 1.0),
     "data_bytes": ("data (kB)", 0.001),
