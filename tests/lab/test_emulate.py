@@ -19,6 +19,8 @@ from driftcast.simulation.run import run
 from driftcast.trace import Kind, Level
 from tests.lab.still import Still
 
+pytestmark = pytest.mark.live
+
 SAME = ("published", "eligible", "delivered", "hops_mean", "transmissions", "receptions", "duplicates", "data_bytes")
 
 # Nobody publishes near the times at which links change: beacons notice up to 0.3 s later.
