@@ -9,7 +9,7 @@ from driftcast import __version__
 from tests.cli.console import QUICK, call, spawn
 
 COMMANDS = [
-    "run", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
+    "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
     "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new",
 ]  # fmt: skip
 
