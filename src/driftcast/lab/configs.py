@@ -6,7 +6,6 @@ from pathlib import Path
 
 from driftcast.errors import UserError
 from driftcast.functions import ProcessorError, load_function, split_function
-from driftcast.lab.links import RADIO
 from driftcast.live.config import NodeConfig, TraceConfig
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.processing import ProcessorConfig
@@ -18,6 +17,7 @@ from driftcast.protocol import Interface, StackPlan
 from driftcast.radio.disk import DiskRadio
 from driftcast.scenario.draws import chosen
 from driftcast.scenario.scenario import ProcessorEntry, Scenario
+from driftcast.simulation.interfaces import RADIO
 from driftcast.stacks import stack_plan
 from driftcast.streams import stream
 from driftcast.trace import Level

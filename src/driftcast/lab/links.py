@@ -8,14 +8,12 @@ from driftcast.contacts.plan import ContactPlan
 from driftcast.model import NodeId
 from driftcast.protocol import Interface
 from driftcast.radio.medium import Topology
-from driftcast.scenario.faults import FaultPlan, LinkSlow
+from driftcast.scenario.faults import FaultPlan
 from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.cuts import links_there
+from driftcast.simulation.interfaces import RADIO
 from driftcast.simulation.kernel import Kernel, microseconds
-from driftcast.simulation.timetable import Timetable, Victim
-
-RADIO: Interface = "radio"
-"""As the simulator calls it."""
+from driftcast.simulation.timetable import Links, LinkTimetable
 
 
 class LinkChange(NamedTuple):
@@ -32,7 +30,7 @@ def link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed:
     """All of a run, in order. Drawn cuts strike the links that are there at the time, as they do in the simulator."""
     kernel = Kernel()
     links = _Links(scenario, kernel)
-    timetable = Timetable(faults, kernel, links)
+    timetable = LinkTimetable(faults, kernel, links)
     there = partial(links_there, list(links.topologies.values()), scenario.nodes)
     timetable.draw_cuts(seed, there, scenario.duration_s)
     timetable.start()
@@ -47,7 +45,7 @@ def link_changes(scenario: Scenario, plan: ContactPlan, faults: FaultPlan, seed:
     return links.changes
 
 
-class _Links(Victim):
+class _Links(Links):
     """Who hears whom over what, and every change of it."""
 
     def __init__(self, scenario: Scenario, kernel: Kernel) -> None:
@@ -76,15 +74,6 @@ class _Links(Victim):
         for topology in self.topologies.values():
             topology.set_node(id, up=not absent)
         self._note([(id, other) for other in range(self._nodes) if other != id])
-
-    def crash(self, id: NodeId) -> None:
-        raise NotImplementedError("refused beforehand")
-
-    def restart(self, id: NodeId) -> None:
-        raise NotImplementedError("refused beforehand")
-
-    def set_slow(self, fault: LinkSlow, on: bool) -> None:
-        raise NotImplementedError("refused beforehand")
 
     def _note(self, pairs: Iterable[tuple[NodeId, NodeId]]) -> None:
         for one, other in pairs:

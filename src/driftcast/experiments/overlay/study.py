@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from driftcast.pipeline.claims import Claim, claimed
+from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Relation, Selector
 from driftcast.pipeline.records import series_value
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide_all
+from driftcast.pipeline.verdict import Case
 
 Values: TypeAlias = Mapping[int, float]
 """Of each seed that has one."""
@@ -76,12 +76,17 @@ class Study:
         """A claim that all its cases must meet, the decisive one standing for all; none where some have no runs."""
         if not cases or any(case.found.n == 0 for case in cases):
             return None
-        holds, decisive = decide_all(cases, relation, value, tolerance)
-        limit = f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
-        name = f"decided by {decisive.name}" if len(cases) > 1 else ""
-        few = "" if decisive.found.low is not None else "too few runs at these points"
-        told = "; ".join(part for part in (limit, name, few) if part)
-        return claimed(self.results, figure, statement, decisive.found, holds, told, paper, calibration)
+        return claimed_of_all(
+            self.results,
+            figure,
+            statement,
+            cases,
+            relation,
+            value,
+            tolerance,
+            paper=paper,
+            calibration=calibration,
+        )
 
 
 def minus(left: Values, right: Values) -> Values:

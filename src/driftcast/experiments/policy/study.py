@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from driftcast.pipeline.claims import Claim, claimed
+from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Relation
 from driftcast.pipeline.experiment import Point
 from driftcast.pipeline.labels import text_of
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval, paired_differences
-from driftcast.pipeline.verdict import Case, decide_all
+from driftcast.pipeline.verdict import Case
 from driftcast.scenario.faults import LinkCuts
 from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import Scenario
@@ -100,9 +100,4 @@ class Study:
         tolerance: float = 0.0,
     ) -> Claim:
         """A claim that all its cases must meet; the decisive one stands for all."""
-        holds, decisive = decide_all(cases, relation, value, tolerance)
-        limit = f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
-        name = f"decided by {decisive.name}" if decisive.name else ""
-        missing = "" if decisive.found.low is not None else "too few runs at these points"
-        told = "; ".join(part for part in (note, limit, name, missing) if part)
-        return claimed(self.results, figure, statement, decisive.found, holds, told)
+        return claimed_of_all(self.results, figure, statement, cases, relation, value, tolerance, (note,))
