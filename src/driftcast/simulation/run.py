@@ -32,7 +32,7 @@ from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
 from driftcast.simulation.witness.tally import Tally
 from driftcast.simulation.world import World
-from driftcast.streams import stream
+from driftcast.streams import check_seed, stream
 from driftcast.trace import Level, Trace
 
 
@@ -209,6 +209,7 @@ def run(
     recode: bool = False,
 ) -> Run:
     """Simulate. `recode` passes every reception through bytes; the outcome is the same, only slower."""
+    check_seed(seed)
     simulation = Simulation(scenario, seed, trace, trace_directory, recode)
     # Reference counting frees everything a run drops; the collector would only walk the run's long-lived state.
     collecting = gc.isenabled()
