@@ -131,7 +131,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Settings of it that are others at every point, by their dotted names."""
     runs: Annotated[int, Meta(ge=1, le=100_000)] = 20
     """Seeds 1 to `runs`. Twenty narrow an interval to about half a standard deviation."""
-    seeds: Annotated[list[int], Meta(min_length=1)] | None = None
+    seeds: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(min_length=1)] | None = None
     fewer: list[Fewer] = []
     trace: Level = Level.METRICS
     measures: list[Asked] = []

@@ -16,6 +16,8 @@ from driftcast.radio.medium import Scheduler
 US_PER_S = 1_000_000
 _SECOND_US = US_PER_S
 _COMPACT_FROM = 1024
+_NEVER_S = 1e12
+"""After any run; a later time would not fit the numbers that times are kept in."""
 
 _Entry = tuple[int, int, Callable[[object], None], object]
 
@@ -148,7 +150,7 @@ def _wanted(argument: object) -> bool:
 def delay_us(delay_s: float) -> int:
     """A delay rounded up. One rounded down would end before its deadline, and whoever then waits for the rest, less
     than half a microsecond, would wait for ever at the same moment. Below a nanosecond it is the error of a float."""
-    return max(1, math.ceil(delay_s * US_PER_S - 1e-3)) if delay_s > 0 else 0
+    return max(1, math.ceil(min(delay_s, _NEVER_S) * US_PER_S - 1e-3)) if delay_s > 0 else 0
 
 
 def microseconds(time_s: float) -> int:
