@@ -4,14 +4,12 @@ import argparse
 import typing
 from collections.abc import Callable, Iterable
 
-import msgspec
-from rich.markup import escape
-from rich.table import Table
-
 from driftcast.cli.options import add_json, console, print_json, say
 from driftcast.errors import UserError
 
 if typing.TYPE_CHECKING:
+    import msgspec
+
     from driftcast.protocol import StateMachine
 
 
@@ -39,8 +37,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     experiments.set_defaults(command=_experiments)
 
 
-def settings_of(kind: type[msgspec.Struct]) -> list[dict[str, object]]:
+def settings_of(kind: "type[msgspec.Struct]") -> list[dict[str, object]]:
     """Name, type, default and meaning of each setting."""
+    import msgspec
+
     rows: list[dict[str, object]] = []
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
@@ -61,6 +61,8 @@ def settings_of(kind: type[msgspec.Struct]) -> list[dict[str, object]]:
 
 
 def _descriptions(hint: object) -> Iterable[str]:
+    import msgspec
+
     for meta in getattr(hint, "__metadata__", ()):
         if isinstance(meta, msgspec.Meta) and meta.description:
             yield meta.description
@@ -69,6 +71,8 @@ def _descriptions(hint: object) -> Iterable[str]:
 
 
 def _type_text(hint: object) -> str:
+    import msgspec
+
     if hasattr(hint, "__metadata__"):
         meta = [item for item in hint.__metadata__ if isinstance(item, msgspec.Meta)]
         bounds = [_bounds(item) for item in meta]
@@ -87,7 +91,7 @@ def _type_text(hint: object) -> str:
     return names.get(hint, getattr(hint, "__name__", str(hint)))
 
 
-def _bounds(meta: msgspec.Meta) -> str:
+def _bounds(meta: "msgspec.Meta") -> str:
     parts = [(">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt)]
     return ", ".join(f"{sign} {value:g}" for sign, value in parts if value is not None)
 
@@ -211,6 +215,8 @@ def _show(
 
 
 def _print_experiment(row: dict[str, object]) -> None:
+    from rich.table import Table
+
     console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
     if row["paper"]:
         console().print(f"[dim]{row['paper']}[/dim]")
@@ -228,6 +234,9 @@ def _print_experiment(row: dict[str, object]) -> None:
 
 
 def _print_list(rows: list[dict[str, object]], hint: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for row in rows:
         if "broken" in row:
@@ -243,6 +252,8 @@ def _print_list(rows: list[dict[str, object]], hint: str) -> None:
 
 
 def _print_settings(row: dict[str, object]) -> None:
+    from rich.table import Table
+
     console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
     for key in ("needs", "roles", "offers", "also", "may change while it runs"):
         values = row.get(key)

@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
-
 from driftcast.cli.options import add_json, add_scenario, console, print_json, say, shown
+from driftcast.cli.watching import resumable
 from driftcast.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from driftcast.pipeline.claims import Claim
     from driftcast.pipeline.reproduce import Report
 
@@ -94,16 +94,18 @@ def _compare(arguments: argparse.Namespace) -> int:
     from driftcast.scenario.overrides import parse_assignment
     from driftcast.scenario.protocol_text import parse_protocols
 
-    found = compare(
-        arguments.scenario,
-        parse_protocols(arguments.protocols),
-        Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem)),
-        arguments.runs,
-        arguments.master,
-        None if arguments.discovery is None else {"mode": arguments.discovery},
-        quiet=arguments.json,
-        settings=dict(parse_assignment(text) for text in arguments.set),
-    )
+    out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
+    with resumable(out):
+        found = compare(
+            arguments.scenario,
+            parse_protocols(arguments.protocols),
+            out,
+            arguments.runs,
+            arguments.master,
+            None if arguments.discovery is None else {"mode": arguments.discovery},
+            quiet=arguments.json or arguments.quiet,
+            settings=dict(parse_assignment(text) for text in arguments.set),
+        )
     _explain(found.report.reasons)
     if arguments.json:
         print_json(found.as_row())
@@ -119,9 +121,11 @@ def _sweep(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.failures import failure_lines
     from driftcast.pipeline.reproduce import sweep_only
 
-    records = sweep_only(
-        _named(arguments.experiment), arguments.out, arguments.quick, arguments.runs, arguments.master, arguments.json
-    )
+    name, out = _named(arguments.experiment), arguments.out
+    with resumable(out):
+        records = sweep_only(
+            name, out, arguments.quick, arguments.runs, arguments.master, arguments.json or arguments.quiet
+        )
     done, failed = len(records), sum(record["error"] is not None for record in records)
     _explain(failure_lines(records))
     if arguments.json:
@@ -137,7 +141,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.reproduce import reproduce
 
     names = [_named(name) for name in arguments.experiments] or experiment_names()
-    found = reproduce(names, arguments.out, arguments.quick, arguments.runs, arguments.master, quiet=arguments.json)
+    with resumable(arguments.out):
+        found = reproduce(
+            names,
+            arguments.out,
+            arguments.quick,
+            arguments.runs,
+            arguments.master,
+            quiet=arguments.json or arguments.quiet,
+        )
     _print_report(found, arguments.json)
     if found.failed:
         return 1
@@ -157,7 +169,8 @@ def _report(arguments: argparse.Namespace) -> int:
 def _tour(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.tour import tour
 
-    found = tour(arguments.out, arguments.master, quiet=arguments.json)
+    with resumable(arguments.out):
+        found = tour(arguments.out, arguments.master, quiet=arguments.json or arguments.quiet)
     if not arguments.json:
         for table in found.tables():
             console().print(table)
@@ -190,7 +203,10 @@ def _print_report(found: "Report", as_json: bool) -> None:
     say(f"report {found.page}")
 
 
-def _claims_table(claims: "list[Claim]") -> Table:
+def _claims_table(claims: "list[Claim]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("", "claim", "ours", "95 % interval"):
         table.add_column(column, justify="right" if column == "ours" else "left")

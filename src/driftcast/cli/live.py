@@ -4,12 +4,13 @@ import argparse
 import base64
 import sys
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from driftcast.cli.options import add_json, print_json, say
 from driftcast.errors import UserError
-from driftcast.model import Scalar
+
+if TYPE_CHECKING:
+    from driftcast.model import Scalar
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -158,6 +159,8 @@ def _position(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    import msgspec
+
     from driftcast.live.commands import status
 
     facts = msgspec.to_builtins(status(arguments.node))
@@ -182,6 +185,6 @@ def _told(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def _written(value: Scalar) -> str:
+def _written(value: "Scalar") -> str:
     """As `pub` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

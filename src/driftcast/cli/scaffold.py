@@ -3,7 +3,6 @@
 import argparse
 import keyword
 import re
-from importlib import resources
 from pathlib import Path
 
 from driftcast.cli.options import new_folder, say
@@ -33,6 +32,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _new_protocol(arguments: argparse.Namespace) -> int:
+    from importlib import resources
+
     from driftcast.protocol.registry import protocol_names
 
     name: str = arguments.name

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftcast.cli.options import add_json, add_scenario, console, new_folder, print_json, say, table_of
+from driftcast.cli.watching import watched
 from driftcast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -59,15 +60,17 @@ def _run(arguments: argparse.Namespace) -> int:
     from driftcast.trace import Level
 
     scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
-    if arguments.trace is None:
-        outcome = run(scenario, arguments.seed)
-    else:
+    level = None
+    if arguments.trace is not None:
         new_folder(arguments.trace, "--trace")
         if any(arguments.trace.iterdir()):
             raise UserError(f"{arguments.trace}: is not empty; give a new folder for the trace")
         arguments.trace.rmdir()
-        outcome = run(scenario, arguments.seed, Level(arguments.level))
-        _save_whole(outcome.trace, arguments.trace)
+        level = Level(arguments.level)
+    with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
+        outcome = run(scenario, arguments.seed, level, told=watch)
+        if arguments.trace is not None:
+            _save_whole(outcome.trace, arguments.trace)
     if arguments.json:
         print_json(outcome.summary())
         return 0

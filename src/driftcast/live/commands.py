@@ -1,18 +1,18 @@
 """What `driftcast node`, `pub`, `sub`, `position` and `status` do; the command line only reads their arguments."""
 
-import asyncio
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError
-from driftcast.live.config import load_config
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import Status
-from driftcast.live.node import LiveNode
 from driftcast.model import Event, EventId, ProcessorId, Scalar, check_attributes
+
+if TYPE_CHECKING:
+    from driftcast.live.node import LiveNode
 
 PATIENCE_S = 3.0
 """How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
@@ -20,12 +20,21 @@ PATIENCE_S = 3.0
 
 def run_node(config_path: str | Path) -> int:
     """Run a node until SIGINT or SIGTERM; the exit status."""
+    # A client, which is most of what is called here, starts without all that a node is made of.
+    import asyncio
+
+    from driftcast.live.config import load_config
+    from driftcast.live.node import LiveNode
+
     config = load_config(Path(config_path))
     asyncio.run(_run(LiveNode(config)))
     return 0
 
 
-async def _run(node: LiveNode) -> None:
+async def _run(node: "LiveNode") -> None:
+    import asyncio
+    import signal
+
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
