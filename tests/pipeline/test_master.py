@@ -18,7 +18,7 @@ def free_port() -> int:
 
 def test_a_master_that_does_not_answer_ends_the_command_in_one_line(tmp_path: Path) -> None:
     master = f"spark://127.0.0.1:{free_port()}"
-    arguments = ["--protocols", "flooding", "--runs", "1", "--master", master, "--out", tmp_path / "out"]
+    arguments = ["--protocols", "flooding", "--runs", "1", "--master", master, "--out", str(tmp_path / "out")]
     assert f"no Spark master answers at {master}" in call("compare", QUICK, *arguments).refusal(1)
 
 
