@@ -1,7 +1,9 @@
 """`compare`, `sweep`, `reproduce`, `report`, `tour`: what they print, what they leave behind, how they end."""
 
 import json
+import re
 from pathlib import Path
+from typing import cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -102,6 +104,9 @@ def test_compare_prints_one_object_and_leaves_table_picture_and_report(compared:
     assert (found["runs"], found["failed"], found["reference"]) == (4, 0, "flooding")
     assert found["picture"] == str(out / "compare.png")
     assert found["report"] == str(out / "index.html")
+    (said,) = cast("list[str]", found["sentences"])
+    assert "epidemic" in said
+    assert said.endswith(".")
     assert (out / "compare.png").read_bytes().startswith(b"\x89PNG")
     assert (out / "compare.csv").is_file()
     check_report(out, runs=4, claims=0)
@@ -126,7 +131,25 @@ def test_sweep_leaves_runs_for_report(spark: SparkSession, study: Path, tmp_path
     done = call("report", out)
     assert done.status == 0
     assert "Flooding sends no control messages" in " ".join(done.out.split())
+    assert "means with 95 % intervals" in done.out
+    assert [line.split()[0] for line in done.out.splitlines() if line.split()[:1] in (["flooding"], ["epidemic"])] == [
+        "flooding",
+        "epidemic",
+    ]
+    page = (out / "index.html").read_text()
+    assert page.count("What the verdicts mean</h2>") == 1
+    assert all(f"<dt>{word}</dt>" in page for word in ("holds", "fails", "undecided", "calibration"))
     check_report(out, runs=2, claims=1)
+
+
+def test_compare_ends_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    arguments = ["--protocols", "flooding,gossip:p=0", "--runs", "3", "--out", str(tmp_path / "out")]
+    done = call("compare", QUICK, *arguments)
+    assert done.status == 0, done.err
+    last = done.out.splitlines()[-1]
+    assert re.fullmatch(
+        r"gossip p=0 delivers 0\.\d\d less \(0\.\d\d to 0\.\d\d\) than flooding, with [\d.]+ times the frames\.", last
+    ) or last.startswith("Between gossip p=0 and flooding nothing is decided"), last
 
 
 def test_reproduce_fails_for_a_false_claim_only_if_asked_to(spark: SparkSession, study: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from driftcast.errors import UserError, WorkError
 from driftcast.pipeline.master import await_master, checked_master
-from tests.cli.console import QUICK, call
+from tests.cli.console import QUICK, spawn
 
 
 def free_port() -> int:
@@ -19,7 +19,7 @@ def free_port() -> int:
 def test_a_master_that_does_not_answer_ends_the_command_in_one_line(tmp_path: Path) -> None:
     master = f"spark://127.0.0.1:{free_port()}"
     arguments = ["--protocols", "flooding", "--runs", "1", "--master", master, "--out", str(tmp_path / "out")]
-    assert f"no Spark master answers at {master}" in call("compare", QUICK, *arguments).refusal(1)
+    assert f"no Spark master answers at {master}" in spawn("compare", QUICK, *arguments).refusal(1)
 
 
 def test_one_master_of_several_is_enough() -> None:

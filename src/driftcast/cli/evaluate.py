@@ -114,6 +114,8 @@ def _compare(arguments: argparse.Namespace) -> int:
             console().print(table)
         say(f"picture {found.picture}")
         say(f"report  {found.report.page}")
+        for line in found.sentences():
+            say(line)
     return 1 if found.report.failed else 0
 
 
@@ -175,7 +177,7 @@ def _tour(arguments: argparse.Namespace) -> int:
         for table in found.tables():
             console().print(table)
             console().print()
-    _print_report(found.report, arguments.json)
+    _print_report(found.report, arguments.json, with_means=False)
     return 1 if found.report.failed else 0
 
 
@@ -191,13 +193,18 @@ def _explain(reasons: list[str]) -> None:
         print(f"driftcast: {line}", file=sys.stderr)
 
 
-def _print_report(found: "Report", as_json: bool) -> None:
+def _print_report(found: "Report", as_json: bool, with_means: bool = True) -> None:
     _explain(found.reasons)
     if as_json:
         print_json(found.as_row())
         return
+    for means in found.means if with_means else []:
+        say(means.title)
+        console().print(means.table())
+        say(f"{means.rest}\n")
     if found.claims:
         console().print(_claims_table(found.claims))
+        say("the whole 95 % interval decides; undecided: a part of it agrees, and more runs may tell")
     if found.failed:
         console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
     say(f"report {found.page}")

@@ -15,6 +15,7 @@ from driftcast.pipeline.report.picture import comparison_picture
 from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import csv_text, mean_text
 from driftcast.pipeline.reproduce import Report, reproduce_experiments, write_whole
+from driftcast.pipeline.sentence import sentence
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE
@@ -64,6 +65,20 @@ class Comparison:
         """The one picture."""
         return self.report.out / "compare.png"
 
+    def sentences(self) -> list[str]:
+        """Each protocol beside the first, in words."""
+        first = self.protocols[0]
+        return [
+            sentence(
+                protocol,
+                first,
+                self.differences.get((protocol, "delivery_ratio"), NONE),
+                self.means.get((protocol, "transmissions"), NONE),
+                self.means.get((first, "transmissions"), NONE),
+            )
+            for protocol in self.protocols[1:]
+        ]
+
     def as_row(self) -> dict[str, object]:
         """As `--json` prints it."""
         return {
@@ -84,6 +99,7 @@ class Comparison:
                 }
                 for protocol in self.protocols
             ],
+            "sentences": self.sentences(),
             "picture": str(self.picture),
             "report": str(self.report.page),
         }

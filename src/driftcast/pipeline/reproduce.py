@@ -19,6 +19,7 @@ from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
 from driftcast.pipeline.failures import failure_lines
 from driftcast.pipeline.lock import held
+from driftcast.pipeline.means import Means
 from driftcast.pipeline.metrics import summary
 from driftcast.pipeline.plan import machines
 from driftcast.pipeline.records import Record, json_text, json_value
@@ -47,6 +48,7 @@ class Report:
     claims: list[Claim]
     reasons: list[str] = field(default_factory=list)
     """Why runs failed."""
+    means: list[Means] = field(default_factory=list)
 
     @property
     def page(self) -> Path:
@@ -60,6 +62,7 @@ class Report:
             "runs": self.runs,
             "failed": self.failed,
             "claims": [claim.as_row() for claim in self.claims],
+            "means": [means.as_row() for means in self.means],
         }
 
 
@@ -193,7 +196,12 @@ def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = N
     mine = [record for record in records if names is None or record["experiment"] in names]
     failed = sum(record["error"] is not None for record in mine)
     judged = [claim for claim in claims if names is None or claim.experiment in names]
-    return Report(out, len(mine), failed, judged, failure_lines(mine))
+    means = [
+        Means(section.experiment, section.summary)
+        for section in sections
+        if names is None or section.experiment.name in names
+    ]
+    return Report(out, len(mine), failed, judged, failure_lines(mine), means)
 
 
 def _section(

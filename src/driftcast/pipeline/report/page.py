@@ -36,7 +36,7 @@ def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -
     """The whole page."""
     body = [f"<h1>{escape(title)}</h1>", _overview(sections), _contents(sections)]
     body += [_section(section, alone=len(sections) == 1) for section in sections]
-    body += [_meanings(sections), _versions(versions)]
+    body += [_verdicts(sections), _meanings(sections), _versions(versions)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -127,6 +127,7 @@ def _claims(section: Section) -> str:
         )
     return (
         f'<h3 id="{_id(section.experiment.name, "claims")}">Claims</h3>'
+        '<p class="scope"><a href="#verdicts">What the verdicts mean</a></p>'
         '<div class="scroll"><table class="claims"><thead><tr>'
         '<th>verdict</th><th>statement</th><th class="n">paper</th><th class="n">ours</th>'
         f'<th class="n">95 % interval</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
@@ -200,6 +201,23 @@ def _settings(section: Section) -> str:
         f'<h3 id="{_id(section.experiment.name, "settings")}">Exact settings</h3>'
         f"<p>Seeds {escape(seeds)}. Each point unfolds to all that decides its runs.</p>{''.join(folds)}"
     )
+
+
+_VERDICTS = {
+    "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
+    "fails": "no part of the interval does.",
+    "undecided": "part of it does, or there are too few runs for an interval: more runs may tell.",
+    "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
+}
+
+
+def _verdicts(sections: Sequence[Section]) -> str:
+    """What the words beside claims mean, once, if there are claims."""
+    if not any(section.claims for section in sections):
+        return ""
+    items = "".join(f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" for word, meaning in _VERDICTS.items())
+    before = "The tolerance of a claim is part of its experiment and was fixed before the runs."
+    return f'<section id="verdicts"><h2>What the verdicts mean</h2><p>{before}</p><dl>{items}</dl></section>'
 
 
 def _meanings(sections: Sequence[Section]) -> str:
