@@ -124,6 +124,7 @@ def test_a_wrong_protocol_or_setting_is_told_with_what_is_allowed(
         (["reproduce", "baselines/nothing"], "there is no figure 'nothing'; there are "),
         (["reproduce", "baselines", "baselines"], "named twice"),
         (["compare", str(QUICK), "--protocols", "flooding", "--runs", "0"], "at least one run is needed"),
+        (["compare", str(QUICK), "--protocols", "flooding", "--runs", "1000000000000"], "at most 100000 of each point"),
         (["compare", str(QUICK), "--protocols", "flooding,flooding"], "'flooding' is there twice"),
         (["compare", str(QUICK), "--protocols", "floding"], "did you mean 'flooding'?"),
         (["compare", str(QUICK), "--protocols", "flooding", "--master", "mine"], "'mine' is no Spark master"),

@@ -149,8 +149,8 @@ def _payload(arguments: argparse.Namespace) -> bytes:
 def _sub(arguments: argparse.Namespace) -> int:
     from driftcast.live.commands import Wanted, parse_attributes, subscribe
 
-    if arguments.timeout_s is not None and not arguments.timeout_s > 0:
-        raise UserError(f"--timeout: a time above 0, not {arguments.timeout_s}")
+    if arguments.timeout_s is not None and not 0 < arguments.timeout_s <= 1e9:
+        raise UserError(f"--timeout: a time above 0, and at most 1e9 s, not {arguments.timeout_s}")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count: at least 1, not {arguments.count}")
     attributes = parse_attributes(arguments.attributes)
