@@ -118,6 +118,12 @@ def summary(found: dict[str, dict[str, dict[str, object]]]) -> list[str]:
     return lines
 
 
+def seeds(experiment: Experiment) -> str:
+    """How many, where points have different numbers the least and the most."""
+    counts = sorted({len(experiment.seeds_at(point)) for point in experiment.points})
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds a point"
+
+
 def readings_of(experiment: Experiment, out: Path) -> list[str]:
     """What an experiment found reading by reading, and what follows from that."""
     readings = experiment.labels("reading")
@@ -135,9 +141,8 @@ def main() -> int:
         if section is None:
             continue
         picture = sheet(name, out)
-        seeds = len(experiment.seeds)
         lines = [
-            f"`driftcast reproduce {name}` with {seeds} seeds:",
+            f"`driftcast reproduce {name}` with {seeds(experiment)}:",
             "",
             f"![Figures of {name}](pictures/{picture.name})",
             "",

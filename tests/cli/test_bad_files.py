@@ -11,7 +11,7 @@ from tests.cli.movements import CONNECTIONS, NS2, ONE, SCENARIO
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [
-        ("nodes = 10", "nodes = 10\nspeed = 3", "unknown key 'speed'; allowed: area_m, "),
+        ("nodes = 10", "nodes = 10\nspeed = 3", "unknown key 'speed'; allowed: advertise, "),
         ("range_m = 100.0", "range = 100.0", "radio: unknown key 'range'; did you mean 'range_m'?"),
         ("speed_min_mps = 0.5", "speed_min = 0.5", "mobility: unknown key 'speed_min'; did you mean 'speed_min_mps'?"),
         ("nodes = 10", 'nodes = "ten"', "nodes: Expected `int`, got `str` (it is 'ten')"),

@@ -94,7 +94,7 @@ def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
     outcome.trace.save(tmp_path / "trace")
     part = tmp_path / "trace" / "events" / "part-00000.parquet"
     table = pq.read_table(part)
-    assert table.schema.metadata == {b"driftcast.trace": b"1", b"driftcast.level": b"full"}
+    assert table.schema.metadata == {b"driftcast.trace": b"2", b"driftcast.level": b"full"}
     pq.write_table(table.replace_schema_metadata({b"driftcast.trace": b"0"}), part)
     assert "part-00000.parquet: is of another version of driftcast" in call("metrics", tmp_path / "trace").refusal()
     pq.write_table(table.drop_columns(["counted"]), part)

@@ -12,7 +12,7 @@ from driftcast import __version__
 from tests.cli.console import QUICK, call, environment, spawn
 
 COMMANDS = [
-    "run", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
+    "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
     "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new", "completion",
 ]  # fmt: skip
 

@@ -72,6 +72,17 @@ def test_points_can_be_listed_instead(tmp_path: Path) -> None:
     assert [point.name for point in load_experiment(written(tmp_path, text)).points] == ["0.5 / far", "1 / near"]
 
 
+def test_listed_points_take_defaults_and_of_lists_every_combination_once(tmp_path: Path) -> None:
+    listed = 'points = [{ p = [0.5, 1.0] }, { p = 0.5, range = ["near", "far"] }]\n'
+    text = listed + EXPERIMENT.replace('labels = ["near", "far"]', 'labels = ["near", "far"]\ndefault = "near"')
+    points = load_experiment(written(tmp_path, text)).points
+    assert [point.name for point in points] == ["0.5 / near", "1 / near", "0.5 / far"]
+    with pytest.raises(UserError, match=r"points\[0\]: needs a label for each axis without a default: range"):
+        load_experiment(written(tmp_path, listed + EXPERIMENT))
+    with pytest.raises(UserError, match=r"axes\[1\].default: 'nowhere' is none of near, far"):
+        load_experiment(written(tmp_path, text.replace('default = "near"', 'default = "nowhere"')))
+
+
 def test_a_folder_brings_its_scenarios_and_its_claims(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -170,7 +181,7 @@ def test_every_experiment_that_comes_with_driftcast_can_be_unfolded(name: str) -
     for quick in (False, True):
         experiment = load_experiment(name, quick=quick)
         assert experiment.points
-        assert experiment.definition.claims
+        assert experiment.definition.claims or experiment.hook is not None
         assert experiment.definition.figures
 
 

@@ -70,6 +70,17 @@ def test_who_subscribes_with_history_gets_what_came_before_once_and_nobody_else_
     assert [(row["node"], row["event"]) for row in rows(done, "deliver")] == [(5, "0:0")]
 
 
+def test_brokers_are_the_nodes_of_the_role_that_is_named() -> None:
+    hubs = {"name": "tree", "links": "given", "refresh_s": float("inf"), "role": "hub"}
+    requests = [{"nodes": [5], "at_s": 10.0, "filter": "role = 1"}]
+    # Node 5 hangs below node 2: a client of it, a hub itself, or with nobody to turn to.
+    for roles, served in (({"hub": "all"}, 1), ({"hub": [0, 2]}, 1), ({"hub": [0, 2, 5, 6]}, 1), ({"hub": [0, 1]}, 0)):
+        done = run(brokers(protocol=hubs, roles=roles, request=requests), 1, Level.DELIVERIES)
+        assert len(rows(done, "answer")) == served
+    with pytest.raises(UserError, match="hub"):
+        brokers(protocol=hubs)
+
+
 def test_clients_are_born_at_a_rate_and_leave_after_a_lifetime() -> None:
     births = {
         "filter": "role = {role}",

@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "simulation": "model matching wire protocol mobility contacts radio scenario streams functions stacks busy trace",
     "live": "model maps matching wire protocol services functions trace settings stacks busy",
     "loopback": "model protocol contacts live",
-    "lab": "model matching wire protocol contacts trace settings scenario live",
+    "lab": "model protocol mobility contacts radio trace scenario simulation streams functions stacks live loopback",
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
     "testing": "model matching wire protocol contacts scenario simulation stacks trace",

@@ -156,7 +156,7 @@ def _machine(kind: "type[StateMachine]") -> dict[str, object]:
         "summary": kind.summary,
         "variants": {variant: dict(settings) for variant, settings in kind.variants.items()},
         "needs": sorted(kind.needs),
-        "roles": sorted(kind.needs_roles),
+        "roles": sorted(kind.needs_roles | kind.settings_type().needs_roles()),
         "offers": sorted(getattr(kind, "offers", ())),
         "may change while it runs": sorted(kind.retunable),
         "settings": settings_of(kind.settings_type),

@@ -6,7 +6,7 @@ hears whom is decided by each node's reach list, by hand or as a contact plan sa
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from types import TracebackType
 
@@ -26,14 +26,15 @@ POLL_S = 0.005
 class LoopbackNetwork:
     """`async with LoopbackNetwork(configs) as network:` runs a node for each configuration, at first without links.
 
-    Interfaces of the same name can be linked with each other.
+    Interfaces of the same name can be linked with each other; a datagram takes as long over one as `delays_s` says.
     """
 
-    def __init__(self, configs: Iterable[NodeConfig]) -> None:
+    def __init__(self, configs: Iterable[NodeConfig], delays_s: Mapping[Interface, float] | None = None) -> None:
         self.nodes: dict[NodeId, LiveNode] = {}
         self.transports: dict[tuple[NodeId, Interface], ReachTransport] = {}
         self._links: set[tuple[NodeId, NodeId, Interface]] = set()
         self._configs = {config.node: config for config in configs}
+        self._delays_s = dict(delays_s or {})
         self._ports: dict[tuple[NodeId, Interface], int] = {}
         """Where each was heard: one that starts again is heard there again, as a machine that was rebooted."""
 
@@ -56,7 +57,8 @@ class LoopbackNetwork:
         config = self._configs[id]
         transports = {
             interface.name: ReachTransport(
-                UdpTransport("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue)
+                UdpTransport("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue),
+                self._delays_s.get(interface.name, 0.0),
             )
             for interface in config.interfaces
         }

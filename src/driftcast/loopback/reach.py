@@ -1,7 +1,9 @@
 """A transport that hears only a given reach list, so that links come and go on one machine."""
 
+import asyncio
+
 from driftcast.live.link.address import Address
-from driftcast.live.link.frame import LinkFlaw, unpack
+from driftcast.live.link.frame import LinkFlaw, older, unpack
 from driftcast.live.link.transport import Receive, Transport, Trouble
 from driftcast.model import NodeId
 
@@ -9,14 +11,17 @@ from driftcast.model import NodeId
 class ReachTransport(Transport):
     """Hears whoever is in `reach`, by address or by node id, and nobody else. The list may change at any time.
 
+    Each datagram takes `delay_s` on its way, and who is in reach counts when it arrives.
     Every other datagram is lost as if the air had not carried it: the node learns nothing of it. `lost` counts them.
     """
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: Transport, delay_s: float = 0.0) -> None:
         self.family = inner.family
         self.reach: set[Address | NodeId] = set()
         self.lost = 0
         self._inner = inner
+        self._delay_s = delay_s
+        self._closed = False
         self._receive: Receive | None = None
 
     @property
@@ -35,10 +40,21 @@ class ReachTransport(Transport):
         return self._inner.send(address, datagram)
 
     def close(self) -> None:
+        self._closed = True
         self._inner.close()
 
     def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
+        if self._delay_s > 0:
+            asyncio.get_running_loop().call_later(
+                self._delay_s, self._arrive, older(datagram, self._delay_s), address, to_group
+            )
+        else:
+            self._arrive(datagram, address, to_group)
+
+    def _arrive(self, datagram: bytes, address: Address, to_group: bool) -> None:
         assert self._receive is not None
+        if self._closed:
+            return
         if address in self.reach or self._sender(datagram) in self.reach:
             self._receive(datagram, address, to_group)
         else:

@@ -16,10 +16,11 @@ KEYWORDS = frozenset(
 # that the model puts on a filter that travels.
 MAX_TEXT_CHARACTERS = 4096
 
-# Quantifiers are possessive: a string that never ends is found at its opening quote, in one pass.
+# Quantifiers are possessive: a string that never ends is found at its opening quote, in one pass. Not that of
+# the exponent: Python before 3.11.5 takes part of what a possessive group has tried in vain.
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]++)
-      | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+)
+      | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)
       | (?P<word>[A-Za-z_][A-Za-z0-9_.]*+)
       | (?P<string>'[^']*+(?:''[^']*+)*+')
       | (?P<quoted>"[^"]*+(?:""[^"]*+)*+")

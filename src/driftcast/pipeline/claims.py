@@ -2,12 +2,12 @@
 
 import importlib.util
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from driftcast.errors import UserError
-from driftcast.pipeline.definition import ClaimEntry
+from driftcast.pipeline.definition import ClaimEntry, Relation
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
 from driftcast.pipeline.verdict import Case, decide, decide_all, too_few
@@ -60,6 +60,28 @@ def claimed(
         calibration=calibration,
         note=note,
     )
+
+
+def claimed_of_all(
+    results: Results,
+    figure: str,
+    statement: str,
+    cases: Sequence[Case],
+    relation: Relation,
+    value: float,
+    tolerance: float = 0.0,
+    notes: Sequence[str] = (),
+    limit: str = "",
+    paper: float | None = None,
+    calibration: bool = False,
+) -> Claim:
+    """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before the limit."""
+    holds, decisive = decide_all(cases, relation, value, tolerance)
+    limit = limit or f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
+    name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
+    missing = "" if decisive.found.low is not None else "too few runs at these points"
+    told = "; ".join(part for part in (*notes, limit, name, missing) if part)
+    return claimed(results, figure, statement, decisive.found, holds, told, paper, calibration)
 
 
 Hook = Callable[[Results], Iterable[Claim]]

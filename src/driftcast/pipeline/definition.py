@@ -27,13 +27,16 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """How the values are called in selections, tables and figures; by default as they are written."""
     title: str = ""
     """What stands at the axis of a figure, with the unit."""
+    default: Label | None = None
+    """The label of listed points that do not name one."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One picture.
 
-    `line`: a metric over an axis with numbers. `bars`: a metric for each label of an axis. `tradeoff`: one metric over
-    another, a mark for each point. `over_time`: the share of eligible pairs served within a time, from traces.
+    `line`: a metric over an axis with numbers, and perhaps others of `metrics`, a line each. `bars`: a metric for each
+    label of an axis. `tradeoff`: one metric over another, a mark for each point. `over_time`: the share of eligible
+    pairs served within a time, from traces.
     Of single runs: `box`: the spread of `metrics` for each label of an axis, a panel for each metric. `histogram`: how
     many runs had which value of a metric. `runs`: several metrics of the first runs, run by run.
     `timeline`: a sampled metric `y` over simulated time, a line for each label of `series`; each of `metrics` has one
@@ -46,7 +49,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     x: str = ""
     y: str = ""
     metrics: list[str] = []
-    """Of `box`, `runs` and `timeline`, which show several."""
+    """Of `box`, `runs` and `timeline`, which show several; of `line` those beside `y`."""
     first: Annotated[int, Meta(ge=1, le=1000)] = 60
     """Of `runs`: how many. Sixty can be told apart on a page."""
     series: str | None = None
@@ -61,6 +64,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_x: bool = False
     log_y: bool = False
     y_from: float = 0.0
+    y_title: str = ""
+    """What stands at the vertical axis; by default what the metric `y` is called."""
     """Where the axis of `y` begins; above 0 it shows small differences (not for bars, whose length is the amount)."""
     places: dict[str, dict[str, tuple[float, float]]] = {}
     """Of `map`: for each panel, names of places and where they are; each is joined to the nearest point of a road."""
@@ -144,8 +149,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Metrics whose mean hangs on runs of a rare kind, and the share of such runs: fewer runs than show one, with 95 %
     confidence, decide no claim about the metric."""
     axes: Annotated[list[Axis], Meta(min_length=1)]
-    points: list[dict[str, Label]] | None = None
-    """Instead of the product: the combinations of labels to run."""
+    points: list[Selector] | None = None
+    """Instead of the product: the combinations of labels to run; of lists of labels every combination."""
     figures: list[Figure] = []
     claims: list[ClaimEntry] = []
     quick: Quick = Quick()

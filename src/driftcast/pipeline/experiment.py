@@ -10,7 +10,7 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Quick, Selector
-from driftcast.pipeline.labels import labels_of, text_of, texts
+from driftcast.pipeline.labels import labels_of, texts
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.validation import check
 from driftcast.scenario.overrides import apply
@@ -173,8 +173,21 @@ def _combinations(definition: Definition, quick: Quick) -> list[dict[str, str]]:
         product = itertools.product(*(labels_of(axis) for axis in definition.axes))
         made = [dict(zip(names, labels, strict=True)) for labels in product]
     else:
-        made = [{name: text_of(point[name]) for name in names} for point in definition.points]
+        made = _listed(definition)
     return [labels for labels in made if all(labels[axis] in wanted for axis, wanted in kept.items())]
+
+
+def _listed(definition: Definition) -> list[dict[str, str]]:
+    """The points that a definition lists, each once: of lists all combinations, defaults where nothing is named."""
+    made: dict[tuple[str, ...], dict[str, str]] = {}
+    for entry in definition.points or []:
+        wanted = {
+            axis.name: texts(entry.get(axis.name, "" if axis.default is None else axis.default))
+            for axis in definition.axes
+        }
+        for labels in itertools.product(*wanted.values()):
+            made[labels] = dict(zip(wanted, labels, strict=True))
+    return list(made.values())
 
 
 def _located(text: str) -> tuple[Path, str]:

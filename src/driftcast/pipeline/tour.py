@@ -27,7 +27,7 @@ class Tour:
     report: Report
 
     def tables(self) -> "list[Table]":
-        """One for each experiment: a row per point, a column per headline metric."""
+        """One for each experiment: a row per point, a column per axis that varies and per headline metric."""
         from rich.markup import escape
         from rich.table import Table
 
@@ -37,8 +37,10 @@ class Tour:
             assert headline is not None, "a tour has only experiments with a headline"
             metrics = headline.metrics
             table = Table(title=escape(experiment.definition.title), title_justify="left")
-            for axis in experiment.definition.axes:
-                table.add_column(escape(axis.name))
+            # What is the same at all points tells nothing.
+            axes = [axis.name for axis in experiment.definition.axes if len(experiment.labels(axis.name)) > 1]
+            for axis in axes:
+                table.add_column(escape(axis))
             for metric in metrics:
                 table.add_column(escape(metric_label(metric)), justify="right")
             for point in experiment.points:
@@ -46,7 +48,7 @@ class Tour:
                     mean_text(self.summaries.get((experiment.name, point.name, metric), NONE), metric_scale(metric))
                     for metric in metrics
                 ]
-                table.add_row(*(escape(point.labels[axis.name]) for axis in experiment.definition.axes), *cells)
+                table.add_row(*(escape(point.labels[axis]) for axis in axes), *cells)
             tables.append(table)
         return tables
 

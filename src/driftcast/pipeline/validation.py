@@ -4,7 +4,7 @@ import difflib
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Definition, Figure, Selector
-from driftcast.pipeline.labels import labels_of, texts
+from driftcast.pipeline.labels import labels_of, text_of, texts
 from driftcast.scenario.measures import METRIC_MEANINGS
 
 
@@ -19,10 +19,15 @@ def check(definition: Definition, where: str) -> None:
             raise UserError(f"{where}: axes[{place}].labels: two values are called the same")
         if axis.name in names[:place]:
             raise UserError(f"{where}: axes[{place}].name: {axis.name!r} is there twice")
+        if axis.default is not None and text_of(axis.default) not in labels:
+            raise UserError(f"{where}: axes[{place}].default: {axis.default!r} is none of {', '.join(labels)}")
     for place, point in enumerate(definition.points or []):
-        if sorted(point) != sorted(names):
-            raise UserError(f"{where}: points[{place}]: needs a label for each axis: {', '.join(names)}")
-        _check_selector(definition, dict(point), f"{where}: points[{place}]")
+        needed = [axis.name for axis in definition.axes if axis.default is None and axis.name not in point]
+        if needed:
+            raise UserError(
+                f"{where}: points[{place}]: needs a label for each axis without a default: {', '.join(needed)}"
+            )
+        _check_selector(definition, point, f"{where}: points[{place}]")
     for axis_name, kept in definition.quick.axes.items():
         _check_selector(definition, {axis_name: kept}, f"{where}: quick.axes")
     for place, fewer in enumerate(definition.fewer):
@@ -66,6 +71,11 @@ def _check_figures(definition: Definition, where: str) -> None:
                 _check_metric(definition, metric, f"{at}.metrics")
         else:
             _check_metric(definition, figure.y, f"{at}.y")
+        if figure.kind == "line" and figure.metrics:
+            for metric in figure.metrics:
+                _check_metric(definition, metric, f"{at}.metrics")
+            if figure.series is not None:
+                raise UserError(f"{at}.metrics: a line is either of one of several metrics or of one of a series")
         if figure.kind == "tradeoff":
             _check_metric(definition, figure.x, f"{at}.x")
         elif figure.kind not in ("histogram", "runs"):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from driftcast.model import NodeId
-from driftcast.radio.medium import Medium
+from driftcast.radio.medium import Topology
 from driftcast.scenario.faults import LinkCuts
 from driftcast.simulation.kernel import Kernel, microseconds
 
@@ -58,13 +58,13 @@ class DrawnCuts:
         self._set_cut(a, b, False)
 
 
-def links_there(media: Iterable[Medium], nodes: int) -> list[Edge]:
-    """The pairs of nodes that hear each other right now, over whatever medium."""
+def links_there(topologies: Iterable[Topology], nodes: int) -> list[Edge]:
+    """The pairs of nodes that hear each other right now, over whatever interface."""
     pairs = {
         (node, other)
-        for medium in media
+        for topology in topologies
         for node in range(nodes)
-        for other in medium.topology.reach(node).nodes
+        for other in topology.reach(node).nodes
         if node < other
     }
     return sorted(pairs)

@@ -82,7 +82,7 @@ class Network(Air):
         if scenario.service is not None:
             refused = partial(self.lost, reason="service_queue_full")
             self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
-        there = partial(links_there, list(self._media.values()), scenario.nodes)
+        there = partial(links_there, [medium.topology for medium in self._media.values()], scenario.nodes)
         self._timetable = Timetable(faults, self._kernel, self)
         self._timetable.draw_cuts(seed, there, scenario.duration_s)
 

@@ -257,7 +257,6 @@ class Broker:
             self.hands.announce(now, [running], with_streams=False)
         else:
             self.ledger.touch(client.node)
-            client.subscriptions[subscription.id] = None
             record = Modulator(subscription, client.version, subscription.state, message.following, message.output, ())
             self.modulators.open(now, record, self._station.node)
             opened = self.modulators.get(subscription.id)
@@ -279,11 +278,12 @@ class Broker:
             self._station.drop("unknown_broker", client.node)
             return
         self._see()
-        self.brokers.hear(now, message.broker, message.load)
+        if message.load is not None:
+            self.brokers.hear(now, message.broker, message.load)
         client.peers = self.productions.places(client.node)
         for one in self.modulators.of(client.node):
             client.peers |= {producer: source for (producer, _), source in one.sources.items()}
-        self.channel.post(now, ClientReported(client.node, message.broker, message.distance, message.load))
+        self.channel.post(now, ClientReported(client.node, message.broker, message.distance))
 
 
 def _is_filter(text: str) -> bool:

@@ -127,7 +127,7 @@ class Client:
                 # The one that could not be reached only if there is no other.
                 self._attach(now, min(found, key=lambda one: (one[1] == self._shunned, one))[1])
         elif nearest != self.home:
-            report = Report(self.version, nearest, distance, loads.get(nearest, 0.0))
+            report = Report(self.version, nearest, distance, loads.get(nearest))
             self._station.send(now, self.home, report)
 
     def _attach(self, now: float, broker: NodeId) -> None:

@@ -18,7 +18,6 @@ class Client:
     version: Version
     distance: float
     heard: float
-    subscriptions: dict[SubscriptionId, None] = field(default_factory=dict)
     peers: dict[NodeId, NodeId] = field(default_factory=dict)
     """The broker at the other end of each of its streams: of each producer that it hears, or each consumer's."""
 
@@ -63,6 +62,7 @@ class InterestTable:
         self._index: FilterIndex[SubscriptionId] = FilterIndex()
         self._interests: dict[SubscriptionId, tuple[Interest, float]] = {}
         self._homes: dict[NodeId, tuple[Version, NodeId]] = {}
+        self._of: dict[NodeId, set[SubscriptionId]] = {}
 
     def __len__(self) -> int:
         return len(self._interests)
@@ -101,6 +101,7 @@ class InterestTable:
             self._index.add(id, parsed)
         self._interests[id] = (interest, until)
         self._homes[id.subscriber] = (interest.version, interest.home)
+        self._of.setdefault(id.subscriber, set()).add(id)
         return ""
 
     def remove(self, id: SubscriptionId) -> bool:
@@ -108,8 +109,11 @@ class InterestTable:
         if self._interests.pop(id, None) is None:
             return False
         self._index.remove(id)
-        if not any(other.subscriber == id.subscriber for other in self._interests):
-            self._homes.pop(id.subscriber, None)
+        left = self._of[id.subscriber]
+        left.discard(id)
+        if not left:
+            del self._of[id.subscriber]
+            del self._homes[id.subscriber]
         return True
 
     def expire(self, now: float) -> list[SubscriptionId]:

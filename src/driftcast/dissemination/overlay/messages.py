@@ -105,12 +105,12 @@ class Here(Message, frozen=True, gc=False, tag=10):
 
 
 class Report(Message, frozen=True, gc=False, tag=11):
-    """Step 1: a nearer broker, its distance, its load."""
+    """Step 1: a nearer broker, its distance, and its load if it was asked."""
 
     version: Version
     broker: NodeId
     distance: Distance
-    load: Share
+    load: Share | None
 
 
 Followings = Annotated[tuple[Following, ...], Meta(max_length=MAX_ENTRIES)]

@@ -39,6 +39,7 @@ class Modulators:
         self._touch = touch
         self._calls: Calls[Work] = Calls(station.port, MAX_CALLS)
         self._running: dict[SubscriptionId, Running] = {}
+        self._of: dict[NodeId, dict[SubscriptionId, Running]] = {}
         self._dirty: dict[SubscriptionId, None] = {}
 
     def __contains__(self, id: SubscriptionId) -> bool:
@@ -53,7 +54,7 @@ class Modulators:
 
     def of(self, client: NodeId) -> list[Running]:
         """Those of one client."""
-        return [one for one in self._running.values() if one.client == client]
+        return list(self._of.get(client, {}).values())
 
     def interests(self) -> list[Interest]:
         """What all brokers should know of those that run here."""
@@ -74,7 +75,8 @@ class Modulators:
         out.kept.extend((kept.number, Waiting.of(now, kept, waited_s)) for kept in record.kept)
         out.sent = out.first
         one = self._running[subscription.id] = Running(subscription, record.version, home, out)
-        one.met = dict.fromkeys(record.met, True)
+        self._of.setdefault(one.client, {})[subscription.id] = one
+        one.remember(record.met, now + self._station.settings.seen_s)
         for following in record.following[:MAX_STREAMS]:
             stream = (following.producer, following.generation)
             one.inflows[stream], one.done[stream] = Inflow(following.number), following
@@ -96,13 +98,17 @@ class Modulators:
             return one.frozen_record
         kept = tuple(waiting.kept(now, number) for number, waiting in one.out)
         following = tuple(one.done.values())
-        # What has come and is not done will come again.
-        met = [id for id, done in one.met.items() if done]
-        return Modulator(one.subscription, one.version, self._state(one), following, one.out.number, kept, tuple(met))
+        return Modulator(
+            one.subscription, one.version, self._state(one), following, one.out.number, kept, one.finished()
+        )
 
     def close(self, id: SubscriptionId) -> None:
         """Forget a modulator."""
-        if self._running.pop(id, None) is not None:
+        one = self._running.pop(id, None)
+        if one is not None:
+            del self._of[one.client][id]
+            if not self._of[one.client]:
+                del self._of[one.client]
             self._calls.close(id)
             self._dirty.pop(id, None)
 
@@ -167,7 +173,7 @@ class Modulators:
         one = self._running[id]
         for number, waiting in came:
             input = Following(producer, generation, number)
-            if not one.meets(waiting.event.id):
+            if not one.meets(now, waiting.event.id, now + self._station.settings.seen_s):
                 self._station.drop("already_taken", producer, waiting.event.id)
                 self._finish(now, one, input, waiting, [])
             elif one.subscription.processor is None:
@@ -192,8 +198,7 @@ class Modulators:
 
     def _finish(self, now: float, one: Running, input: Following, waiting: Waiting, events: Sequence[Event]) -> None:
         self._touch(one.client)
-        if waiting.event.id in one.met:
-            one.met[waiting.event.id] = True
+        one.finish(waiting.event.id)
         one.done[input.producer, input.generation] = input._replace(number=input.number + 1)
         for part, event in enumerate(events):
             _, gone = one.out.add(Waiting(event, waiting.hops, waiting.until, input, part))

@@ -44,16 +44,14 @@ def link_length(rows: Rows, a: NodeId, b: NodeId, rule: str) -> float | None:
     though D still lists B: of the two ends' words the younger holds.
     """
     one, other = rows.get(a), rows.get(b)
-    said = [(row.made, row.links.get(end)) for row, end in ((one, b), (other, a)) if row is not None]
-    if not said:
-        return None
-    if rule == "either":
-        listed = [length for _, length in said if length is not None]
-        return min(listed) if listed else None
+    there = None if one is None else one.links.get(b)
+    back = None if other is None else other.links.get(a)
     # Equally young ends, as at a start, add up: one that lists the link is enough.
-    youngest = max(made for made, _ in said)
-    listed = [length for made, length in said if made == youngest and length is not None]
-    return min(listed) if listed else None
+    if rule == "younger" and one is not None and other is not None and one.made != other.made:
+        return there if one.made > other.made else back
+    if there is None or back is None:
+        return back if there is None else there
+    return min(there, back)
 
 
 # [002 §6] "optimize performance metrics other than end-to-end latency", "multi-dimensional performance metrics".

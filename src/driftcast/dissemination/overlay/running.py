@@ -1,6 +1,6 @@
 """One modulator at its broker: what has come, what is done, what the client has not got."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from driftcast.dissemination.overlay.flows import Inflow, Outflow, Waiting
 from driftcast.dissemination.overlay.moves import Modulator
@@ -15,12 +15,12 @@ class Running:
     """One modulator."""
 
     __slots__ = (
+        "_met",
         "done",
         "frozen",
         "frozen_record",
         "home",
         "inflows",
-        "met",
         "out",
         "sources",
         "subscription",
@@ -37,9 +37,8 @@ class Running:
         """Of each producer's generations: what follows on its last event that was processed."""
         self.sources: dict[tuple[NodeId, Version], NodeId] = {}
         """The home of each producer's generations."""
-        self.met: dict[EventId, bool] = {}
-        """Inputs of late, and whether they are done: a producer that has lost its home says again what may have come
-        over that."""
+        self._met: dict[EventId, tuple[float, bool]] = {}
+        """Inputs of late, until when they are remembered, and whether they are done."""
         self.frozen = False
         """On its way elsewhere: nothing is processed."""
         self.frozen_record: Modulator | None = None
@@ -49,14 +48,29 @@ class Running:
         """Whose it is."""
         return self.subscription.subscriber
 
-    def meets(self, id: EventId) -> bool:
-        """Take an input; False if it was taken of late."""
-        if id in self.met:
+    def meets(self, now: float, id: EventId, until: float) -> bool:
+        """Take an input; False if it was taken of late: a producer that has lost its home says again what may have come
+        over that."""
+        met = self._met
+        while met and (len(met) > MAX_MET or next(iter(met.values()))[0] <= now):
+            del met[next(iter(met))]
+        if id in met:
             return False
-        self.met[id] = False
-        if len(self.met) > MAX_MET:
-            del self.met[next(iter(self.met))]
+        met[id] = (until, False)
         return True
+
+    def finish(self, id: EventId) -> None:
+        """An input is done."""
+        if id in self._met:
+            self._met[id] = (self._met[id][0], True)
+
+    def finished(self) -> tuple[EventId, ...]:
+        """The inputs of late that are done: what has come and is not will come again."""
+        return tuple(id for id, (_, done) in self._met.items() if done)[-MAX_MET:]
+
+    def remember(self, ids: Iterable[EventId], until: float) -> None:
+        """Inputs that were done elsewhere."""
+        self._met = dict.fromkeys(ids, (until, True))
 
     def taken(self) -> Iterator[Following]:
         """Of each producer the first input that may still be needed: one whose output the client has not got."""

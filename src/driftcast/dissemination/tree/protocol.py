@@ -48,8 +48,6 @@ from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, R
 from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
 
-BROKER = "broker"
-
 
 class Tree(Protocol, Advertises, AnswersRequests, Ways):
     """A broker if that is its role, else a client of one."""
@@ -74,7 +72,6 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         Want,
     )
     needs = frozenset({Capability.DURABLE_STORE, Capability.DIRECTORY})
-    needs_roles = frozenset({BROKER})
     retunable = frozenset({"reconcile", "defer_s", "refresh_s", "seen_s", "choice", "history_s", "retries", "retry_s"})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         # [000 §V] The very first solution.
@@ -86,8 +83,8 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
     def __init__(self, node: NodeId, settings: TreeSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
-        self.is_broker = BROKER in host.roles
-        self._brokers = frozenset(host.directory(BROKER))
+        self.is_broker = settings.role in host.roles
+        self._brokers = frozenset(host.directory(settings.role))
         self._links = Neighbors()
         self.overlay: Overlay = self._overlay(settings)
         self._seen = SeenCache()

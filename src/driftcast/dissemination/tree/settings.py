@@ -10,6 +10,11 @@ from driftcast.services.retrieval import RetrievalSettings
 class TreeSettings(RetrievalSettings, frozen=True):
     """How the tree is made, how its tables are repaired, and how stored events are asked for."""
 
+    # [000 §III] "several nodes of the network take the role of the event broker"; which, the scenario says.
+    role: Annotated[
+        str,
+        Meta(min_length=1, max_length=64, description="nodes of this role are brokers, all others are clients of one"),
+    ] = "broker"
     # Radios move and know cycles, so the tree is built; the paper's own runs give it.
     links: Annotated[
         Literal["built", "given"],
@@ -56,3 +61,7 @@ class TreeSettings(RetrievalSettings, frozen=True):
         ),
     ] = float("inf")
     recover_buffer: Annotated[int, Meta(ge=1, le=100_000, description="events a broker keeps for recovery")] = 1000
+
+    def needs_roles(self) -> frozenset[str]:
+        """Somebody must be a broker."""
+        return frozenset({self.role})

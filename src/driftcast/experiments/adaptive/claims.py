@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from driftcast.pipeline.claims import Claim, claimed
+from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Label, Relation, Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide_all
+from driftcast.pipeline.verdict import Case
 
 ALIKE = 0.05
 """Deliveries that differ by less are alike: the marks of the paper's plots cannot be read more finely."""
@@ -284,10 +284,8 @@ class Study:
         standing: str = "",
     ) -> Claim:
         """A claim that all its cases must meet; the decisive one stands for all."""
-        holds, decisive = decide_all(cases, relation, value, tolerance)
-        limit = f"tolerance {tolerance:g}" if tolerance else f"{relation} {value:g}"
-        name = f"decided by {decisive.name}" if len(cases) > 1 else ""
-        missing = "" if decisive.found.low is not None else "too few runs at these points"
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
-        note = "; ".join(part for part in (small, standing, limit, name, missing) if part)
-        return claimed(self.results, figure, statement, decisive.found, holds, note, paper)
+        limit = f"tolerance {tolerance:g}" if tolerance else ""
+        return claimed_of_all(
+            self.results, figure, statement, cases, relation, value, tolerance, (small, standing), limit, paper
+        )

@@ -5,11 +5,11 @@ Tolerances stand here, so before the runs.
 
 from collections.abc import Iterator, Sequence
 
-from driftcast.pipeline.claims import Claim, claimed
+from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Relation, Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide_all
+from driftcast.pipeline.verdict import Case
 
 FAR = 0.2
 """A delivery is "far above" another if it is by so much: a fifth of all pairs."""
@@ -265,9 +265,5 @@ class Study:
         tolerance: float = 0.0,
     ) -> Claim:
         """A claim that all its cases must meet; the decisive one stands for all."""
-        holds, decisive = decide_all(cases, relation, value, tolerance)
-        limit = f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
-        name = f"decided by {decisive.name}" if len(cases) > 1 else ""
-        missing = "" if decisive.found.low is not None else "too few runs at these points"
-        told = "; ".join(part for part in (note, limit, name, missing) if part)
-        return claimed(self.results, figure, f"{self.setting}: {statement}", decisive.found, holds, told)
+        named = f"{self.setting}: {statement}"
+        return claimed_of_all(self.results, figure, named, cases, relation, value, tolerance, (note,))

@@ -107,7 +107,10 @@ def _series(
         elif figure.kind == "tradeoff":
             found[label] = [_tradeoff(figure, point, results) for point in points]
         else:
-            found[label] = _along(figure, selector, results)
+            name = label or (metric_label(figure.y) if figure.metrics else "")
+            found[name] = _along(figure, figure.y, selector, results)
+    if figure.kind == "line":
+        found |= {metric_label(metric): _along(figure, metric, where, results) for metric in figure.metrics}
     if figure.kind == "timeline":
         found |= {metric_label(metric): _timeline(metric, where, results) for metric in figure.metrics}
     return found
@@ -118,14 +121,14 @@ def _timeline(metric: str, selector: Selector, results: Results) -> list[_Mark]:
     return [_Mark(time_s, _scaled(found, scale)) for time_s, found in results.timeline(selector, metric)]
 
 
-def _along(figure: Figure, selector: Selector, results: Results) -> list[_Mark]:
-    scale, marks = metric_scale(figure.y), []
+def _along(figure: Figure, metric: str, selector: Selector, results: Results) -> list[_Mark]:
+    scale, marks = metric_scale(metric), []
     for place, label in enumerate(_labels(results.experiment, figure.x, figure.where)):
         chosen: Selector = {**selector, figure.x: label}
         points = results.points(chosen)
         if not points:
             continue
-        y = _scaled(interval(results.selected(chosen, figure.y).values()), scale)
+        y = _scaled(interval(results.selected(chosen, metric).values()), scale)
         value = points[0].values[figure.x]
         number = isinstance(value, int | float) and figure.kind == "line"
         marks.append(_Mark(float(value) if number and isinstance(value, int | float) else float(place), y))
@@ -190,7 +193,8 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
         _panel(ax, figure, series, names, experiment)
         if panel:
             ax.set_title(panel)
-    axes[0][0].set_ylabel("share of pairs served" if figure.kind == "over_time" else metric_label(figure.y))
+    title = "share of pairs served" if figure.kind == "over_time" else metric_label(figure.y)
+    axes[0][0].set_ylabel(figure.y_title or title)
     handles, labels = axes[0][0].get_legend_handles_labels()
     # Of marks with intervals the mark alone: its whiskers would make another shape of it.
     handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]

@@ -162,9 +162,9 @@ class Gpsr(Router):
 
     def _forward_each(self, now: float, packets: Sequence[Carried]) -> None:
         """One parcel to several places: those that go greedily to the same neighbor share a packet to it."""
-        here = self.host.position(now)
+        here = self._position(now)
         together: dict[NodeId, list[Carried]] = {}
-        if is_position(here) and len(packets) > 1:
+        if here is not None and len(packets) > 1:
             self.table.expire(now)
             for carried in packets:
                 place = carried.packet.place

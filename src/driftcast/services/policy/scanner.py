@@ -4,7 +4,7 @@ import re
 
 from driftcast.services.policy.errors import expectation
 
-_SPACE = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
+_SPACE = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 

@@ -41,7 +41,7 @@ MAX_POLICIES = 1000
 
 T = TypeVar("T")
 
-_CONDITION = re.compile(r"""(?:[^'";{}#]|'[^']*+'|"[^"]*+")++""")
+_CONDITION = re.compile(r"""(?:[^'";{}#]|'[^']*+'|"[^"]*+")+""")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.])")
 _STRING = re.compile(r"'[^'\n]*+(?:''[^'\n]*+)*+'")
 

@@ -16,10 +16,10 @@ class HomeChange(Adaptor):
         if client is None:
             return
         # [002 §2.2] "calculates the path length from the producer to the candidate broker".
-        peers = list(client.peers.values())
-        here = mean_path(peers, brokers.reached(self.services.station.node), client.distance)
-        there = mean_path(peers, brokers.reached(event.broker), event.distance)
+        peers, weight = list(client.peers.values()), settings.weight_hops
+        here = mean_path(peers, brokers.reached(self.services.station.node), weight * client.distance)
+        there = mean_path(peers, brokers.reached(event.broker), weight * event.distance)
         # "then determines whether or not to change based on both the network distance and the ... capabilities".
-        if changes_home(here, there, monitor.load(now), event.load, settings.max_load):
+        if changes_home(here, there, monitor.load(now), brokers.load(event.broker), settings.max_load):
             held = tuple(one.subscription.id for one in self.services.modulators.of(event.client))
             self.services.relocation.start(now, event.client, event.broker, held, with_home=True)

@@ -34,7 +34,6 @@ class ClientReported(NamedTuple):
     client: NodeId
     broker: NodeId
     distance: float
-    load: float
 
 
 class LoadSampled(NamedTuple):

@@ -1,5 +1,7 @@
 """Dynamic construction of the broker network [002 §2.3]."""
 
+import msgspec
+
 from driftcast.dissemination.overlay.adaptors.system import Adaptor, LookedAround, Propagated, Services, SystemEvent
 from driftcast.dissemination.overlay.messages import MAX_ENTRIES, Topology
 from driftcast.dissemination.overlay.rules import in_vicinity
@@ -43,5 +45,9 @@ class TopologyConstruction(Adaptor):
         # Step 2: "those items in its topology table that have changed since the prior propagation period".
         items = brokers.changes(now)
         for begin in range(0, len(items), MAX_ENTRIES):
+            update = Topology(tuple(items[begin : begin + MAX_ENTRIES]))
+            # [002 §4.1] Overhead is the bandwidth "for propagating its broker topology knowledge to its neighbors".
+            bits = 8.0 * len(msgspec.msgpack.encode(update))
             for neighbor in brokers.neighbors:
-                station.send(now, neighbor, Topology(tuple(items[begin : begin + MAX_ENTRIES])))
+                station.send(now, neighbor, update)
+                station.port.note(Fact("update", peer=neighbor, value=bits))

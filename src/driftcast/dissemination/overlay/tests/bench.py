@@ -93,6 +93,8 @@ class Bench:
         self.delivered: list[tuple[NodeId, SubscriptionId, Event]] = []
         self.facts: list[tuple[NodeId, Fact]] = []
         self.carried: list[tuple[NodeId, NodeId, Message]] = []
+        self.said: list[tuple[NodeId, NodeId, Message]] = []
+        """What was handed to the transport: who, to whom, what."""
         self.down: set[NodeId] = set()
         self._incarnations = dict.fromkeys(range(nodes), 0)
         self._queue: list[tuple[float, int, NodeId, int, object]] = []
@@ -119,10 +121,20 @@ class Bench:
         port = self.ports[node] = RecordingPort()
         machine = Overlay(node, self.settings, port, host, Random(node))
         self.nodes[node] = machine
+        self._listen(node, machine)
         machine.on_start(self.now)
         for subscription in self.standing[node]:
             machine.on_subscribe(self.now, subscription)
         self.collect(node)
+
+    def _listen(self, node: NodeId, machine: Overlay) -> None:
+        send = machine.station.transport.send
+
+        def heard(now: float, peer: NodeId, message: Message) -> bool:
+            self.said.append((node, peer, message))
+            return send(now, peer, message)
+
+        machine.station.transport.send = heard  # type: ignore[method-assign]
 
     def crash(self, node: NodeId) -> None:
         """All that it knew is gone, its timers and calls too."""
@@ -163,9 +175,10 @@ class Bench:
         self.collect(node)
         return event
 
-    def report(self, client: NodeId, broker: NodeId, distance: float, load: float = 0.0) -> None:
-        """A client finds a nearer broker."""
-        self.nodes[client].client.on_found(self.now, [(distance, broker)], {broker: load})
+    def report(self, client: NodeId, broker: NodeId, distance: float, load: float | None = 0.0) -> None:
+        """A client finds a nearer broker, and its load, if it asked for that."""
+        loads = {} if load is None else {broker: load}
+        self.nodes[client].client.on_found(self.now, [(distance, broker)], loads)
         self.collect(client)
 
     def outputs(self, id: SubscriptionId) -> list[Event]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from driftcast.dissemination.overlay.adaptors import home_change
@@ -73,6 +74,21 @@ def test_an_overloaded_home_lets_a_client_go_further_away() -> None:
     assert net.nodes[CONSUMER].client.home == 2
 
 
+@pytest.mark.parametrize("busy", [0.4, 0.95])
+def test_the_load_of_a_broker_that_was_not_asked_is_what_it_last_told_the_others(busy: float) -> None:
+    """The router knows how far brokers are, and nothing of their load; topology items do."""
+    net = bench()
+    served(net)
+    net.hosts[1].busy = busy
+    net.run(8)
+    assert net.broker(0).brokers.load(1) == busy
+    net.report(CONSUMER, 1, 1.0, None)
+    net.run(5)
+    assert net.nodes[CONSUMER].client.home == (1 if busy < 0.9 else 0)
+    assert net.broker(0).relocation.moves() == []
+    assert net.reasons("relocation_refused") == set(), "nobody was even asked"
+
+
 def test_brokers_of_other_roles_do_not_move_clients() -> None:
     net = bench(home_change_by="strong")
     served(net)
@@ -137,10 +153,12 @@ def test_what_has_changed_goes_one_overlay_hop_in_each_period() -> None:
     net = Bench(3, BROKERS, 1, {"update_s": 10.0, "vicinity": "within", "within_hops": 1})
     net.distance = {(0, 1): 1, (1, 2): 1, (0, 2): 2}
     net.run(8)
-    sent = [(origin, target) for origin, target, message in net.carried if isinstance(message, Topology)]
-    assert sent == [], "all of it goes through the channel"
     assert set(net.broker(0).brokers.topology) >= {0}
     net.run(40)
+    updates = [message for _, _, message in net.said if isinstance(message, Topology)]
+    noted = [fact.value for _, fact in net.facts if fact.kind == "update"]
+    assert noted == [8.0 * len(msgspec.msgpack.encode(message)) for message in updates]
+    assert {len(message.items) for message in updates} <= {1, 2, 3}
     for broker in BROKERS:
         assert set(net.broker(broker).brokers.topology) == {0, 1, 2}
     assert net.broker(0).brokers.path(2) == (1, 2)

@@ -84,6 +84,81 @@ def test_a_modulator_moves_while_events_flow(with_home: bool) -> None:
     assert {event.id.source for event in net.outputs(id)} == {first, target}
 
 
+@pytest.mark.parametrize(
+    ("carry_state", "keep_order"),
+    [(False, True), (True, False), (False, False)],
+    ids=["stateless", "unordered", "light"],
+)
+def test_lighter_moves_lose_nothing_and_double_nothing_either(carry_state: bool, keep_order: bool) -> None:
+    """[002 §2.4] They "loosen the requirements of event state consistency or modulator consistency or both"."""
+    net = bench(carry_state=carry_state, keep_order=keep_order)
+    id = net.subscribe(CONSUMER)
+    net.run(5)
+    first = net.place(id)
+    assert first is not None
+    published = []
+    for number in range(40):
+        published.append(net.publish(5, number).id)
+        net.run(0.02)
+        if number == 20:
+            assert move(net, id, (first + 1) % 4, with_home=True)
+    net.run(40)
+    taken = [event.derived_from[0] for event in net.outputs(id)]
+    assert sorted(taken) == published
+    assert taken == published or not keep_order
+    counts = {maker: [e.attributes["count"] for e in net.outputs(id) if e.id.source == maker] for maker in BROKERS}
+    before, after = counts[first], counts[(first + 1) % 4]
+    assert sorted(before) == list(range(1, len(before) + 1))
+    begins = len(before) + 1 if carry_state else 1
+    assert sorted(after) == list(range(begins, begins + len(after)))
+    steps = {type(message).__name__ for _, _, message in net.said}
+    assert ("Release" in steps) == keep_order
+
+
+def test_a_destination_that_crashes_midway_costs_nothing() -> None:
+    """It has the record, and is lost with it before it is released, or after."""
+    for wait_s in (0.03, 0.06, 0.09, 0.12):
+        net = bench()
+        id = net.subscribe(CONSUMER)
+        net.run(5)
+        first = net.place(id)
+        assert first is not None
+        target = (first + 1) % 4
+        events = [net.publish(5, number) for number in range(3)]
+        net.run(5)
+        net.delay_s = (0.02, 0.021)
+        assert move(net, id, target, with_home=True)
+        net.run(wait_s)
+        if not holds_something(net, target):
+            net.crash(target)
+            net.run(3)
+            net.start(target)
+        events += [net.publish(5, number) for number in range(3, 6)]
+        net.run(100)
+        assert_never_moved(net.outputs(id), {5: events})
+
+
+def test_a_link_that_is_lost_midway_costs_nothing() -> None:
+    for wait_s in (0.03, 0.06, 0.09, 0.12):
+        net = bench(move_s=5.0)
+        id = net.subscribe(CONSUMER)
+        net.run(5)
+        first = net.place(id)
+        assert first is not None
+        target = (first + 1) % 4
+        events = [net.publish(5, number) for number in range(3)]
+        net.run(5)
+        net.delay_s = (0.02, 0.021)
+        assert move(net, id, target, with_home=True)
+        net.run(wait_s)
+        net.apart = {target}
+        events += [net.publish(5, number) for number in range(3, 6)]
+        net.run(60)
+        net.apart = set()
+        net.run(100)
+        assert_never_moved(net.outputs(id), {5: events})
+
+
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "durable"])
 @pytest.mark.parametrize("seed", range(25))
 def test_outputs_are_those_of_a_modulator_that_never_moved(seed: int, durable: bool) -> None:

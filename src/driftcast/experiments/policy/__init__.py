@@ -1,0 +1,1 @@
+"""Paper 000: management policies over publish/subscribe, stored and retrieved."""

@@ -1,0 +1,1 @@
+"""Policies among brokers that move."""

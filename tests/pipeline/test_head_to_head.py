@@ -1,0 +1,35 @@
+"""The scenario on which all systems are compared: each runs on it, with one movement and one workload for all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from driftcast.protocol.registry import protocol_names
+from driftcast.scenario.overrides import chosen_scenario
+from driftcast.scenario.protocol_text import parse_protocols
+from driftcast.simulation.run import run
+
+ROOT = Path(__file__).parents[2]
+SCENARIO = ROOT / "examples" / "head-to-head.toml"
+SHORT = {"duration_s": 30.0, "measure.to_s": 28.0, **{f"publish.{place}.to_s": 28.0 for place in range(5)}}
+
+
+def compared() -> list[str]:
+    """What the page's command compares."""
+    (named,) = re.findall(r"--protocols \\\n\s*(\S+)", (ROOT / "docs" / "head-to-head.md").read_text())
+    return str(named).split(",")
+
+
+def test_every_system_and_every_baseline_is_compared() -> None:
+    named = {str(protocol["name"]) for protocol in parse_protocols(",".join(compared()))}
+    # Flooding with processors, where there are none, is flooding.
+    assert named == set(protocol_names()) - {"processor_flooding"}
+
+
+@pytest.mark.parametrize("protocol", compared())
+def test_each_runs_on_the_same_events_and_delivers_some(protocol: str) -> None:
+    metrics = run(chosen_scenario(SCENARIO, protocol, SHORT), 1).metrics
+    flooded = run(chosen_scenario(SCENARIO, "flooding", SHORT), 1).metrics
+    assert (metrics["published"], metrics["eligible"]) == (flooded["published"], flooded["eligible"])
+    assert metrics["delivered"]
