@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from driftcast import __version__
-from driftcast.cli import catalog, evaluate, live, policy, scaffold, simulate, traces
+from driftcast.cli import catalog, evaluate, live, policy, scaffold, show, simulate, traces
 from driftcast.errors import UserError, WorkError
 
 Command = Callable[[argparse.Namespace], int]
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"driftcast {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (simulate, evaluate, traces, live, policy, catalog, scaffold):
+    for group in (simulate, show, evaluate, traces, live, policy, catalog, scaffold):
         group.add_commands(commands)
     return top
 
