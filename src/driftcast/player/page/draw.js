@@ -44,7 +44,7 @@ class Stage {
     pen.clearRect(0, 0, this.wide, this.high);
     this.drawGround();
     this.drawLinks();
-    if (this.moment.event >= 0) this.drawWay();
+    if (this.moment.event >= 0) this.drawWay(time);
     this.drawNodes(followed);
     this.drawLately(time, memory);
   }
@@ -102,18 +102,18 @@ class Stage {
     pen.globalAlpha = 1;
   }
 
-  // From whom each node has the followed event.
-  drawWay() {
+  // From whom nodes have the followed event, of those that got it lately: all of them would be a cobweb.
+  drawWay(time) {
     const { pen, network, moment } = this;
     pen.beginPath();
     for (let node = 0; node < network.nodes; node++) {
       const peer = moment.from[node];
-      if (peer >= 0 && network.here[node] && network.here[peer])
+      if (peer >= 0 && time - moment.since[node] < header.duration_s / 20 && network.here[node] && network.here[peer])
         this.line(network.x[peer], network.y[peer], network.x[node], network.y[node]);
     }
     pen.setLineDash([2, 4]);
     pen.strokeStyle = colors.ink;
-    pen.globalAlpha = 0.3;
+    pen.globalAlpha = 0.4;
     pen.lineWidth = 1;
     pen.stroke();
     pen.setLineDash([]);

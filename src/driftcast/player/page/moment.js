@@ -112,7 +112,9 @@ class Moment {
     this.run = run;
     this.nodes = nodes;
     for (const name of ["reached", "carries", "delivered", "down"]) this[name] = new Uint8Array(nodes);
+    // From whom each node has the followed event, and since when.
     this.from = new Int32Array(nodes);
+    this.since = new Float64Array(nodes);
     this.stored = new Int32Array(nodes);
     this.wants = new Uint8Array(nodes);
     this.event = -1;
@@ -167,7 +169,7 @@ class Moment {
     if (code === STORE) this.carries[node] = 1;
     else if (code === EVICT) this.carries[node] = 0;
     else if (code === DELIVER) this.delivered[node] = 1;
-    if (code === REACH) this.from[node] = run.peer[fact];
+    if (code === REACH) [this.from[node], this.since[node]] = [run.peer[fact], run.time[fact]];
     if (code !== EVICT) this.reached[node] = 1;
   }
 
