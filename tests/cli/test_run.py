@@ -103,7 +103,7 @@ def test_a_folder_with_something_in_it_takes_no_trace(tmp_path: Path) -> None:
 def test_an_empty_folder_takes_a_trace(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     assert call("run", QUICK, "--trace", tmp_path / "new").status == 0
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["events", "subscriptions", "trace"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["events", "scene", "subscriptions", "trace"]
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])

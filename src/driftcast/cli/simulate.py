@@ -10,6 +10,7 @@ from driftcast.cli.watching import watched
 from driftcast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
+    from driftcast.player.scene import Scene
     from driftcast.protocol import StackPlan
     from driftcast.scenario.scenario import Scenario
     from driftcast.trace import Trace
@@ -54,6 +55,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from driftcast.player.scene import Scene
     from driftcast.scenario.measures import METRIC_MEANINGS
     from driftcast.scenario.overrides import chosen_scenario
     from driftcast.simulation.run import run
@@ -70,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
         outcome = run(scenario, arguments.seed, level, told=watch)
         if arguments.trace is not None:
-            _save_whole(outcome.trace, arguments.trace)
+            _save_whole(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
     if arguments.json:
         print_json(outcome.summary())
         return 0
@@ -91,12 +93,16 @@ def _settings(arguments: argparse.Namespace) -> dict[str, object]:
     return dict(parse_assignment(text) for text in arguments.set)
 
 
-def _save_whole(trace: "Trace", directory: Path) -> None:
-    """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole."""
+def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
+    """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole.
+
+    With where it took place, so that `show` can show it as it was.
+    """
     try:
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
             unfinished = Path(scratch) / "trace"
             trace.save(unfinished)
+            scene.save(unfinished)
             unfinished.rename(directory)
     except OSError as error:
         raise WorkError(f"{directory}: the trace cannot be written: {error.strerror or error}") from None

@@ -173,7 +173,7 @@ def compare(
         loaded = apply(loaded, settings)
     experiment = _experiment(loaded, protocols, runs, str(scenario), note)
     spark = session("driftcast", master)
-    report = reproduce_experiments([experiment], out, spark, quiet)
+    report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
     labels = [protocol_label(protocol) for protocol in protocols]
     means, differences = _statistics(labels, experiment.name, out, spark)
     found = Comparison(loaded.name, note, labels, means, differences, report)

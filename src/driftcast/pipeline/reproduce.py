@@ -30,6 +30,7 @@ from driftcast.pipeline.results import Results
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE, read_runs, swept
+from driftcast.pipeline.watch import linked_player, player_file, player_page
 from driftcast.settings import typed
 
 if TYPE_CHECKING:
@@ -91,13 +92,20 @@ def reproduce(
 
 
 def reproduce_experiments(
-    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False
+    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False, watch: bool = False
 ) -> Report:
-    """The same for experiments that are there already. The report shows whatever else the directory holds, too."""
+    """The same for experiments that are there already. The report shows whatever else the directory holds, too.
+
+    With `watch` each gets a page on which its first run is played.
+    """
     names = {experiment.name for experiment in experiments}
     with held(out):
         swept(experiments, out, spark, quiet=quiet)
         _store(experiments, out)
+        for experiment in experiments if watch else ():
+            (out / player_file(experiment.name)).unlink(missing_ok=True)
+            if (shown := player_page(experiment)) is not None:
+                write_whole(out / player_file(experiment.name), shown.encode())
         return _written(out, spark, names)
 
 
@@ -215,7 +223,7 @@ def _section(
     results = Results(experiment, mine, out, spark)
     drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
     known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
-    return Section(experiment, mine, known, drawn, judge(results))
+    return Section(experiment, mine, known, drawn, judge(results), linked_player(experiment.name, out))
 
 
 def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:

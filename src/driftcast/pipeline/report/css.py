@@ -21,6 +21,7 @@ h3 { font-size: 1.02rem; margin: 2.4rem 0 0.7rem; }
 p { max-width: 44rem; margin: 0.7rem 0; }
 a { color: var(--accent); text-decoration: none; } a:hover { text-decoration: underline; }
 small { display: block; color: var(--soft); font-size: 0.82em; line-height: 1.4; }
+.watch a { border: 1px solid var(--accent); border-radius: 8px; padding: 0.3rem 0.8rem; margin-right: 0.4rem; }
 .scope, .paper { color: var(--soft); font-size: 0.88rem; }
 .tiles { display: flex; flex-wrap: wrap; gap: 0.8rem; margin: 0 0 1.6rem; }
 .tiles div { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 0.6rem 1.1rem; }

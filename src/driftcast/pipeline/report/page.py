@@ -30,6 +30,8 @@ class Section:
     summary: Summary
     figures: Sequence[Drawn]
     claims: Sequence[Claim]
+    player: str | None = None
+    """A page beside this one on which a run of it is played."""
 
 
 def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -> str:
@@ -97,6 +99,7 @@ def _section(section: Section, alone: bool) -> str:
     parts = [
         f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
         f'{paper}{paragraphs}<p class="scope">{escape(scope)}</p>',
+        _watch(section),
         _claims(section),
         *(_figure(experiment, drawn) for drawn in section.figures),
         _means(section),
@@ -105,6 +108,13 @@ def _section(section: Section, alone: bool) -> str:
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _watch(section: Section) -> str:
+    if section.player is None:
+        return ""
+    seed = section.experiment.seeds[0]
+    return f'<p class="watch"><a href="{escape(section.player, quote=True)}">▶ Watch it</a> at seed {seed}</p>'
 
 
 _MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "?")}
