@@ -21,20 +21,25 @@ def site() -> ModuleType:
     return module
 
 
-def test_every_page_is_in_the_site_and_every_link_leads_somewhere(site: ModuleType, tmp_path: Path) -> None:
-    assert site.build(tmp_path) == []
+@pytest.fixture(scope="module")
+def built(site: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    assert site.build(folder) == []
+    return folder
+
+
+def test_every_page_is_in_the_site_and_every_link_leads_somewhere(built: Path) -> None:
     for source in (*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "src").rglob("README.md")):
-        assert (tmp_path / source.relative_to(REPOSITORY).with_suffix(".html")).is_file()
-    for page in tmp_path.rglob("*.html"):
+        assert (built / source.relative_to(REPOSITORY).with_suffix(".html")).is_file()
+    for page in built.rglob("*.html"):
         text = page.read_text("utf-8")
         assert not re.search(r'(?:src|href)="(?:https?:)?//', text), "the site needs no network"
         for target in re.findall(r'(?:src|href)="([^"#:]+)', text):
             assert (page.parent / target).exists(), f"{page}: {target}"
 
 
-def test_the_search_knows_every_heading(site: ModuleType, tmp_path: Path) -> None:
-    site.build(tmp_path)
-    first = (tmp_path / "search.js").read_text("utf-8").split("\n", 1)[0]
+def test_the_search_knows_every_heading(built: Path) -> None:
+    first = (built / "search.js").read_text("utf-8").split("\n", 1)[0]
     found = {url: (title, text) for url, title, text in json.loads(first.removeprefix("const PARTS = ").rstrip(";"))}
     title, text = found["docs/live.html#what-a-link-costs"]
     assert title.endswith(": What a link costs")

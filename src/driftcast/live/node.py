@@ -291,6 +291,9 @@ class LiveNode(Applications):
             counts=dict(self._record.counts),
             drops=dict(self._record.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
+            waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
+            | {"clients": self._subscribers.waiting},
+            names={node: name for node, name in self.config.names.items() if node in self.neighbors},
         )
 
     def note_drop(self, reason: str) -> None:

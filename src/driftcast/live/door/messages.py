@@ -169,6 +169,10 @@ class Status(Answer, frozen=True, tag="status"):
     drops: dict[str, int]
     position: Position | None = None
     """Where it takes itself to be, if it has been told."""
+    waiting: dict[str, int] = {}
+    """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away."""
+    names: dict[int, str] = {}
+    """What the directory of the node calls its neighbors."""
 
 
 class Refused(Answer, frozen=True, tag="refused"):
