@@ -49,7 +49,7 @@ MAY_IMPORT = {
     # Small networks for tests.
     "testing": "model matching wire protocol contacts scenario simulation stacks trace",
     # What shows them.
-    "player": "model mobility contacts trace scenario simulation",
+    "player": "model mobility contacts radio trace scenario simulation",
     # What judges them.
     "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player",
     "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",

@@ -1,7 +1,6 @@
 // Time, what is followed, and everything that a hand can touch.
 const $ = (id) => document.getElementById(id);
 const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600];
-const duration = header.duration_s;
 // As a rule the whole run takes about a minute to watch.
 let speed = SPEEDS.reduce((best, one) => (Math.abs(Math.log((one * 60) / duration)) < Math.abs(Math.log((best * 60) / duration)) ? one : best));
 let time = 0, playing = false, node = -1, event = null, last = 0, drawn = 0;
@@ -64,7 +63,7 @@ function stepEvent(by) {
 }
 
 function fitView() {
-  Object.assign(view, { x: width / 2, y: height / 2, scale: stages[0].fit(), fitted: true });
+  Object.assign(view, { x: extent.x + extent.width / 2, y: extent.y + extent.height / 2, scale: stages[0].fit(), fitted: true });
   stale = true;
 }
 
@@ -117,7 +116,7 @@ function tell() {
   const row = (name, value, kind = "") => rows.push(`<tr><td class="${kind}">${escapeText(name)}</td>${moments.map((moment, i) => `<td>${value(moment, i)}</td>`).join("")}</tr>`);
   const shared = (name, value) => rows.push(`<tr><td>${name}</td><td colspan="${moments.length}">${value}</td></tr>`);
   shared("islands", `${network.islands} <small>and ${network.alone} alone</small>`);
-  shared("links", whole(network.count));
+  shared("links", whole(network.linksUp) + (network.linksCut ? ` <small>and ${whole(network.linksCut)} cut by faults</small>` : ""));
   if (event !== null) {
     row("delivered", (moment) => { const [got, wanted] = moment.served(); return moment.event < 0 ? "–" : `${got} of ${wanted}`; });
     row("carried by", (moment) => total(moment.carries));
@@ -148,7 +147,7 @@ function tellFollowed() {
   const said = [];
   if (event !== null) {
     const run = runs.find((one) => one.place.has(event)), place = run.place.get(event);
-    said.push(`<p><b>event ${escapeText(event)}</b> <small>from node ${nodeName(run.source[place])} at ${clockText(run.published[place])}<br>${escapeText(run.attributes[place]).slice(0, 200)}</small></p>`);
+    said.push(`<p><b>event ${escapeText(event)}</b> <small>from node ${escapeText(nodeName(run.source[place]))} at ${clockText(run.published[place])}<br>${escapeText(run.attributes[place].slice(0, 200))}</small></p>`);
   }
   if (node >= 0) said.push(`<p><b>node ${escapeText(nodeName(node))}</b></p>`);
   $("following").innerHTML = said.join("") || '<p class="soft">Click a node, or press <b>e</b> for an event, to follow it.</p>';
@@ -156,7 +155,7 @@ function tellFollowed() {
   $("legend").innerHTML = (event === null
     ? [spot(islandColor(1), "one color, one island"), spot(colors.faint, "alone")]
     : [spot(colors.got, "got it, wanted it"), spot(colors.carry, "carries it"), spot(colors.reach, "had it"), spot(colors.want, "wants it", true), spot(colors.faint, "does not have it")]
-  ).concat([`<span><b style="color:${colors.drop}">×</b> a drop</span>`, "<span>larger: more in its buffer</span>"]).join("");
+  ).concat([`<span><b style="color:${colors.drop}">×</b> a drop</span>`, "<span>larger: more in its buffer</span>"], network.cuts.start.length ? [`<span><b style="color:${colors.drop}">┄</b> a link that a fault cuts</span>`] : []).join("");
 }
 
 function frame(now) {
@@ -313,7 +312,7 @@ function state() {
   return {
     time_s: time, playing, speed, node, event, duration_s: duration,
     places: Array.from(network.here, (here, one) => (here ? [network.x[one], network.y[one]] : null)),
-    links: network.pairs(), islands: network.islands, alone: network.alone, view: { ...view },
+    links: network.pairs((link) => network.stands(link)), cut: network.pairs((link) => network.isCut(link)), islands: network.islands, alone: network.alone, view: { ...view },
     runs: moments.map((moment) => ({
       label: moment.run.label, reached: members(moment.reached), carries: members(moment.carries),
       delivered: members(moment.delivered), wants: members(moment.wants), down: members(moment.down),
@@ -326,7 +325,7 @@ async function open() {
   const begun = performance.now();
   $("title").textContent = header.title;
   const bytes = await readColumns();
-  network = new Network(readLegs(bytes), readLinks(bytes), header.nodes);
+  network = new Network(readLegs(bytes), readPairs(bytes, "link"), readPairs(bytes, "cut"), header.nodes);
   runs = header.runs.map((told) => readRun(bytes, told));
   moments = runs.map((run) => new Moment(run, header.nodes));
   network.down = moments[0].down;
