@@ -1,6 +1,7 @@
 """`show`: a run as a page that moves."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,16 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Simulate a scenario, or take a trace, and write one HTML file that plays it: nodes, links, "
         "islands, and each event on its way. The file needs no network; open it in any browser.",
     )
-    show.add_argument("source", type=Path, metavar="SCENARIO|TRACE", help="a scenario file (TOML), or a trace's folder")
+    show.add_argument(
+        "source", nargs="?", type=Path, metavar="SCENARIO|TRACE", help="a scenario file (TOML), or a trace's folder"
+    )
+    show.add_argument(
+        "--live",
+        nargs="+",
+        metavar="ADDRESS",
+        help="instead: a live network, by the control channels of its nodes; a local page until Ctrl-C",
+    )
+    show.add_argument("--port", type=int, metavar="N", help="with --live, where the page is (default: any free port)")
     show.add_argument(
         "--protocol",
         metavar="P[,P2]",
@@ -33,6 +43,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    if arguments.live is not None:
+        return _show_live(arguments)
+    if arguments.source is None:
+        raise UserError("show: name a scenario or a trace, or the control channels of live nodes with --live")
+    if arguments.port is not None:
+        raise UserError("--port: is for --live; a scenario or a trace becomes a file")
     from driftcast.player import player_of_scenario, player_of_trace
 
     source: Path = arguments.source
@@ -55,6 +71,37 @@ def _show(arguments: argparse.Namespace) -> int:
     else:
         say(f"page {out} ({len(text) / 1e6:.1f} MB); open it in a browser")
     return 0
+
+
+def _show_live(arguments: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    given = (arguments.source, arguments.protocol, arguments.seed, arguments.out)
+    if arguments.set or any(one is not None for one in given):
+        raise UserError("--live: takes control channels and --port, and nothing of a scenario or a trace")
+    if arguments.port is not None and not 0 <= arguments.port <= 65535:
+        raise UserError(f"--port: 0 to 65535, not {arguments.port}")
+    from driftcast.watching.nodes import Watchers
+    from driftcast.watching.server import PageServer
+
+    watchers = Watchers(arguments.live)
+    with PageServer(watchers, _title(arguments.live), arguments.port or 0) as server:
+        watchers.start()
+        try:
+            if arguments.json:
+                print_json({"page": server.address})
+            else:
+                say(f"page {server.address}; open it in a browser; Ctrl-C ends it")
+            sys.stdout.flush()
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            watchers.stop()
+    return 0
+
+
+def _title(addresses: list[str]) -> str:
+    return f"{len(addresses)} live nodes" if len(addresses) > 1 else f"the live node at {addresses[0]}"
 
 
 def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":

@@ -16,7 +16,7 @@ function seek(to) {
 }
 
 function setPlaying(on) {
-  if (on && time >= duration) seek(0);
+  if (on && time >= duration && !header.live) seek(0);
   playing = on;
   last = performance.now();
   $("play").textContent = on ? "❚❚" : "▶";
@@ -128,6 +128,7 @@ function tell() {
   row("most at a node", (moment) => whole(moment.stored.reduce((most, value) => Math.max(most, value), 0)));
   row("drops", (moment) => whole(moment.drops));
   for (const reason of reasonsShown()) row(reason, (moment) => whole(moment.reasons[moment.run.reasons.indexOf(reason)] ?? 0), "reason");
+  if (header.live && feed.missed) shared("missed", `${whole(feed.missed)} <small>too fast to be told</small>`);
   if (node >= 0) {
     row(`node ${nodeName(node)} holds`, (moment) => whole(moment.stored[node]));
     shared("its island", network.here[node] ? `${network.size[network.island[node]]} nodes` : "away");
@@ -161,7 +162,7 @@ function tellFollowed() {
 function frame(now) {
   if (playing) {
     seek(time + (Math.min(now - last, 250) / 1000) * speed);
-    if (time >= duration) setPlaying(false);
+    if (time >= duration && !header.live) setPlaying(false);
   }
   last = now;
   if (node >= 0 && network.here[node]) [view.x, view.y] = [network.x[node], network.y[node]];
@@ -185,7 +186,7 @@ function search(text) {
   hits = [];
   if (sought) {
     const number = sought.replace(/^node\s*/, "");
-    for (let i = 0; i < header.nodes && hits.length < 6; i++) if (nodeName(i).startsWith(number)) hits.push({ text: `node ${nodeName(i)}`, go: () => followNode(i) });
+    for (let i = 0; i < header.nodes && hits.length < 6; i++) if (nodeName(i).toLowerCase().startsWith(number)) hits.push({ text: `node ${nodeName(i)}`, go: () => followNode(i) });
     runs[0].events.some((id, place) => {
       if (`event ${id} ${runs[0].attributes[place]}`.toLowerCase().includes(sought))
         hits.push({ text: `event ${id} · ${clockText(runs[0].published[place])} · ${runs[0].attributes[place]}`, go: () => { followEvent(id); seek(runs[0].published[place]); } });
@@ -310,7 +311,7 @@ function obeyAddress() {
 // For programs: what a hand can do, and what is to be seen.
 function state() {
   return {
-    time_s: time, playing, speed, node, event, duration_s: duration,
+    time_s: time, playing, speed, node, event, duration_s: duration, names: header.names,
     places: Array.from(network.here, (here, one) => (here ? [network.x[one], network.y[one]] : null)),
     links: network.pairs((link) => network.stands(link)), cut: network.pairs((link) => network.isCut(link)), islands: network.islands, alone: network.alone, view: { ...view },
     runs: moments.map((moment) => ({
@@ -321,14 +322,19 @@ function state() {
   };
 }
 
-async function open() {
-  const begun = performance.now();
-  $("title").textContent = header.title;
+async function readRuns() {
   const bytes = await readColumns();
   network = new Network(readLegs(bytes), readPairs(bytes, "link"), readPairs(bytes, "cut"), header.nodes);
   runs = header.runs.map((told) => readRun(bytes, told));
   moments = runs.map((run) => new Moment(run, header.nodes));
   network.down = moments[0].down;
+}
+
+async function open() {
+  const begun = performance.now();
+  $("title").textContent = header.title;
+  if (header.live) await pull();
+  else await readRuns();
   readColors();
   stages = runs.map((run, place) => {
     const box = document.createElement("section");
@@ -342,6 +348,7 @@ async function open() {
   setSpeed(speed);
   seek(0);
   resize();
+  if (header.live) startFeed();
   obeyAddress();
   requestAnimationFrame(frame);
   return performance.now() - begun;
