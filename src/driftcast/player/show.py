@@ -20,6 +20,8 @@ from driftcast.trace.files import find_traces, read_trace
 
 MAX_RUNS = 2
 CENTIMETERS = 100
+MAX_TIME_S = 1e12
+"""Beyond any clock; microseconds of it still fit the numbers of columns."""
 
 
 def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int) -> str:
@@ -44,6 +46,10 @@ def player_of_trace(path: Path) -> str:
     )
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} runs ({', '.join(names[:3])} ...); give the trace of one")
+    for table in (tables.trace, tables.events):
+        times = table.column("time_s").to_numpy()
+        if not (np.abs(times) < MAX_TIME_S).all():
+            raise UserError(f"{path}: has times that are none, as nan and inf are; record the trace again")
     name = names[0] if names else path.name
     return player(name, Scene.load(folders[0]) if len(folders) == 1 else None, {name: tables})
 

@@ -131,7 +131,7 @@ function tell() {
   if (header.live && feed.missed) shared("missed", `${whole(feed.missed)} <small>too fast to be told</small>`);
   if (node >= 0) {
     row(`node ${nodeName(node)} holds`, (moment) => whole(moment.stored[node]));
-    shared("its island", network.here[node] ? `${network.size[network.island[node]]} nodes` : "away");
+    shared("its island", network.here[node] ? network.size[network.island[node]] > 1 ? `${network.size[network.island[node]]} nodes` : "none, it is alone" : "away");
   }
   const head = moments.length > 1 ? `<tr><th></th>${runs.map((run) => `<th title="${escapeText(run.label)}">${escapeText(run.label)}</th>`).join("")}</tr>` : "";
   $("facts").innerHTML = `<table>${head}${rows.join("")}</table>`;
