@@ -63,6 +63,11 @@ class Browser:
         os.close(self._write)
         os.close(self._read)
 
+    @property
+    def process(self) -> int:
+        """Its process, of which its others are children."""
+        return self._process.pid
+
     def open(self, page: Path, asked: str = "") -> float:
         """Open a file and wait until it shows; how many milliseconds its scripts took."""
         return self.visit(f"file://{page}", asked)
