@@ -178,6 +178,11 @@ class LiveNode(Applications):
         return None if self._control is None else self._control.address
 
     @property
+    def record(self) -> Record:
+        """What is written down here."""
+        return self._record
+
+    @property
     def trace(self) -> Trace:
         """The trace so far."""
         return self._record.trace

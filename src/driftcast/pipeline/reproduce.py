@@ -31,7 +31,7 @@ from driftcast.pipeline.sentence import reference_pairs, sentences
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE, read_runs, swept
-from driftcast.pipeline.watch import linked_player, player_file, player_page
+from driftcast.pipeline.watch import linked_player, make_players
 from driftcast.settings import typed
 
 if TYPE_CHECKING:
@@ -101,16 +101,14 @@ def reproduce_experiments(
 ) -> Report:
     """The same for experiments that are there already. The report shows whatever else the directory holds, too.
 
-    With `watch` each gets a page on which its first run is played.
+    With `watch` each gets the page on which its first runs are played, also if that takes a while.
     """
     names = {experiment.name for experiment in experiments}
     with held(out):
         swept(experiments, out, spark, quiet=quiet)
         _store(experiments, out)
-        for experiment in experiments if watch else ():
-            (out / player_file(experiment.name)).unlink(missing_ok=True)
-            if (shown := player_page(experiment)) is not None:
-                write_whole(out / player_file(experiment.name), shown.encode())
+        if watch:
+            make_players(experiments, read_runs(out), out, at_once=True)
         return _written(out, spark, names)
 
 
@@ -187,6 +185,7 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
     experiments, records = stored_experiments(out, names), read_runs(out)
+    make_players(experiments, records, out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = summaries_of(out, spark, metrics)
     differences = _differences_of(experiments, out, spark, metrics)
