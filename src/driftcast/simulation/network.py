@@ -1,9 +1,8 @@
 """All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from math import nan
 from random import Random
 
 from driftcast.model import Failure, NodeId
@@ -25,8 +24,6 @@ from driftcast.simulation.world import World
 from driftcast.streams import stream
 from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message
 
-# Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
-_NOWHERE = (nan, nan)
 TRANSIT_US = 2_000
 """What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
 off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
@@ -93,9 +90,11 @@ class Network(Air):
             return DiskMedium(radio, RADIO, scenario.nodes, kernel, self, rng)
         assert world.trajectories is not None, "checked when the scenario was loaded"
         there = world.trajectories
-        medium = CsmaMedium(
-            radio, RADIO, scenario.nodes, kernel, self, rng, lambda node: there.position(node, kernel.now_s) or _NOWHERE
-        )
+
+        def places(nodes: Iterable[NodeId]) -> list[tuple[float, float]]:
+            return there.places(nodes, kernel.now_s)
+
+        medium = CsmaMedium(radio, RADIO, scenario.nodes, kernel, self, rng, places)
         for range_m, vicinity in medium.wider:
             vicinity.follow(world.contacts_within(range_m), scenario.duration_s)
         return medium
