@@ -247,10 +247,10 @@ class CsmaMedium(Medium):
 
     def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
         """Everybody else who could read it keeps quiet until the exchange is over."""
-        stations, garbled = self._stations, transmission.garbled
-        for node in transmission.readers:
+        stations, readers = self._stations, transmission.readers
+        for node in readers - transmission.garbled if transmission.garbled else readers:
             station = stations[node]
-            if station.nav_us < until_us and node != partner and node not in garbled:
+            if station.nav_us < until_us and node != partner:
                 if station.slots and not station.queue:
                     self._contention.reserve(station, until_us)
                 else:

@@ -44,7 +44,8 @@ class Network(Air):
         self._rng: Random = stream(seed, "frame faults")
         # The stack says whether a message may go straight to a layer's handler; clocks of their own, faults of
         # frames and decoding must come between here.
-        self._plain = not faults.disturbs_frames and not faults.clocks and not recode
+        self._disturbs = faults.disturbs_frames
+        self._plain = not self._disturbs and not faults.clocks and not recode
         self.medium = self._radio(world)
         self.medium.promiscuous = world.stack.overhears
         self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
@@ -129,7 +130,7 @@ class Network(Air):
             # It still stood in the queue when its sender crashed, and the queue went with it.
             self.lost(frame, frame.sender, "sender_crashed")
             return
-        if self._faults.disturbs_frames:
+        if self._disturbs:
             reach = self._disturbed(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
         if self._slow:
@@ -139,8 +140,9 @@ class Network(Air):
                 self._queues.take(frame, node)
             return
         message: Message | None = frame.message
-        if self._kernel.now_us - frame.sent_us > TRANSIT_US and reach.nodes:
-            message = frame.message.aged((self._kernel.now_us - frame.sent_us) / US_PER_S)
+        waited_us = self._kernel.now_us - frame.sent_us
+        if waited_us > TRANSIT_US and reach.nodes:
+            message = frame.message.aged(waited_us / US_PER_S)
         receivers = self._receivers[frame.layer]
         if message is None:
             self.missed(frame, reach.nodes, LEASE_OVER)
