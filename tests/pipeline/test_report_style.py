@@ -1,5 +1,6 @@
 """What a report is drawn and written with: axes that show the data, legends that say what they are of, Markdown."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,22 @@ def test_an_axis_shows_the_data(
     ends: list[float], y_from: float | None, from_zero: bool, whole: float, limits: tuple[float, float]
 ) -> None:
     assert value_limits(ends, y_from, from_zero, whole) == pytest.approx(limits)
+
+
+def test_an_interval_beyond_the_whole_of_a_share_does_not_stretch_its_axis(tmp_path: Path) -> None:
+    figure = Figure(name="reach", kind="line", x="range", y="delivery_ratio")
+    axes = [Axis(name="range", key="radio.range_m", values=[100.0, 250.0])]
+    experiment = unfold(Definition(name="study", scenario=_table(), runs=2, axes=axes, figures=[figure]), tmp_path)
+    records: list[Record] = [
+        {"experiment": "study", "point": point.name, "seed": seed, "error": None, "delivery_ratio": value}
+        for point in experiment.points
+        for seed, value in ((1, 0.4), (2, 1.0))
+    ]
+    drawn = draw(figure, Results(experiment, records, tmp_path))
+    assert drawn is not None
+    assert drawn.rows[0]["high"] == pytest.approx(4.5119, abs=1e-3)
+    labels = re.findall(rb"<!-- (\d\.\d) -->", drawn.svg)
+    assert max(map(float, labels)) == 1.0
 
 
 def test_a_legend_says_what_its_series_are_of(tmp_path: Path) -> None:

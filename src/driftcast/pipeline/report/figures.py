@@ -220,7 +220,11 @@ def _limits(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]]) ->
     """Of the axis that all panels share."""
     marks = [mark for _, series in panels for marks in series.values() for mark in marks]
     ends = [end for mark in marks for end in mark.y[1:] if end is not None and math.isfinite(end)]
-    whole = 1.0 if figure.kind == "over_time" or figure.y == "delivery_ratio" else 0.0
+    share = figure.kind == "over_time" or figure.y.endswith("_ratio")
+    whole = 1.0 if share and all(mark.y.mean is None or mark.y.mean <= 1.0 for mark in marks) else 0.0
+    if whole:
+        # Of few runs an interval may reach beyond what a share can be; nothing is to be seen there.
+        ends = [min(max(end, 0.0), whole) for end in ends]
     return value_limits(ends, figure.y_from, figure.kind in ("bars", "over_time"), whole)
 
 
