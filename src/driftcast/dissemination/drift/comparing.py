@@ -11,6 +11,7 @@ from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.limits import PerMinute
 from driftcast.dissemination.drift.messages import Hash
+from driftcast.dissemination.drift.rules import crowd_wait_s
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.protocol import Port
@@ -45,7 +46,7 @@ class Comparing:
     def contact(self, node: NodeId) -> None:
         """A neighbor has come."""
         self._new.add(node)
-        self._begin(self.settings.contact_s)
+        self._begin(crowd_wait_s(self.settings.contact_s, len(self._around)))
 
     def parted(self, node: NodeId) -> None:
         """A neighbor has gone."""
@@ -65,13 +66,13 @@ class Comparing:
         if len(self._holdings) and (longest or self._new or not self._heard_same):
             self._say_hash()
         self._new.clear()
-        self._begin(min(2 * last_s, self.settings.hash_max_s))
+        self._begin(min(max(2 * last_s, self.settings.news_s), self.settings.hash_max_s))
 
     def same(self, node: NodeId) -> None:
         """A neighbor has met just what this node has."""
         self._new.discard(node)
         self._heard_same = True
-        if self._reply is not None and self._said is None:
+        if self._reply is not None and self._said != self._holdings.hash:
             # It has said to whom an answer is due here what this node would have said.
             self._cancel_reply()
 
@@ -84,7 +85,8 @@ class Comparing:
             return lacked
         if self._reply is None:
             self._reply = (node, value)
-            self._port.set_timer(REPLY, self.settings.reply_s * self._rng.random())
+            longest_s = crowd_wait_s(self.settings.reply_s, len(self._around))
+            self._port.set_timer(REPLY, longest_s * self._rng.random())
         return ()
 
     def on_reply_timer(self, now: float) -> None:

@@ -1,18 +1,18 @@
 """Drift: an event goes out by broadcasts that prune themselves, and neighbors compare what they have met.
 
-What each rule is about has a module of its own: who is around (`around`), what is held (`holdings`), when to speak of an
-event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`). Here they meet.
+What each rule is about has a module of its own: who is around (`around`), what is held (`holdings`), when to speak of
+an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`). Here they meet.
 """
 
 from random import Random
 
-from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.around import GUESTS, Around
 from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.limits import PerMinute
 from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
 from driftcast.dissemination.drift.rules import short_name
-from driftcast.dissemination.drift.runs import BadRuns, RunsOf, ids_in, only_in, runs_of, unpack
+from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, only_in, runs_of, unpack
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.dissemination.drift.spreading import SPEAK, Spreading
 from driftcast.dissemination.drift.wanting import WANT, Wanting
@@ -22,7 +22,7 @@ from driftcast.parts.local import LocalSubscriptions
 from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey
 from driftcast.wire import Message
 
-DYING_S = 1.0
+DYING_S = 0.05
 """What ends so soon is not sent on somebody's word: leases end a little earlier there."""
 
 
@@ -55,6 +55,7 @@ class Drift(Protocol, AnswersRequests):
         self._holdings.resize(settings)
 
     def on_stop(self, now: float) -> None:
+        self._around.stop()
         self._spreading.stop()
         self._comparing.stop()
         self._wanting.stop()
@@ -88,15 +89,17 @@ class Drift(Protocol, AnswersRequests):
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         if self._around.remove(link):
-            self._comparing.parted(link.neighbor)
-            self._spreading.holds_all(now, link.neighbor)
+            self._part(now, link.neighbor)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if sender not in self._around:
+            if self._around.welcome(now, sender, via):
+                self._comparing.contact(sender)
+            elif not isinstance(message, Data):
+                self.port.note(Fact("drop", peer=sender, reason="too_many_strangers"))
+                return
         if isinstance(message, Data):
             self._on_data(now, sender, message)
-        elif sender not in self._around:
-            # It is heard before it is found. When it is, both compare.
-            self.port.note(Fact("drop", peer=sender, reason="stranger"))
         elif isinstance(message, Hash):
             self._on_hash(now, sender, message.value)
         else:
@@ -107,7 +110,7 @@ class Drift(Protocol, AnswersRequests):
                     self._on_offer(now, sender, unpack(message.runs))
                 elif isinstance(message, Want):
                     self._on_want(now, sender, unpack(message.runs), message.of == self._name)
-            except BadRuns:
+            except BadRunsError:
                 self.port.note(Fact("drop", peer=sender, reason="runs_malformed"))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
@@ -117,6 +120,9 @@ class Drift(Protocol, AnswersRequests):
             self._comparing.on_reply_timer(now)
         elif key == WANT:
             self._wanting.on_timer(now)
+        elif key == GUESTS:
+            for gone in self._around.on_timer(now):
+                self._part(now, gone)
         elif key == "lease":
             self._leasing_until = 0.0
             self._holdings.expire(now)
@@ -125,6 +131,10 @@ class Drift(Protocol, AnswersRequests):
             assert key[0] == SPEAK
             assert isinstance(key[1], EventId)
             self._spreading.on_timer(now, key[1])
+
+    def _part(self, now: float, node: NodeId) -> None:
+        self._comparing.parted(node)
+        self._spreading.holds_all(now, node)
 
     def _on_data(self, now: float, sender: NodeId, message: Data) -> None:
         id = message.event.id

@@ -23,3 +23,9 @@ def relay_wait_s(unit_s: float, gain: int, degree: int, draw: float) -> float:
     """How long a node waits before it speaks for `gain` of its `degree` neighbors: who reaches most speaks first, and
     where many could speak they spread over a longer time. `draw`, from 0 to 1, keeps equals apart."""
     return unit_s * degree / max(gain, 1) * (0.5 + draw)
+
+
+def crowd_wait_s(longest_s: float, degree: int) -> float:
+    """How long others are waited for who may say the same: the longest with ten neighbors or more, nearly nothing with
+    one, when nobody else will, and the contact may be short."""
+    return longest_s * min(1.0, degree / 10)

@@ -17,7 +17,7 @@ Run = tuple[int, int]
 RunsOf = dict[NodeId, tuple[Run, ...]]
 
 
-class BadRuns(Exception):
+class BadRunsError(Exception):
     """Bytes that are no runs: cut short, beyond any id, or more than anybody holds."""
 
 
@@ -53,21 +53,21 @@ def pack_ids(ids: Iterable[EventId]) -> bytes:
 
 
 def unpack(packed: bytes) -> RunsOf:
-    """The runs in bytes from the network; `BadRuns` if they are none."""
+    """The runs in bytes from the network; `BadRunsError` if they are none."""
     found: dict[NodeId, list[Run]] = {}
     source = end = total = 0
     numbers = _numbers(packed)
     for ahead in numbers:
         skip, more = next(numbers, None), next(numbers, None)
         if skip is None or more is None:
-            raise BadRuns("a run is three numbers")
+            raise BadRunsError("a run is three numbers")
         source += ahead
         if ahead:
             end = 0
         first, after = end + skip, end + skip + more + 1
         total += more + 1
         if source > MAX_NODE_ID or after > MAX_NODE_ID or total > MAX_IDS:
-            raise BadRuns("beyond any id, or more than anybody holds")
+            raise BadRunsError("beyond any id, or more than anybody holds")
         found.setdefault(source, []).append((first, after))
         end = after
     return {source: tuple(runs) for source, runs in found.items()}
@@ -112,6 +112,6 @@ def _numbers(packed: bytes) -> Iterator[int]:
         else:
             shift += 7
             if shift > 63:
-                raise BadRuns("a number longer than any id")
+                raise BadRunsError("a number longer than any id")
     if shift:
-        raise BadRuns("cut short")
+        raise BadRunsError("cut short")

@@ -25,9 +25,7 @@ class DriftSettings(Settings, frozen=True):
     ] = 50_000
     wait_s: Annotated[
         float,
-        Meta(
-            gt=0, description="the wait of a relay that would reach all its neighbors; who reaches fewer waits longer"
-        ),
+        Meta(gt=0, description="the wait of a relay that reaches all its neighbors; who reaches fewer waits longer"),
     ] = 0.01
     offer_below: Annotated[
         int, Meta(ge=0, description="for fewer neighbors than that an event is offered before it is sent; 0: never")

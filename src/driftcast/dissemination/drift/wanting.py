@@ -6,7 +6,7 @@ from random import Random
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.limits import PerMinute
 from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Want
-from driftcast.dissemination.drift.rules import short_name
+from driftcast.dissemination.drift.rules import crowd_wait_s, short_name
 from driftcast.dissemination.drift.runs import pack_ids
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
@@ -39,7 +39,8 @@ class Wanting:
             self._port.note(Fact("drop", id, holder, "too_many_wanted"))
             return
         if not self._wanted:
-            self._port.set_timer(WANT, self.settings.reply_s * self._rng.random())
+            longest_s = crowd_wait_s(self.settings.reply_s, len(self._around))
+            self._port.set_timer(WANT, longest_s * self._rng.random())
         self._wanted[id] = holder
 
     def got(self, id: EventId) -> None:
