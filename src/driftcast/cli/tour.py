@@ -31,8 +31,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _tour(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.session import check_installed
     from driftcast.pipeline.tour import islands, tour
 
+    check_installed()
     out: Path = arguments.out
     with resumable(out):
         opening = islands(out)
