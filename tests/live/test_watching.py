@@ -176,7 +176,8 @@ def test_the_page_shows_what_happens(config: MakeConfig, run: Run, tmp_path: Pat
                 shows(lambda state: state["runs"][0]["carries"] == [0, 1, 2])
                 [shown] = state["runs"]
                 assert (shown["wants"], shown["delivered"], shown["stored"]) == ([2], [2], [1, 1, 1])
-                assert shown["frames"] > 0
+                # Frames are told with the next look at the nodes.
+                shows(lambda state: state["runs"][0]["frames"] > 0)
                 first.move((40.0, 10.0))
                 shows(lambda state: state["places"][0] == [40, 10])
             # Back to before it was published: nobody has it.

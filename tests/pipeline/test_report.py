@@ -92,7 +92,7 @@ def test_the_page_needs_no_network(written: Report) -> None:
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert sources
     elsewhere = [source for source in sources if not source.startswith(("#", "data:image/svg+xml;base64,"))]
-    assert {Path(source).suffix for source in elsewhere} == {".svg", ".png", ".csv"}
+    assert {Path(source).suffix for source in elsewhere} == {".svg", ".png", ".csv", ".html"}
     assert all((written.out / source).is_file() for source in elsewhere)
 
 

@@ -46,6 +46,7 @@ from driftcast.model import FOREVER_S, Event, SubscriptionId
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
 MAX_CLIENT_SUBSCRIPTIONS = 256
+LAST_TURNS = 3
 MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
 MAX_UNREAD_BYTES = 1 << 22
@@ -282,6 +283,9 @@ class ControlServer:
         for client in self._clients.values():
             client.abort()
         await asyncio.gather(*self._clients, return_exceptions=True)
+        # Who was let in at the last moment begins, and is turned away, within the next turns of the loop.
+        for _ in range(LAST_TURNS):
+            await asyncio.sleep(0)
         if isinstance(self._place, Path):
             self._place.unlink(missing_ok=True)
 
