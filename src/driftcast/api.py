@@ -5,23 +5,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.errors import UserError
 from driftcast.matching import Filter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from driftcast.live.door.client import Client
+    from driftcast.simulation.missed import Missed
 
 __all__ = ["Filter", "Simulated", "connect", "simulate"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Simulated:
-    """What came out of a simulation."""
+    """What came out of a simulation: its metrics, and its three tables as `run --trace` writes them."""
 
     metrics: Mapping[str, float | int | None]
     trace: "pa.Table"
     fingerprint: str
+    events: "pa.Table"
+    subscriptions: "pa.Table"
+    scenario: str = ""
+    protocol: str = ""
+    seed: int = 1
+    level: str = "deliveries"
+
+    def __repr__(self) -> str:
+        ratio = self.metrics.get("delivery_ratio")
+        share = "nothing to deliver" if ratio is None else f"delivery_ratio {ratio:.4g}"
+        return f"<Simulated {self.scenario}, {self.protocol}, seed {self.seed}: {share}, {self.trace.num_rows} rows>"
+
+    def missed(self) -> "list[Missed]":
+        """Which subscriptions missed which events, and the last that the trace tells of each."""
+        from driftcast.simulation.missed import missed
+
+        if self.level == "metrics":
+            raise UserError('missed() reads the trace; simulate with level="deliveries", or "full" to know more')
+        return missed(self.trace, self.events, self.subscriptions)
 
 
 def simulate(
@@ -35,16 +56,37 @@ def simulate(
     """Simulate a scenario: a file's path, or its tables as a dict.
 
     `protocol` replaces the scenario's (`"gossip:p=0.3"`), and further keywords are settings of it; `settings` replaces
-    others by their dotted keys (`{"radio.range_m": 100}`). The trace is an Arrow table at the given level: "metrics"
-    (empty), "deliveries" or "full".
+    others by their dotted keys (`{"radio.range_m": 100}`). The tables are kept at the given level: "metrics" (empty),
+    "deliveries" or "full".
     """
     from driftcast.scenario.overrides import chosen_scenario
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
+    if not isinstance(scenario, str | Path | Mapping):
+        raise UserError(f"scenario: a file's path or its tables as a dict, not {scenario!r}")
+    if protocol is not None and not isinstance(protocol, str):
+        raise UserError(f"protocol: a text such as 'gossip:p=0.3', not {protocol!r}")
+    if settings is not None and not isinstance(settings, Mapping):
+        raise UserError(f"settings: a dict by dotted keys such as 'radio.range_m', not {settings!r}")
+    levels = [one.value for one in Level]
+    if level not in levels:
+        raise UserError(f"level: {level!r} is none of {', '.join(map(repr, levels))}")
     changes = {**(settings or {}), **{f"protocol.{key}": value for key, value in protocol_settings.items()}}
-    outcome = run(chosen_scenario(scenario, protocol, changes, ("protocol", "settings")), seed, Level(level))
-    return Simulated(outcome.metrics, outcome.trace.table(), outcome.fingerprint)
+    chosen = chosen_scenario(scenario, protocol, changes, ("protocol", "settings"))
+    outcome = run(chosen, seed, Level(level))
+    trace = outcome.trace
+    return Simulated(
+        outcome.metrics,
+        trace.table(),
+        outcome.fingerprint,
+        trace.events(),
+        trace.subscriptions(),
+        outcome.scenario,
+        outcome.protocol,
+        outcome.seed,
+        str(level),
+    )
 
 
 def connect(address: str) -> "Client":

@@ -9,6 +9,17 @@ from random import Random
 
 import numpy as np
 
+from driftcast.errors import UserError
+
+MAX_SEED = 2**63 - 1
+"""Tables of results keep seeds as 64-bit numbers."""
+
+
+def check_seed(seed: object) -> None:
+    """Refuse what the tables of results could not keep."""
+    if not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
+        raise UserError(f"seed: a whole number from 0 to {MAX_SEED}, not {seed!r}")
+
 
 def derive(seed: int, purpose: str, node: int | None = None) -> int:
     """The 128-bit seed of a stream."""

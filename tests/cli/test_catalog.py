@@ -1,12 +1,14 @@
 """`protocols`, `routers`, `applications`, `mobility`, `experiments`: all there is, for people and for programs."""
 
+from pathlib import Path
+
 import pytest
 
 from driftcast.mobility.registry import models
 from driftcast.pipeline.experiment import experiment_names
 from driftcast.protocol.application import applications
 from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from tests.cli.console import call
+from tests.cli.console import QUICK, call, environment, spawn
 
 NAMES = {
     "protocols": protocol_names(),
@@ -128,3 +130,24 @@ def test_variants_are_listed() -> None:
     assert isinstance(variants, dict)
     assert variants
     assert all(variant in call("protocols", "semi_probabilistic").out for variant in variants)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("def broken(:", "SyntaxError: "),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("", "must offer a subclass of Protocol as PROTOCOL"),
+    ],
+)
+def test_a_protocol_that_does_not_import_is_one_line_and_hides_no_other(tmp_path: Path, text: str, why: str) -> None:
+    folder = tmp_path / "driftcast" / "dissemination" / "fleet_cast"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(text)
+    done = spawn("protocols", env=environment(tmp_path))
+    assert (done.status, done.err) == (0, "")
+    [line] = [line for line in done.out.splitlines() if line.startswith("fleet_cast")]
+    assert why in line
+    assert {"flooding", "epidemic", "gossip"} <= {line.split()[0] for line in done.out.splitlines()}
+    assert why in spawn("run", QUICK, "--protocol", "fleet_cast", env=environment(tmp_path)).refusal()

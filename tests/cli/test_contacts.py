@@ -95,9 +95,11 @@ def test_the_facts_are_printed_with_the_path(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         ([], "--range"),
-        (["--range", "-3"], "--range: a distance above 0, not -3.0"),
-        (["--range", "nan"], "--range: a distance above 0, not nan"),
-        (["--range", "50", "--duration", "0"], "--duration: a time above 0, not 0.0"),
+        (["--range", "-3"], "--range: a distance above 0, and at most 1e+09 m, not -3.0"),
+        (["--range", "nan"], "--range: a distance above 0, and at most 1e+09 m, not nan"),
+        (["--range", "1e308"], "--range: a distance above 0, and at most 1e+09 m, not 1e+308"),
+        (["--range", "50", "--duration", "0"], "--duration: a time above 0, and at most 1e+09 s, not 0.0"),
+        (["--range", "50", "--seed", "-1"], "seed: a whole number from 0 to 9223372036854775807, not -1"),
     ],
 )
 def test_movement_needs_a_range_above_0(tmp_path: Path, arguments: list[str], told: str) -> None:

@@ -3,12 +3,13 @@
 import json
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.console import call, spawn
+from tests.cli.console import COMMAND, call, environment, spawn
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
 
 pytestmark = pytest.mark.live
@@ -27,11 +28,15 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
     one, two = tmp_path / "car-1.sock", tmp_path / "car-2.sock"
     with running_node(write_config(tmp_path, "car-1")) as first:
         address = str(status_of(one)["address"])
+        config = write_config(tmp_path, "car-2", address)
+        config.write_text(config.read_text() + '[directory]\ncars = ["car-1", "car-2"]\n')
         with (
-            running_node(write_config(tmp_path, "car-2", address)) as second,
+            running_node(config) as second,
             started("sub", "speed > 30", "--node", two, "--count", "1", "--json") as subscriber,
         ):
             until(lambda: status_of(two)["subscriptions"] == 1 and status_of(one)["neighbors"] != [])
+            until(lambda: status_of(two)["neighbors"] != [])
+            assert f"neighbors car-1 ({status_of(one)['node']})\n" in call("status", "--node", two).out
             slow = call("pub", "speed=20", "road=A1", "--node", one).out.strip()
             fast = spawn("pub", "speed=31", "road=A1", "--payload", "hello", "--node", one, "--json").object()
             out, err = subscriber.communicate(timeout=20)
@@ -100,6 +105,9 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
     done = call("status", "--node", node)
     assert (done.status, done.err) == (0, "")
     assert "protocol epidemic\n" in done.out
+    assert facts["waiting"] == {"send/udp": 0, "clients": 0}
+    assert "waiting send/udp 0, clients 0\n" in done.out
+    assert done.out.splitlines()[-1].startswith("normal: some neighbors, little waiting")
     assert "answer" not in done.out, "how the control channel words its replies is no fact about the node"
 
 
@@ -120,7 +128,9 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
         (["sub", "--processor", "grid"], "subscription: epidemic runs no processors for subscriptions"),
         (["sub", "--state", "1"], "--state: is what a processor begins with; name it with --processor"),
         (["sub", "--count", "0"], "--count: at least 1, not 0"),
-        (["sub", "--timeout", "-1"], "--timeout: a time above 0, not -1.0"),
+        (["sub", "--timeout", "-1"], "--timeout: a time above 0, and at most 1e9 s, not -1.0"),
+        (["sub", "--timeout", "1e308"], "--timeout: a time above 0, and at most 1e9 s, not 1e+308"),
+        (["sub", "--timeout", "inf"], "--timeout: a time above 0, and at most 1e9 s, not inf"),
         (["position", "1"], "a position is two numbers, X and Y, or --unknown"),
         (["position", "1", "2", "--unknown"], "a position is two numbers, X and Y, or --unknown"),
         (["position"], "a position is two numbers, X and Y, or --unknown"),
@@ -204,3 +214,69 @@ def test_a_wrong_configuration_is_told_with_file_and_key(tmp_path: Path, right: 
     assert str(config) in line
     assert told in line
     assert list(tmp_path.iterdir()) == [config]
+
+
+def test_fewer_events_than_were_wanted_are_a_failure(node: Path) -> None:
+    told = call("sub", "--node", node, "--count", "2", "--timeout", "0.1").refusal(1)
+    assert told == "driftcast: 0 of 2 events came in 0.1 s"
+
+
+def test_every_line_of_standard_input_is_an_event(node: Path) -> None:
+    lines = [f"number={number} text='a b' flag=true" for number in range(500)]
+    with started("sub", "number is not null", "--node", node, "--count", "500", "--timeout", "30") as subscriber:
+        until(lambda: status_of(node)["subscriptions"] == 1)
+        done = subprocess.run(
+            [*COMMAND, "pub", "-", "--node", str(node)],
+            input="\n".join([*lines, "", "  "]),
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        out, _ = subscriber.communicate(timeout=40)
+    assert len(set(done.stdout.splitlines())) == 500
+    assert [line.split("  ") for line in out.splitlines()] == [
+        [event, f"number={number} text=a b flag=true"] for number, event in enumerate(done.stdout.splitlines())
+    ]
+
+
+def test_a_line_that_is_no_event_is_told_by_its_number(node: Path) -> None:
+    command = [*COMMAND, "pub", "-", "--node", str(node)]
+    done = subprocess.run(command, input="a=1\nb\n", env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "driftcast: line 2: 'b' is no attribute; write name=value\n"
+
+
+def test_a_payload_file_that_is_too_large_is_not_read_whole(node: Path, tmp_path: Path) -> None:
+    told = call("pub", "--payload-file", "/dev/zero", "--node", node).refusal()
+    assert told.endswith("--payload-file /dev/zero: a payload has at most 1048576 bytes")
+    assert "cannot be read" in call("pub", "--payload-file", tmp_path, "--node", node).refusal()
+
+
+def test_a_named_subscription_is_taken_up_again_when_its_node_is_back(tmp_path: Path) -> None:
+    config = write_config(tmp_path, "store")
+    config.write_text(config.read_text() + '[store]\nfile = "kept.db"\n')
+    control = tmp_path / "store.sock"
+    with (
+        running_node(config) as first,
+        started("sub", "--name", "logger", "--node", control, "--count", "2", "--timeout", "60") as reader,
+    ):
+        until(lambda: status_of(control)["subscriptions"] == 1)
+        before = call("pub", "n=1", "--node", control).out.strip()
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        assert reader.stdout.readline().startswith(before)
+        assert stop(first)[0] == 0
+        with running_node(config):
+            assert "waiting for it" in reader.stderr.readline()
+            after = call("pub", "n=2", "--node", control).out.strip()
+            out, err = reader.communicate(timeout=30)
+        assert (reader.returncode, err) == (0, "")
+        assert out.startswith(after)
+
+
+def test_what_comes_while_nobody_reads_a_named_subscription_waits(node: Path) -> None:
+    assert call("sub", "late = true", "--name", "later", "--node", node, "--timeout", "0.1").status == 0
+    event = call("pub", "late=true", "--node", node).out.strip()
+    done = call("sub", "late = true", "--name", "later", "--node", node, "--count", "1", "--timeout", "10")
+    assert (done.status, done.out.split()[0]) == (0, event)

@@ -1,6 +1,8 @@
 """`run` and `check`: one simulation, the same for the same seed, its trace whole or not there."""
 
 import errno
+import re
+import signal
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftcast.scenario.measures import METRIC_MEANINGS
+from driftcast.scenario.scenario import load
+from driftcast.simulation.run import run
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
+from tests.cli.nodes import started
 
 # Smaller than written, so that each takes a second; all nodes and events stay in play.
 SMALLER = ["--set", "duration_s=60", "--set", "nodes=40", "--set", "measure.from_s=0"]
@@ -98,7 +103,7 @@ def test_a_folder_with_something_in_it_takes_no_trace(tmp_path: Path) -> None:
 def test_an_empty_folder_takes_a_trace(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     assert call("run", QUICK, "--trace", tmp_path / "new").status == 0
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["events", "subscriptions", "trace"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["events", "scene", "subscriptions", "trace"]
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
@@ -137,5 +142,29 @@ def test_a_full_disk_leaves_no_trace_that_looks_whole(
 
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pq, "write_table", Failing(1, KeyboardInterrupt()))
-    assert call("run", QUICK, "--trace", tmp_path / "trace").refusal(130) == "driftcast: interrupted"
+    assert "driftcast: interrupted at " in call("run", QUICK, "--trace", tmp_path / "trace").refusal(130)
     assert list(tmp_path.iterdir()) == []
+
+
+LONG = ("--set", "duration_s=20000", "--set", "publish.0.to_s=20000", "--set", "publish.0.interval_s=0.1")
+
+
+def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on() -> None:
+    with started("run", QUICK, *LONG) as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert re.fullmatch(r"simulated \d+ of 20000 s in \d+ s, about \d+ s left\n", told)
+    assert (process.returncode, out) == (130, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("driftcast: interrupted at ")
+    assert last.endswith(" of 20000 simulated seconds; nothing is kept, the same command begins anew")
+
+
+def test_somebody_who_watches_a_run_does_not_change_it() -> None:
+    scenario = load(QUICK)
+    told: list[float] = []
+    assert run(scenario, 3, told=told.append).fingerprint == run(scenario, 3).fingerprint
+    assert told == sorted(told)
+    assert 0 < told[0] < told[-1] < scenario.duration_s

@@ -1,16 +1,19 @@
 """How commands end: 0 done, 1 the work failed, 2 wrong use, and one line that says why."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from driftcast import __version__
-from tests.cli.console import QUICK, call, spawn
+from tests.cli.console import QUICK, call, environment, spawn
 
 COMMANDS = [
     "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
-    "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new",
+    "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new", "completion",
 ]  # fmt: skip
 
 
@@ -53,8 +56,10 @@ def test_every_command_explains_itself(command: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "the following arguments are required: COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
+        (["compar"], "did you mean 'compare'?"),
+        (["new", "protcol", "x"], "did you mean 'protocol'?"),
+        (["--verbose", "--quiet", "tour"], "not allowed with argument"),
         (["run"], "the following arguments are required: SCENARIO"),
         (["check"], "the following arguments are required: SCENARIO"),
         (["contacts"], "the following arguments are required: TRACE|SCENARIO, --out"),
@@ -119,6 +124,7 @@ def test_a_wrong_protocol_or_setting_is_told_with_what_is_allowed(
         (["reproduce", "baselines/nothing"], "there is no figure 'nothing'; there are "),
         (["reproduce", "baselines", "baselines"], "named twice"),
         (["compare", str(QUICK), "--protocols", "flooding", "--runs", "0"], "at least one run is needed"),
+        (["compare", str(QUICK), "--protocols", "flooding", "--runs", "1000000000000"], "at most 100000 of each point"),
         (["compare", str(QUICK), "--protocols", "flooding,flooding"], "'flooding' is there twice"),
         (["compare", str(QUICK), "--protocols", "floding"], "did you mean 'flooding'?"),
         (["compare", str(QUICK), "--protocols", "flooding", "--master", "mine"], "'mine' is no Spark master"),
@@ -132,3 +138,68 @@ def test_what_does_not_exist_is_told_before_anything_starts(tmp_path: Path, argu
         written += ["--out", str(tmp_path / "out")]
     assert told in call(*written).refusal()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_command_the_help_is_printed() -> None:
+    assert call() == call("--help")
+
+
+def test_a_run_can_be_watched_in_the_log() -> None:
+    loud = spawn("--verbose", "run", QUICK)
+    assert "driftcast.simulation: quick/flooding/1: 10 nodes for 60 s" in loud.err
+    assert spawn("--quiet", "run", QUICK) == loud._replace(err="")
+
+
+LIGHT = """
+import sys
+from driftcast.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["--help"], ["rich", "msgspec", "numpy", "asyncio", "driftcast.model"]),
+        (["completion", "bash"], ["rich", "numpy", "asyncio", "pyarrow"]),
+        (
+            ["pub", "a=1", "--payload-file", "/dev/none", "--node", "x"],
+            ["rich", "numpy", "asyncio", "driftcast.live.node"],
+        ),
+    ],
+)
+def test_what_is_typed_often_imports_little(arguments: list[str], heavy: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, *arguments], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert set(heavy).isdisjoint(done.stderr.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_commands_options_and_protocols() -> None:
+    script = (
+        call("completion", "bash").out
+        + """
+complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _driftcast; echo "${COMPREPLY[@]}"; }
+complete_line driftcast com
+complete_line driftcast run --se
+complete_line driftcast run x.toml --protocol epi
+complete_line driftcast new pro
+"""
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    compare, seed, epidemic, protocol = done.stdout.splitlines()
+    assert compare.split() == ["compare", "completion"]
+    assert seed.split() == ["--set", "--seed"]
+    assert epidemic == "epidemic"
+    assert protocol.split()[0] == "protocol"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_given_every_command(shell: str) -> None:
+    told = call("completion", shell).out
+    assert all(command in told for command in COMMANDS)

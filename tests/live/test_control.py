@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.commands import move, parse_attributes, publish, status, subscribe
+from driftcast.live.commands import Wanted, move, parse_attributes, publish, status, subscribe
 from driftcast.live.door import control
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import MAX_LINE_BYTES
@@ -80,7 +80,9 @@ def test_a_client_gets_what_it_subscribed_to(config: MakeConfig, run: Run, place
 def test_the_commands_publish_subscribe_and_tell_the_status(config: MakeConfig, run: Run, place: Path) -> None:
     async def story() -> None:
         async with LiveNode(config(1, control=place)) as node:
-            received = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), "n > 1", 2, 5))))
+            received = asyncio.create_task(
+                asyncio.to_thread(lambda: list(subscribe(str(place), Wanted("n > 1"), 2, 5)))
+            )
             await until(lambda: node.status().subscriptions == 1)
             await asyncio.to_thread(publish, str(place), {"n": 1})
             await asyncio.to_thread(publish, str(place), {"n": 2})
@@ -88,7 +90,7 @@ def test_the_commands_publish_subscribe_and_tell_the_status(config: MakeConfig, 
             assert [event.attributes["n"] for event in await received] == [2, 3]
             answer = await asyncio.to_thread(status, str(place))
             assert (answer.name, answer.protocol, answer.counts["published"]) == ("node-1", "flooding", 3)
-            assert await asyncio.to_thread(lambda: list(subscribe(str(place), "", timeout_s=0.02))) == []
+            assert await asyncio.to_thread(lambda: list(subscribe(str(place), Wanted(), timeout_s=0.02))) == []
 
     run(story())
 
@@ -263,7 +265,7 @@ def test_a_node_that_stops_hangs_up_on_its_clients(config: MakeConfig, run: Run,
     async def story() -> None:
         async with LiveNode(config(1, control=place)) as node:
             assert place.stat().st_mode & 0o077 == 0
-            waiting = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), ""))))
+            waiting = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(str(place), Wanted()))))
             await until(lambda: node.status().subscriptions == 1)
         with pytest.raises(WorkError, match=r"hung up|gone"):
             await waiting

@@ -13,7 +13,7 @@ import pytest
 
 import driftcast
 from driftcast.errors import WorkError
-from driftcast.live.commands import publish, run_node, subscribe
+from driftcast.live.commands import Wanted, publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
 from driftcast.live.link.address import format_address
 from driftcast.live.node import LiveNode
@@ -198,7 +198,7 @@ def test_a_subscriber_through_one_node_hears_a_publisher_through_another(
         ):
             one.add_peer(two.address)
             address = str(tmp_path / "2.sock")
-            heard = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(address, "speed > 30", 1, 5))))
+            heard = asyncio.create_task(asyncio.to_thread(lambda: list(subscribe(address, Wanted("speed > 30"), 1, 5))))
             await until(lambda: two.status().subscriptions == 1)
             id = await asyncio.to_thread(publish, str(tmp_path / "1.sock"), {"speed": 31})
             assert [event.id for event in await heard] == [id]

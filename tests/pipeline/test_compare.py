@@ -1,6 +1,8 @@
 """Comparisons: common movement, paired differences, one table, one picture."""
 
+import csv
 import io
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,13 @@ from rich.console import Console
 
 from driftcast.errors import UserError
 from driftcast.pipeline.compare import METRICS, Comparison, compare
+from driftcast.pipeline.definition import Axis, Definition
+from driftcast.pipeline.experiment import unfold
 from driftcast.pipeline.report.style import metric_label
+from driftcast.pipeline.report.tables import mean_text
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.pipeline.sweep import read_runs
+from driftcast.pipeline.watch import player_page
 from driftcast.scenario.overrides import chosen_scenario
 from driftcast.scenario.protocol_text import parse_protocols
 from driftcast.simulation.run import run
@@ -114,6 +120,43 @@ def test_one_picture_one_table_and_the_report_are_left(compared: Comparison) -> 
     assert compared.picture.read_bytes().startswith(b"\x89PNG")
     assert len((out / "compare.csv").read_text().splitlines()) == 1 + 3 * len(METRICS)
     assert (out / "index.html").exists()
+
+
+def test_the_page_has_the_picture_the_sentences_and_the_paired_differences(compared: Comparison) -> None:
+    out = compared.report.out
+    assert compared.picture.read_bytes() == (out / "figures" / "compare-overview.png").read_bytes()
+    page = (out / "index.html").read_text()
+    assert "What each gains and what it costs" in page
+    assert compared.sentences[1] in page
+    table = page.split("Paired differences to flooding", 1)[1].split("</table>", 1)[0]
+    assert table.count("<tr>") == 1 + 2, "a head, and a row for each protocol but the first"
+    more = compared.differences["epidemic", "delivery_ratio"]
+    assert f"+{mean_text(more)}" in table
+    rows = list(csv.DictReader((out / "tables" / "compare-differences.csv").open()))
+    (row,) = [row for row in rows if (row["protocol"], row["metric"]) == ("epidemic", "delivery_ratio")]
+    assert float(row["mean"]) == more.mean
+
+
+def test_the_report_leads_to_a_page_that_plays_the_first_two(compared: Comparison) -> None:
+    out = compared.report.out
+    assert 'href="players/compare.html"' in (out / "index.html").read_text()
+    told = (out / "players" / "compare.html").read_text()
+    assert '"label":"flooding"' in told
+    assert '"label":"gossip p=0.5"' in told
+    assert '"label":"epidemic"' not in told
+
+
+def test_what_is_too_large_or_fails_has_no_page_to_watch(tmp_path: Path) -> None:
+    table = {**tomllib.loads(SCENARIO), "name": "field"}
+    axis = Axis(name="protocol", values=["flooding", "epidemic"])
+
+    def shown(**changed: object) -> str | None:
+        definition = Definition(name="field", scenario={**table, **changed}, runs=1, axes=[axis])
+        return player_page(unfold(definition, tmp_path))
+
+    assert shown() is not None
+    assert shown(duration_s=1e6) is None
+    assert shown(mobility={"model": "ns2", "file": "nowhere.ns_movements"}) is None
 
 
 def test_the_result_can_be_printed_as_json(compared: Comparison) -> None:

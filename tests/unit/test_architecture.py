@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "mobility": "model maps settings",
     "contacts": "mobility",
     "radio": "model wire contacts settings",
-    "trace": "model wire protocol",
+    "trace": "model matching wire protocol",
     # Users' functions, and stacks from the tables that people write, for every world.
     "functions": "model matching",
     "stacks": "protocol settings",
@@ -48,15 +48,18 @@ MAY_IMPORT = {
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
     "testing": "model matching wire protocol contacts scenario simulation stacks trace",
+    # What shows them.
+    "player": "model mobility contacts radio trace scenario simulation",
+    "watching": "model trace live player",
     # What judges them.
-    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation",
+    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player",
     "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",
 }
 # The package's own front doors (`driftcast/__init__.py`, `api.py`) and the command line may import anything.
 FRONT_DOORS = frozenset({"__init__", "__main__", "api", "cli"})
 
 # The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
-LIVE_ROOMS = ("record", "link", "host", "door")
+LIVE_ROOMS = ("sight", "record", "link", "host", "door")
 
 MAX_MODULE_LINES = 350
 MAX_FUNCTION_LINES = 60

@@ -1,13 +1,15 @@
 """The command line: reads arguments, calls the code that does the work, prints. Nothing is decided here."""
 
 import argparse
+import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from driftcast import __version__
-from driftcast.cli import catalog, emulate, evaluate, live, policy, scaffold, simulate, traces
+from driftcast.cli import catalog, completion, emulate, evaluate, live, policy, scaffold, show, simulate, tour, traces
 from driftcast.errors import UserError, WorkError
 
 Command = Callable[[argparse.Namespace], int]
@@ -20,13 +22,30 @@ EPILOG = """start here:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line, and knows what can be said."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self.options: list[str] = []
+        self.kinds: dict[str, _Parser] = {}
+        super().__init__(*arguments, **settings)
+
+    def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
+        self.options += [name for name in names if name.startswith("--")]
+        return super().add_argument(*names, **settings)
+
+    def add_subparsers(self, **settings: Any) -> Any:
+        made = super().add_subparsers(**settings)
+        self.kinds = made.choices
+        return made
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message)
+        close = difflib.get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), 1) if wrong else []
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        self.exit(2, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> _Parser:
     """All commands and their options."""
     top = _Parser(
         prog="driftcast",
@@ -35,16 +54,24 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"driftcast {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
-    for group in (simulate, emulate, evaluate, traces, live, policy, catalog, scaffold):
+    loud = top.add_mutually_exclusive_group()
+    loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
+    loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    for group in (simulate, emulate, show, evaluate, tour, traces, live, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. 0 done, 1 the work failed, 2 wrong use."""
-    arguments = parser().parse_args(argv)
-    command: Command = arguments.command
+    top = parser()
+    arguments = top.parse_args(argv)
+    command: Command | None = getattr(arguments, "command", None)
+    if command is None:
+        top.print_help()
+        return 0
+    _log(arguments)
     try:
         return command(arguments)
     except UserError as error:
@@ -57,8 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+    except KeyboardInterrupt as error:
+        return _fail(f"interrupted {error}".strip(), 130)
+
+
+def _log(arguments: argparse.Namespace) -> None:
+    """Python's own logging, as loud as asked for; programs that call `main` keep theirs otherwise."""
+    if arguments.verbose or arguments.quiet:
+        import logging
+
+        logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
+        logging.getLogger("driftcast").setLevel(logging.DEBUG if arguments.verbose else logging.CRITICAL)
 
 
 def _fail(reason: object, status: int) -> int:

@@ -4,13 +4,12 @@ import argparse
 import typing
 from collections.abc import Callable, Iterable
 
-import msgspec
-from rich.table import Table
-
-from driftcast.cli.options import add_json, console, print_json
+from driftcast.cli.options import add_json, console, print_json, say
 from driftcast.errors import UserError
 
 if typing.TYPE_CHECKING:
+    import msgspec
+
     from driftcast.protocol import StateMachine
 
 
@@ -38,8 +37,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     experiments.set_defaults(command=_experiments)
 
 
-def settings_of(kind: type[msgspec.Struct]) -> list[dict[str, object]]:
+def settings_of(kind: "type[msgspec.Struct]") -> list[dict[str, object]]:
     """Name, type, default and meaning of each setting."""
+    import msgspec
+
     rows: list[dict[str, object]] = []
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in msgspec.structs.fields(kind):
@@ -60,6 +61,8 @@ def settings_of(kind: type[msgspec.Struct]) -> list[dict[str, object]]:
 
 
 def _descriptions(hint: object) -> Iterable[str]:
+    import msgspec
+
     for meta in getattr(hint, "__metadata__", ()):
         if isinstance(meta, msgspec.Meta) and meta.description:
             yield meta.description
@@ -68,6 +71,8 @@ def _descriptions(hint: object) -> Iterable[str]:
 
 
 def _type_text(hint: object) -> str:
+    import msgspec
+
     if hasattr(hint, "__metadata__"):
         meta = [item for item in hint.__metadata__ if isinstance(item, msgspec.Meta)]
         bounds = [_bounds(item) for item in meta]
@@ -86,7 +91,7 @@ def _type_text(hint: object) -> str:
     return names.get(hint, getattr(hint, "__name__", str(hint)))
 
 
-def _bounds(meta: msgspec.Meta) -> str:
+def _bounds(meta: "msgspec.Meta") -> str:
     parts = [(">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt)]
     return ", ".join(f"{sign} {value:g}" for sign, value in parts if value is not None)
 
@@ -95,19 +100,36 @@ def _protocols(arguments: argparse.Namespace) -> int:
     from driftcast.protocol.optional import INTERFACES
     from driftcast.protocol.registry import protocol_named, protocol_names
 
-    names = protocol_names() if arguments.name is None else [arguments.name]
-    rows = []
-    for name in names:
+    def row(name: str) -> dict[str, object]:
         kind = protocol_named(name)
         also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
-        rows.append({**_machine(kind), "also": also, "router": getattr(kind, "router", None) or None})
+        return {**_machine(kind), "also": also, "router": getattr(kind, "router", None) or None}
+
+    rows = _rows(arguments.name, protocol_names, row)
     return _show(arguments, "protocols", rows, "settings: driftcast protocols PROTOCOL")
+
+
+def _rows(
+    wanted: str | None, names: Callable[[], list[str]], row: Callable[[str], dict[str, object]]
+) -> list[dict[str, object]]:
+    """The one that is wanted; or all, of which one that is broken says why and hides no other."""
+    from driftcast.protocol.registry import BrokenFolderError
+
+    if wanted is not None:
+        return [row(wanted)]
+    rows: list[dict[str, object]] = []
+    for name in names():
+        try:
+            rows.append(row(name))
+        except BrokenFolderError as error:
+            rows.append({"name": name, "summary": "cannot be used", "broken": str(error)})
+    return rows
 
 
 def _routers(arguments: argparse.Namespace) -> int:
     from driftcast.protocol.registry import router_named, router_names
 
-    rows = [_machine(router_named(name)) for name in (router_names() if arguments.name is None else [arguments.name])]
+    rows = _rows(arguments.name, router_names, lambda name: _machine(router_named(name)))
     return _show(
         arguments, "routers", rows, "settings: driftcast routers ROUTER; a scenario names one in its table `router`"
     )
@@ -193,6 +215,8 @@ def _show(
 
 
 def _print_experiment(row: dict[str, object]) -> None:
+    from rich.table import Table
+
     console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
     if row["paper"]:
         console().print(f"[dim]{row['paper']}[/dim]")
@@ -210,16 +234,26 @@ def _print_experiment(row: dict[str, object]) -> None:
 
 
 def _print_list(rows: list[dict[str, object]], hint: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for row in rows:
+        if "broken" in row:
+            continue
         variants = row.get("variants")
         named = f"[dim]({', '.join(variants)})[/dim]" if isinstance(variants, dict) and variants else ""
-        table.add_row(f"[bold]{row['name']}[/bold]", f"{row['summary']} {named}")
+        table.add_row(f"[bold]{row['name']}[/bold]", f"{escape(str(row['summary']))} {named}")
     console().print(table)
+    for row in rows:
+        if "broken" in row:
+            say(f"{row['name']}: {row['broken']}")
     console().print(f"[dim]{hint}[/dim]")
 
 
 def _print_settings(row: dict[str, object]) -> None:
+    from rich.table import Table
+
     console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
     for key in ("needs", "roles", "offers", "also", "may change while it runs"):
         values = row.get(key)

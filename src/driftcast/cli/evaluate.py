@@ -1,17 +1,17 @@
-"""`compare`, `sweep`, `reproduce`, `report`, `tour`: what runs many simulations, on Spark."""
+"""`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
-
 from driftcast.cli.options import add_json, add_scenario, console, print_json, say, shown
+from driftcast.cli.watching import resumable
 from driftcast.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from driftcast.pipeline.claims import Claim
     from driftcast.pipeline.reproduce import Report
 
@@ -36,7 +36,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     compare.add_argument(
         "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
     )
-    _add_out(compare, "out/compare-SCENARIO")
+    add_out(compare, "out/compare-SCENARIO")
     compare.set_defaults(command=_compare)
 
     sweep = commands.add_parser(
@@ -46,7 +46,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     sweep.add_argument("experiment", metavar="EXPERIMENT", help="a name (driftcast experiments) or a TOML file")
     _add_size(sweep)
-    _add_out(sweep, "out/sweep")
+    add_out(sweep, "out/sweep")
     sweep.set_defaults(command=_sweep)
 
     reproduce = commands.add_parser(
@@ -59,7 +59,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     _add_size(reproduce)
     reproduce.add_argument("--require-claims", action="store_true", help="exit with 1 if a claim fails")
-    _add_out(reproduce, "out/reproduce")
+    add_out(reproduce, "out/reproduce")
     reproduce.set_defaults(command=_reproduce)
 
     report = commands.add_parser(
@@ -69,19 +69,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(report)
     report.set_defaults(command=_report)
 
-    tour = commands.add_parser(
-        "tour", help="each headline result, in minutes", description="The headline of each experiment, in minutes."
-    )
-    _add_out(tour, "out/tour")
-    tour.set_defaults(command=_tour)
-
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer runs and points; minutes instead of hours")
     parser.add_argument("--runs", type=int, metavar="N", help="seeds per point (default: the experiment's)")
 
 
-def _add_out(parser: argparse.ArgumentParser, default: str) -> None:
+def add_out(parser: argparse.ArgumentParser, default: str) -> None:
+    """Where everything goes, on which machines, and `--json`."""
     parser.add_argument(
         "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
     )
@@ -94,17 +89,19 @@ def _compare(arguments: argparse.Namespace) -> int:
     from driftcast.scenario.overrides import parse_assignment
     from driftcast.scenario.protocol_text import parse_protocols
 
-    found = compare(
-        arguments.scenario,
-        parse_protocols(arguments.protocols),
-        Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem)),
-        arguments.runs,
-        arguments.master,
-        None if arguments.discovery is None else {"mode": arguments.discovery},
-        quiet=arguments.json,
-        settings=dict(parse_assignment(text) for text in arguments.set),
-    )
-    _explain(found.report.reasons)
+    out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
+    with resumable(out):
+        found = compare(
+            arguments.scenario,
+            parse_protocols(arguments.protocols),
+            out,
+            arguments.runs,
+            arguments.master,
+            None if arguments.discovery is None else {"mode": arguments.discovery},
+            quiet=arguments.json or arguments.quiet,
+            settings=dict(parse_assignment(text) for text in arguments.set),
+        )
+    explain(found.report.reasons)
     if arguments.json:
         print_json(found.as_row())
     elif found.report.failed < found.report.runs:
@@ -112,6 +109,8 @@ def _compare(arguments: argparse.Namespace) -> int:
             console().print(table)
         say(f"picture {found.picture}")
         say(f"report  {found.report.page}")
+        for line in found.sentences:
+            say(line)
     return 1 if found.report.failed else 0
 
 
@@ -119,11 +118,13 @@ def _sweep(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.failures import failure_lines
     from driftcast.pipeline.reproduce import sweep_only
 
-    records = sweep_only(
-        _named(arguments.experiment), arguments.out, arguments.quick, arguments.runs, arguments.master, arguments.json
-    )
+    name, out = _named(arguments.experiment), arguments.out
+    with resumable(out):
+        records = sweep_only(
+            name, out, arguments.quick, arguments.runs, arguments.master, arguments.json or arguments.quiet
+        )
     done, failed = len(records), sum(record["error"] is not None for record in records)
-    _explain(failure_lines(records))
+    explain(failure_lines(records))
     if arguments.json:
         print_json({"out": str(arguments.out), "runs": done, "failed": failed})
     else:
@@ -137,7 +138,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.reproduce import reproduce
 
     names = [_named(name) for name in arguments.experiments] or experiment_names()
-    found = reproduce(names, arguments.out, arguments.quick, arguments.runs, arguments.master, quiet=arguments.json)
+    with resumable(arguments.out):
+        found = reproduce(
+            names,
+            arguments.out,
+            arguments.quick,
+            arguments.runs,
+            arguments.master,
+            quiet=arguments.json or arguments.quiet,
+        )
     _print_report(found, arguments.json)
     if found.failed:
         return 1
@@ -154,43 +163,39 @@ def _report(arguments: argparse.Namespace) -> int:
     return 1 if found.failed else 0
 
 
-def _tour(arguments: argparse.Namespace) -> int:
-    from driftcast.pipeline.tour import tour
-
-    found = tour(arguments.out, arguments.master, quiet=arguments.json)
-    if not arguments.json:
-        for table in found.tables():
-            console().print(table)
-            console().print()
-    _print_report(found.report, arguments.json)
-    return 1 if found.report.failed else 0
-
-
 def _named(name: str) -> str:
     """An experiment by its name or by the number of its paper."""
     paper, slash, figure = name.partition("/")
     return PAPERS.get(paper, paper) + slash + figure
 
 
-def _explain(reasons: list[str]) -> None:
+def explain(reasons: list[str]) -> None:
     """Why runs failed, where errors go: also beside `--json`."""
     for line in reasons:
         print(f"driftcast: {line}", file=sys.stderr)
 
 
 def _print_report(found: "Report", as_json: bool) -> None:
-    _explain(found.reasons)
+    explain(found.reasons)
     if as_json:
         print_json(found.as_row())
         return
+    for means in found.means:
+        say(means.title)
+        console().print(means.table())
+        say(f"{means.rest}\n")
     if found.claims:
         console().print(_claims_table(found.claims))
+        say("the whole 95 % interval decides; undecided: a part of it agrees, and more runs may tell")
     if found.failed:
         console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
     say(f"report {found.page}")
 
 
-def _claims_table(claims: "list[Claim]") -> Table:
+def _claims_table(claims: "list[Claim]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("", "claim", "ours", "95 % interval"):
         table.add_column(column, justify="right" if column == "ours" else "left")

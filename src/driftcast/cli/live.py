@@ -4,12 +4,15 @@ import argparse
 import base64
 import sys
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from driftcast.cli.options import add_json, print_json, say
-from driftcast.errors import UserError
-from driftcast.model import Scalar
+from driftcast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from driftcast.model import EventId, Scalar
+
+NORMAL = "some neighbors, little waiting, no drops but link_repeated and link_own; docs/live.md says more"
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,10 +51,11 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _add_pub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     pub = commands.add_parser(
         "pub",
-        help="publish one event through a live node",
-        description="Publish one event, as in: driftcast pub road=A1 speed=31 --node a.sock",
+        help="publish events through a live node",
+        description="Publish one event, as in: driftcast pub road=A1 speed=31 --node a.sock; or, with - instead, one "
+        "for each line of standard input.",
     )
-    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE")
+    pub.add_argument("attributes", nargs="*", metavar="NAME=VALUE", help="or - alone: lines of standard input")
     _add_node(pub)
     payload = pub.add_mutually_exclusive_group()
     payload.add_argument("--payload", default="", metavar="TEXT", help="content beside the attributes")
@@ -84,8 +88,9 @@ def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     sub.add_argument("--processor", metavar="ID", help="what they are to pass through; what it makes is printed")
     sub.add_argument("--state", default="", metavar="TEXT", help="what the processor begins with")
-    sub.add_argument("--count", type=int, metavar="N", help="stop after so many events")
+    sub.add_argument("--count", type=int, metavar="N", help="stop after so many events; status 1 if fewer came")
     sub.add_argument("--timeout", type=float, dest="timeout_s", metavar="S", help="stop after so many seconds")
+    sub.add_argument("--name", metavar="NAME", help="keep it under that name: what comes while nobody reads it waits")
     sub.add_argument("--history", action="store_true", help="stored events from before, too")
     sub.add_argument("--json", action="store_true", help="print one JSON object per event")
     sub.set_defaults(command=_sub)
@@ -104,39 +109,60 @@ def _node(arguments: argparse.Namespace) -> int:
 
 
 def _pub(arguments: argparse.Namespace) -> int:
-    from driftcast.live.commands import parse_attributes, publish
+    from driftcast.live.commands import parse_attributes, publish, publish_lines
 
     if arguments.lease_s is not None and not arguments.lease_s > 0:
         raise UserError(f"--lease: a time above 0, not {arguments.lease_s}")
-    payload = arguments.payload.encode()
-    if arguments.payload_file is not None:
-        try:
-            payload = arguments.payload_file.read_bytes()
-        except OSError as error:
-            raise UserError(f"{arguments.payload_file}: cannot be read: {error.strerror}") from None
+    payload = _payload(arguments)
+    if arguments.attributes == ["-"]:
+        for event in publish_lines(arguments.node, sys.stdin, payload, arguments.lease_s, arguments.access):
+            _tell(event, arguments.json)
+        return 0
     attributes = parse_attributes(arguments.attributes)
-    event = publish(arguments.node, attributes, payload, arguments.lease_s, arguments.access)
-    if arguments.json:
-        print_json({"event": str(event)})
-    else:
-        print(event)
+    _tell(publish(arguments.node, attributes, payload, arguments.lease_s, arguments.access), arguments.json)
     return 0
 
 
-def _sub(arguments: argparse.Namespace) -> int:
-    from driftcast.live.commands import parse_attributes, subscribe
+def _tell(event: "EventId", as_json: bool) -> None:
+    if as_json:
+        print_json({"event": str(event)})
+    else:
+        print(event)
 
-    if arguments.timeout_s is not None and not arguments.timeout_s > 0:
-        raise UserError(f"--timeout: a time above 0, not {arguments.timeout_s}")
+
+def _payload(arguments: argparse.Namespace) -> bytes:
+    from driftcast.model.event import MAX_PAYLOAD_BYTES
+
+    path: Path | None = arguments.payload_file
+    if path is None:
+        given: str = arguments.payload
+        return given.encode()
+    try:
+        with path.open("rb") as file:
+            # Never more than that of what may be a device without an end.
+            content = file.read(MAX_PAYLOAD_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(content) > MAX_PAYLOAD_BYTES:
+        raise UserError(f"--payload-file {path}: a payload has at most {MAX_PAYLOAD_BYTES} bytes")
+    return content
+
+
+def _sub(arguments: argparse.Namespace) -> int:
+    from driftcast.live.commands import Wanted, parse_attributes, subscribe
+
+    if arguments.timeout_s is not None and not 0 < arguments.timeout_s <= 1e9:
+        raise UserError(f"--timeout: a time above 0, and at most 1e9 s, not {arguments.timeout_s}")
     if arguments.count is not None and arguments.count < 1:
         raise UserError(f"--count: at least 1, not {arguments.count}")
     attributes = parse_attributes(arguments.attributes)
     if arguments.state and arguments.processor is None:
         raise UserError("--state: is what a processor begins with; name it with --processor")
-    through = (arguments.processor, arguments.state.encode())
-    for event in subscribe(
-        arguments.node, arguments.filter, arguments.count, arguments.timeout_s, attributes, *through, arguments.history
-    ):
+    state = arguments.state.encode()
+    wanted = Wanted(arguments.filter, attributes, arguments.processor, state, arguments.history, arguments.name)
+    came = 0
+    for event in subscribe(arguments.node, wanted, arguments.count, arguments.timeout_s):
+        came += 1
         if arguments.json:
             payload = base64.b64encode(event.payload).decode()
             print_json({"event": str(event.id), "attributes": event.attributes, "payload_base64": payload})
@@ -145,6 +171,9 @@ def _sub(arguments: argparse.Namespace) -> int:
             text = event.payload.decode("utf-8", errors="replace")
             print(f"{event.id}  {shown}" + (f"  {text}" if text else ""))
         sys.stdout.flush()
+    if arguments.count is not None and came < arguments.count:
+        within = "" if arguments.timeout_s is None else f" in {arguments.timeout_s:g} s"
+        raise WorkError(f"{came} of {arguments.count} events came{within}")
     return 0
 
 
@@ -158,17 +187,31 @@ def _position(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    import msgspec
+
     from driftcast.live.commands import status
 
     facts = msgspec.to_builtins(status(arguments.node))
     if arguments.json:
         print_json(facts)
         return 0
+    names: dict[str, str] = {str(node): name for node, name in facts.pop("names").items()}
+    facts["neighbors"] = [_called(str(node), names) for node in facts["neighbors"]]
+    facts["links"] = {
+        f"{_called(neighbor, names)}/{interface}": cost_s
+        for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
+    }
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue
         say(f"{name} {_told(value)}")
+    say(f"normal: {NORMAL}")
     return 0
+
+
+def _called(node: str, names: dict[str, str]) -> str:
+    """A neighbor, by its name too if the node knows it."""
+    return f"{names[node]} ({node})" if node in names else node
 
 
 def _told(value: object) -> str:
@@ -182,6 +225,6 @@ def _told(value: object) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def _written(value: Scalar) -> str:
+def _written(value: "Scalar") -> str:
     """As `pub` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,12 +4,13 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-import msgspec
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -31,11 +32,15 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
 
 def print_json(value: object) -> None:
     """As one line of JSON."""
+    import msgspec
+
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
-def console() -> Console:
+def console() -> "Console":
     """Where tables go."""
+    from rich.console import Console
+
     return Console()
 
 
@@ -52,8 +57,10 @@ def new_folder(path: Path, option: str) -> None:
         raise UserError(f"{option} {path}: cannot be made a folder: {error.strerror}") from None
 
 
-def table_of(rows: Mapping[str, object], meanings: Mapping[str, str] | None = None) -> Table:
+def table_of(rows: Mapping[str, object], meanings: Mapping[str, str] | None = None) -> "Table":
     """Names, values and, if told, what they mean."""
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("metric", style="bold")
     table.add_column("value", justify="right")

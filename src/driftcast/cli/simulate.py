@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftcast.cli.options import add_json, add_scenario, console, new_folder, print_json, say, table_of
+from driftcast.cli.watching import watched
 from driftcast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
+    from driftcast.player.scene import Scene
     from driftcast.protocol import StackPlan
     from driftcast.scenario.scenario import Scenario
     from driftcast.trace import Trace
@@ -53,21 +55,24 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from driftcast.player.scene import Scene
     from driftcast.scenario.measures import METRIC_MEANINGS
     from driftcast.scenario.overrides import chosen_scenario
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
     scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
-    if arguments.trace is None:
-        outcome = run(scenario, arguments.seed)
-    else:
+    level = None
+    if arguments.trace is not None:
         new_folder(arguments.trace, "--trace")
         if any(arguments.trace.iterdir()):
             raise UserError(f"{arguments.trace}: is not empty; give a new folder for the trace")
         arguments.trace.rmdir()
-        outcome = run(scenario, arguments.seed, Level(arguments.level))
-        _save_whole(outcome.trace, arguments.trace)
+        level = Level(arguments.level)
+    with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
+        outcome = run(scenario, arguments.seed, level, told=watch)
+        if arguments.trace is not None:
+            _save_whole(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
     if arguments.json:
         print_json(outcome.summary())
         return 0
@@ -88,12 +93,16 @@ def _settings(arguments: argparse.Namespace) -> dict[str, object]:
     return dict(parse_assignment(text) for text in arguments.set)
 
 
-def _save_whole(trace: "Trace", directory: Path) -> None:
-    """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole."""
+def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
+    """Write beside the place and rename, so that an interrupted run leaves nothing that looks whole.
+
+    With where it took place, so that `show` can show it as it was.
+    """
     try:
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
             unfinished = Path(scratch) / "trace"
             trace.save(unfinished)
+            scene.save(unfinished)
             unfinished.rename(directory)
     except OSError as error:
         raise WorkError(f"{directory}: the trace cannot be written: {error.strerror or error}") from None

@@ -1,31 +1,45 @@
 """What `driftcast node`, `pub`, `sub`, `position` and `status` do; the command line only reads their arguments."""
 
-import asyncio
-import signal
+import math
+import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.errors import UserError
-from driftcast.live.config import load_config
-from driftcast.live.door.client import connect
+from driftcast.live.door.client import LostError, connect
 from driftcast.live.door.messages import Status
-from driftcast.live.node import LiveNode
 from driftcast.model import Event, EventId, ProcessorId, Scalar, check_attributes
+
+if TYPE_CHECKING:
+    from driftcast.live.node import LiveNode
 
 PATIENCE_S = 3.0
 """How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
 
+_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
+"""An attribute in a line: blanks within quotes belong to it."""
+
 
 def run_node(config_path: str | Path) -> int:
     """Run a node until SIGINT or SIGTERM; the exit status."""
+    # A client, which is most of what is called here, starts without all that a node is made of.
+    import asyncio
+
+    from driftcast.live.config import load_config
+    from driftcast.live.node import LiveNode
+
     config = load_config(Path(config_path))
     asyncio.run(_run(LiveNode(config)))
     return 0
 
 
-async def _run(node: LiveNode) -> None:
+async def _run(node: "LiveNode") -> None:
+    import asyncio
+    import signal
+
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -55,27 +69,78 @@ def publish(
         return client.publish(attributes, payload, lease_s, access)
 
 
-def subscribe(
-    address: str,
-    filter: str = "",
-    count: int | None = None,
-    timeout_s: float | None = None,
-    attributes: Mapping[str, Scalar] | None = None,
-    processor: ProcessorId | None = None,
-    state: bytes = b"",
-    history: bool = False,
-) -> Iterator[Event]:
-    """The events of a new subscription, perhaps through a processor: at most `count`, and none after `timeout_s` in
-    all."""
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+def publish_lines(
+    address: str, lines: Iterable[str], payload: bytes = b"", lease_s: float | None = None, access: str | None = None
+) -> Iterator[EventId]:
+    """Publish one event for each line, written as attributes are; blank lines are none. Their ids."""
+
+    def events() -> Iterator[tuple[Mapping[str, Scalar], bytes]]:
+        for number, line in enumerate(lines, start=1):
+            words = _WORD.findall(line)
+            if words:
+                try:
+                    yield parse_attributes(words), payload
+                except UserError as error:
+                    raise UserError(f"line {number}: {error}") from None
+
     with connect(address, PATIENCE_S) as client:
-        deliveries = client.subscribe(filter, attributes=attributes, processor=processor, state=state, history=history)
-        received = 0
-        while count is None or received < count:
-            event = deliveries.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        yield from client.publish_all(events(), lease_s, access)
+
+
+class Wanted(NamedTuple):
+    """What a subscriber wants."""
+
+    filter: str = ""
+    attributes: Mapping[str, Scalar] | None = None
+    processor: ProcessorId | None = None
+    state: bytes = b""
+    history: bool = False
+    name: str | None = None
+    """With one the subscription outlives its connections: what comes in between waits at the node."""
+
+
+def subscribe(
+    address: str, wanted: Wanted, count: int | None = None, timeout_s: float | None = None
+) -> Iterator[Event]:
+    """The events of a subscription: at most `count`, and none after `timeout_s` in all.
+
+    If it has a name and its node goes away, the node is waited for, and the subscription taken up where it was. Without
+    one it ends with its connection.
+    """
+    deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    received, patience_s = 0, PATIENCE_S
+    while True:
+        try:
+            for event in _deliveries(address, wanted, patience_s, deadline):
+                received += 1
+                yield event
+                if received == count:
+                    return
+        except LostError as error:
+            if wanted.name is None or time.monotonic() >= deadline:
+                raise
+            print(f"driftcast: {error}; waiting for it", file=sys.stderr, flush=True)
+            patience_s = deadline - time.monotonic()
+        else:
+            return
+
+
+def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float) -> Iterator[Event]:
+    """Those of one connection."""
+    with connect(address, patience_s) as client:
+        deliveries = client.subscribe(
+            wanted.filter,
+            name=wanted.name,
+            attributes=wanted.attributes,
+            processor=wanted.processor,
+            state=wanted.state,
+            history=wanted.history,
+        )
+        while True:
+            left_s = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
+            event = deliveries.next_event(left_s)
             if event is None:
                 return
-            received += 1
             yield event
 
 

@@ -71,9 +71,9 @@ class Community(MobilityModel, frozen=True, kw_only=True):
     columns: Annotated[Squares, Meta(description="squares of the grid from left to right")] = 8
     rows: Annotated[Squares, Meta(description="squares of the grid from bottom to top")] = 8
     # The paper gives no number of groups. Ten is the default of the model's own generator.
-    groups: Annotated[int, Meta(ge=1, description="each lives in a square of its own")] = 10
+    groups: Annotated[int, Meta(ge=1, le=1_000_000, description="each lives in a square of its own")] = 10
     # [004 §5.2] Sixteen in the table of utility weights, the only number that is given.
-    travelers: Annotated[int, Meta(ge=0, description="nodes that always go to another group")] = 16
+    travelers: Annotated[int, Meta(ge=0, le=1_000_000, description="nodes that always go to another group")] = 16
     # [004 §5.1.2]
     speed_min_mps: Annotated[Speed, Meta(description="the slowest of those that do not travel")] = 1.0
     speed_max_mps: Annotated[Speed, Meta(description="the fastest of those that do not travel")] = 10.0

@@ -18,11 +18,13 @@ class Grid(MobilityModel, frozen=True, kw_only=True):
     summary: ClassVar[str] = "stand in rows and columns"
 
     # Without a number of columns the grid is as square as the number of nodes allows.
-    columns: Annotated[int, Meta(ge=1, description="nodes per row; as square as possible if absent")] | None = None
+    columns: (
+        Annotated[int, Meta(ge=1, le=1_000_000, description="nodes per row; as square as possible if absent")] | None
+    ) = None
     # Without a spacing each node stands in the middle of its own cell, and the cells fill the area.
-    spacing_m: Annotated[float, Meta(gt=0, description="meters between neighbors; fills the area if absent")] | None = (
-        None
-    )
+    spacing_m: (
+        Annotated[float, Meta(gt=0, le=1e6, description="meters between neighbors; fills the area if absent")] | None
+    ) = None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """Places by row and column."""

@@ -18,7 +18,7 @@ class Line(MobilityModel, frozen=True, kw_only=True):
 
     # Without a spacing the row fills the width: the area alone then says how far apart the nodes are.
     spacing_m: (
-        Annotated[float, Meta(gt=0, description="meters between neighbors; fills the width if absent")] | None
+        Annotated[float, Meta(gt=0, le=1e6, description="meters between neighbors; fills the width if absent")] | None
     ) = None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:

@@ -19,7 +19,8 @@ class RelaySettings(Settings, frozen=True):
     )
     max_hops: Annotated[int, Meta(ge=1, le=65535, description="an event with that many hops is not passed on")] = 255
     jitter_s: Annotated[
-        float, Meta(ge=0, description="the longest random wait before a rebroadcast; keeps neighbors from colliding")
+        float,
+        Meta(ge=0, le=3600, description="the longest random wait before a rebroadcast; keeps neighbors from colliding"),
     ] = 0.0
 
 

@@ -20,6 +20,8 @@ from driftcast.settings import read_toml, typed
 FILE = "experiment.toml"
 HOOK = "claims.py"
 FOLDER = Path(__file__).parents[1] / "experiments"
+MOST_RUNS = 100_000
+"""Of a point, as a definition has it."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +116,8 @@ def unfold(
     """The points and seeds of a definition."""
     if runs is not None and runs < 1:
         raise UserError(f"--runs {runs}: at least one run is needed")
+    if runs is not None and runs > MOST_RUNS:
+        raise UserError(f"--runs {runs}: at most {MOST_RUNS} of each point are run")
     shorter = definition.quick if quick else Quick()
     seeds = definition.seeds or list(range(1, definition.runs + 1))
     wanted = runs or shorter.runs

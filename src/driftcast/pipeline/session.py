@@ -6,7 +6,6 @@ Java side should cost next to nothing beside them.
 
 import atexit
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError, WorkError
 from driftcast.pipeline.java import find_java, make_java_home
+from driftcast.pipeline.master import await_master, checked_master
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,9 +71,6 @@ class _Running:
         self.scratch = scratch
 
 
-# What Spark takes for a master; it answers anything else with a stack trace.
-_MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://\S+|k8s://\S+")
-
 # One Java process serves a Python process, so its session is process-wide.
 _lock = threading.RLock()
 _running: _Running | None = None
@@ -87,12 +84,13 @@ def session(name: str, master: str | None = None, cores: int | None = None) -> "
     """
     global _running
     with _lock:
-        wanted = _checked_master(master) if master is not None else _local_master(cores)
+        wanted = checked_master(master) if master is not None else _local_master(cores)
         if _running is not None and _running.spark.sparkContext._jsc is not None:
             if (master is not None or cores is not None) and wanted != _running.master:
                 raise UserError(f"Spark already runs on {_running.master} in this process: stop it to use {wanted}")
             return _running.spark
         stop()
+        await_master(wanted)
         scratch = Path(tempfile.mkdtemp(prefix="driftcast-"))
         try:
             spark = _start(name, wanted, scratch)
@@ -132,20 +130,21 @@ def _local_master(cores: int | None) -> str:
     return f"local[{cores or available_cores()},{ATTEMPTS_PER_TASK}]"
 
 
-def _checked_master(master: str) -> str:
-    if not _MASTER.fullmatch(master):
-        raise UserError(f"{master!r} is no Spark master: give local[4], spark://HOST:PORT, k8s://HOST:PORT or yarn")
-    return master
+def check_installed() -> None:
+    """Refuse at once what will need Spark, before it has shown or written anything."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise UserError("Spark is not installed: `pip install 'driftcast[pipeline]'`") from error
 
 
 def _start(name: str, master: str, scratch: Path) -> "SparkSession":
-    try:
-        from py4j.protocol import Py4JError, Py4JJavaError
-        from pyspark import SparkConf
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UserError("Spark is not installed: `pip install 'driftcast[pipeline]'`") from error
+    check_installed()
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
     java_home = make_java_home(scratch, find_java())
     settings = _settings(master, scratch)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))

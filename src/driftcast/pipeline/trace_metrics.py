@@ -3,14 +3,13 @@
 A full trace of a simulated run gives exactly the metrics that the run counted itself; docs/metrics.md has the rules.
 """
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.matching import Filter, FilterError, FilterIndex
 from driftcast.pipeline.records import METRICS, REAL_METRICS
 from driftcast.simulation.witness.meter import quantile
+from driftcast.trace.eligible import eligible
 from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, Kind
 
 if TYPE_CHECKING:
@@ -106,49 +105,10 @@ def _match(events: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
     """All eligible pairs of one run."""
     import pyarrow as pa
 
-    wanted = subscriptions.to_pylist()
-    index: FilterIndex[int] = FilterIndex()
-    attributes = [json.loads(subscription["attributes"]) for subscription in wanted]
-    for place, subscription in enumerate(wanted):
-        index.add(place, Filter(subscription["filter"]))
-    found: list[tuple[str, str, int, float, str | None]] = []
-    for event in events.to_pylist():
-        time_s, access = event["time_s"], _access(event["access"])
-        fitting = [
-            wanted[place]
-            for place in sorted(index.match(json.loads(event["attributes"])))
-            if _stands(wanted[place], time_s) and (access is None or access.matches(attributes[place]))
-        ]
-        # Nobody is served with what it published itself.
-        fitting = [one for one in fitting if one["node"] != event["source"]]
-        nodes = {one["node"] for one in fitting if one["processor"] is None}
-        found += [(event["run"], event["event"], node, time_s, None) for node in sorted(nodes)]
-        found += [
-            (event["run"], event["event"], one["node"], time_s, one["subscription"])
-            for one in fitting
-            # What a processor made is not given to it again.
-            if one["processor"] is not None and one["processor"] != event["processor"]
-        ]
+    found = eligible(events.to_pylist(), subscriptions.to_pylist())
     kinds = (pa.string(), pa.string(), pa.int64(), pa.float64(), pa.string())
     columns = tuple(zip(("run", "event", "node", "published_s", "through"), kinds, strict=True))
     return pa.table({name: pa.array([row[place] for row in found], kind) for place, (name, kind) in enumerate(columns)})
-
-
-def _stands(subscription: dict[str, float | None], time_s: float) -> bool:
-    """From the moment of subscribing on, until just before that of unsubscribing."""
-    from_s, to_s = subscription["from_s"], subscription["to_s"]
-    assert from_s is not None
-    return from_s <= time_s and (to_s is None or time_s < to_s)
-
-
-def _access(condition: str | None) -> Filter | None:
-    if condition is None:
-        return None
-    try:
-        return Filter(condition)
-    except FilterError:
-        # An unreadable lock stays shut.
-        return Filter("false")
 
 
 def _delivered(served: "DataFrame") -> "DataFrame":

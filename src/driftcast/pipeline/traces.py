@@ -1,28 +1,13 @@
-"""Traces as people name them: a folder, a file in one, or a folder with many; checked before Spark reads them."""
+"""Traces judged, on Spark."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from driftcast.errors import UserError
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.session import session
 from driftcast.pipeline.trace_metrics import OF_DELIVERIES, read_tables, trace_metrics
-from driftcast.trace.schema import (
-    EVENT_COLUMNS,
-    LEVEL_KEY,
-    SUBSCRIPTION_COLUMNS,
-    TRACE_COLUMNS,
-    VERSION,
-    VERSION_KEY,
-    Level,
-    arrow_schema,
-)
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-TABLES = {"trace": TRACE_COLUMNS, "events": EVENT_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
+from driftcast.trace import Level
+from driftcast.trace.files import check_trace, find_traces
 
 
 def judged(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> dict[str, dict[str, object]]:
@@ -32,51 +17,7 @@ def judged(paths: Sequence[Path], deliveries: bool = False, master: str | None =
     """
     folders = find_traces(paths)
     for folder in folders:
-        _check(folder, Level.DELIVERIES if deliveries else Level.FULL)
+        check_trace(folder, Level.DELIVERIES if deliveries else Level.FULL)
     metrics = OF_DELIVERIES if deliveries else METRICS
     rows = trace_metrics(*read_tables(session("driftcast", master), folders)).collect()
     return {row["run"]: {metric: row[metric] for metric in metrics} for row in sorted(rows, key=lambda row: row["run"])}
-
-
-def find_traces(paths: Sequence[Path]) -> list[Path]:
-    """The folders of all traces at some places, each once."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        if not path.exists():
-            raise UserError(f"{path}: there is no such file or folder")
-        # A file of a trace stands in one of its tables.
-        start = path if path.is_dir() else path.parent.parent
-        here = [start] if _is_trace(start) else sorted(filter(_is_trace, start.rglob("*"))) if path.is_dir() else []
-        if not here:
-            raise UserError(f"{path}: holds no trace; give what `run --trace` or a node's [trace] directory keeps")
-        found.update((folder.resolve(), None) for folder in here)
-    return list(found)
-
-
-def _is_trace(folder: Path) -> bool:
-    return all((folder / table).is_dir() and any((folder / table).glob("*.parquet")) for table in TABLES)
-
-
-def _check(folder: Path, wanted: Level) -> None:
-    for table, columns in TABLES.items():
-        for path in sorted((folder / table).glob("*.parquet")):
-            schema = _schema(path)
-            said = schema.metadata or {}
-            if said.get(VERSION_KEY, VERSION.encode()) != VERSION.encode() or not schema.equals(arrow_schema(columns)):
-                raise UserError(f"{path}: is of another version of driftcast; record the trace again")
-            if wanted is Level.FULL and said.get(LEVEL_KEY) != Level.FULL.value.encode():
-                kept = said.get(LEVEL_KEY, b"nobody knows what").decode()
-                raise UserError(
-                    f"{folder}: keeps {kept}, which tells nothing of frames and buffers; "
-                    "say --deliveries to do without them, or record it with level full"
-                )
-
-
-def _schema(path: Path) -> "pa.Schema":
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None

@@ -13,8 +13,10 @@ from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.sumo import GZIP_MAGIC, Sumo
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import load
-from driftcast.streams import array_stream
+from driftcast.streams import array_stream, check_seed
 
+MOST = 1e9
+"""As a range and as times of scenarios have it."""
 _SNIFFED_BYTES = 1 << 16
 # What floating car data is packed with, as it looks when read as text.
 _PACKED = GZIP_MAGIC.decode("utf-8", errors="replace")
@@ -22,10 +24,11 @@ _PACKED = GZIP_MAGIC.decode("utf-8", errors="replace")
 
 def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
     """The contacts in a file. Movement needs a range, unless it is a scenario's, which has one."""
-    if range_m is not None and not 0 < range_m < float("inf"):
-        raise UserError(f"--range: a distance above 0, not {range_m}")
-    if duration_s is not None and not 0 < duration_s < float("inf"):
-        raise UserError(f"--duration: a time above 0, not {duration_s}")
+    if range_m is not None and not 0 < range_m <= MOST:
+        raise UserError(f"--range: a distance above 0, and at most {MOST:g} m, not {range_m}")
+    if duration_s is not None and not 0 < duration_s <= MOST:
+        raise UserError(f"--duration: a time above 0, and at most {MOST:g} s, not {duration_s}")
+    check_seed(seed)
     if path.suffix == ".toml":
         return _from_scenario(path, range_m, duration_s, seed)
     if path.suffix == ".parquet":

@@ -61,6 +61,15 @@ class Draw:
         except msgspec.ValidationError as error:
             raise UserError(f"{where}: {error}") from None
 
+    def count(self) -> float:
+        """How many different values there are."""
+        rule = self._rule
+        if isinstance(rule, Integers):
+            return rule.integers[1] - rule.integers[0] + 1
+        if isinstance(rule, Uniform):
+            return 1 if rule.uniform[0] == rule.uniform[1] else math.inf
+        return len({(type(one), one) for one in rule.choice}) if isinstance(rule, Choice) else 1
+
     def value(self, rng: Random) -> Scalar:
         """The next value."""
         rule = self._rule

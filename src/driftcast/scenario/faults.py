@@ -8,13 +8,16 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.scenario.draws import Selection, check_selection, chosen
+from driftcast.scenario.draws import Selection, check_selection, chosen, count_of
 from driftcast.scenario.gps import Wandering
 from driftcast.streams import stream
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Time = Annotated[float, Meta(ge=0, le=1e9)]
-Duration = Annotated[float, Meta(gt=0, le=1e9)]
+Duration = Annotated[float, Meta(ge=1e-6, le=1e9)]
+
+MAX_STRIKES = 1_000_000
+"""Of one fault. More would take longer than anything that they could show."""
 
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -156,7 +159,7 @@ class FaultPlan(NamedTuple):
         return max((abs(clock.drift) for clock in self.clocks.values()), default=0.0)
 
 
-def check_fault(fault: Fault, nodes: int, roles: Collection[str], where: str) -> None:
+def check_fault(fault: Fault, nodes: int, roles: Collection[str], duration_s: float, where: str) -> None:
     """Refuse, at loading, what could not happen."""
     if isinstance(fault, Crash | CutOff | ClockSkew | GpsError):
         check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
@@ -167,6 +170,22 @@ def check_fault(fault: Fault, nodes: int, roles: Collection[str], where: str) ->
         check_selection(list(fault.between), nodes, roles, f"{where}.between")
         if fault.between[0] == fault.between[1]:
             raise UserError(f"{where}.between: names two different nodes")
+    strikes = _expected(fault, nodes, duration_s)
+    if strikes > MAX_STRIKES:
+        raise UserError(f"{where}.every_s: that makes some {strikes:,.0f} faults; a run has at most {MAX_STRIKES:,}")
+
+
+def _expected(fault: Fault, nodes: int, duration_s: float) -> float:
+    """How often a fault strikes that comes again and again; 0 for others, and at least that for those of a role."""
+    if isinstance(fault, LinkCuts):
+        return duration_s / fault.every_s
+    if not isinstance(fault, Crash | CutOff) or fault.every_s is None:
+        return 0.0
+    down_s = fault.down_s if isinstance(fault, Crash) else fault.for_s
+    some = fault.nodes
+    of_role = isinstance(some, str) and some != "all" and not some.endswith("%")
+    struck = len(some) if isinstance(some, list) else 1 if of_role else count_of(some, nodes)
+    return struck * duration_s / (fault.every_s + down_s)
 
 
 def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int) -> FaultPlan:

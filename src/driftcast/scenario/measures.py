@@ -111,7 +111,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     fact: str = ""
     against: str = ""
     nodes: list[Annotated[int, Meta(ge=0)]] = []
-    within_s: Annotated[float, Meta(gt=0)] | None = None
+    within_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     distinct: bool = False
     layers: list[Literal["discovery", "routing", "dissemination"]] = []
     traffic: list[Literal["data", "control", "discovery"]] = []
@@ -124,7 +124,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     of: Statistic = "mean"
     across: Statistic = "mean"
     probe: str = ""
-    every_s: Annotated[float, Meta(ge=0.001)] = 10.0
+    every_s: Annotated[float, Meta(ge=0.001, le=1e7)] = 10.0
 
     def meaning(self) -> str:
         """For readers of a report."""

@@ -38,10 +38,10 @@ class RequestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     draw: dict[str, Drawable] = {}
     attributes: dict[str, Drawable] = {}
     """What access policies are asked about."""
-    patience_s: Annotated[float, Meta(gt=0)] = 10.0
+    patience_s: Annotated[float, Meta(gt=0, le=1e9)] = 10.0
     at_s: Time | None = None
     """Each of the nodes once, at this time."""
-    rate_per_s: Annotated[float, Meta(gt=0)] | None = None
+    rate_per_s: Annotated[float, Meta(ge=1e-9, le=1e6)] | None = None
     """Instead: each of the nodes at random times, so many a second on average."""
     from_s: Time = 0.0
     to_s: Time | None = None

@@ -205,7 +205,7 @@ def check(scenario: Scenario, where: str) -> None:
         scenario.applications, scenario.command, scenario.nodes, scenario.roles, scenario.offers(), where
     )
     for place, fault in enumerate(scenario.faults):
-        check_fault(fault, scenario.nodes, scenario.roles, f"{where}: faults[{place}]")
+        check_fault(fault, scenario.nodes, scenario.roles, scenario.duration_s, f"{where}: faults[{place}]")
         if isinstance(fault, GpsError) and scenario.mobility is None:
             raise UserError(
                 f"{where}: faults[{place}]: where contacts are replayed nobody has a position; leave it out"

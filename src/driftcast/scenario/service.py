@@ -11,5 +11,5 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     time_s: Annotated[float, Meta(ge=0, le=3600)]
     """How long it takes for one."""
-    queue: Annotated[int, Meta(ge=1)] = 1000
+    queue: Annotated[int, Meta(ge=1, le=10_000_000)] = 1000
     """How many may wait; what comes then is dropped (`service_queue_full`)."""

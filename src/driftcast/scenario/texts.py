@@ -1,5 +1,6 @@
 """Filters of a scenario: drawn values go where their names stand in braces."""
 
+import math
 import re
 from collections.abc import Mapping
 from random import Random
@@ -24,6 +25,12 @@ def filled(template: str, values: Mapping[str, Scalar], where: str) -> str:
         return repr(value)
 
     return re.sub(r"\{(\w+)\}", literal, template)
+
+
+def variety(template: str, draws: Mapping[str, Drawable]) -> float:
+    """How many different texts a template makes of what is drawn."""
+    named = {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
+    return math.prod(Draw(written, "").count() for name, written in draws.items() if name in named)
 
 
 def example(draws: Mapping[str, Drawable], where: str) -> dict[str, Scalar]:

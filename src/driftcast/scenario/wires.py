@@ -18,8 +18,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tree: Annotated[int, Meta(ge=1, le=1000)] | None = None
     """Instead: all nodes in a balanced tree from node 0, each with so many children; 1 makes a line."""
     delay_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0001
-    rate_bps: Annotated[float, Meta(gt=0)] | None = None
-    queue: Annotated[int, Meta(ge=1)] = 50
+    rate_bps: Annotated[float, Meta(ge=1, le=1e12)] | None = None
+    queue: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
 
     def pairs(self, nodes: int) -> list[tuple[int, int]]:
         """Whom it joins, in a network of so many nodes."""

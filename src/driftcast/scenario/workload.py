@@ -13,7 +13,7 @@ from driftcast.model import AccessPolicy, Event, EventId, Subscription, Subscrip
 from driftcast.scenario.beginnings import first_state
 from driftcast.scenario.draws import Draw, Drawable, Selection, chosen
 from driftcast.scenario.event_files import Written, read_events
-from driftcast.scenario.texts import check_filter, example, filled
+from driftcast.scenario.texts import check_filter, example, filled, variety
 from driftcast.settings import InputFile
 from driftcast.streams import stream
 
@@ -43,10 +43,10 @@ class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The text that the processor begins with, as UTF-8."""
     history: bool = False
     """Whether stored events from before the subscription are wanted."""
-    births_per_s: Annotated[float, Meta(gt=0)] | None = None
+    births_per_s: Annotated[float, Meta(ge=1e-9, le=1e6)] | None = None
     """Clients are born: at each node, from `at_s` to `until_s`, a subscription begins at random times, so many a second
     on average."""
-    lifetime_s: Annotated[float, Meta(gt=0)] | None = None
+    lifetime_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
     """How long one that was born stays, on average; without it, to the end."""
     parameters: dict[str, Drawable] = {}
     """Instead: values, drawn for each subscription; the processor begins with them as a JSON object."""
@@ -62,11 +62,11 @@ class PublishEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     access: str | None = None
     from_s: Time = 0.0
     to_s: Time | None = None
-    every_s: Annotated[float, Meta(gt=0)] | None = None
+    every_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
     """Each node publishes with this period, from a random phase on."""
-    count: Annotated[int, Meta(ge=0)] | None = None
+    count: Annotated[int, Meta(ge=0, le=10**12)] | None = None
     """That many events in all, at random times by random nodes of these."""
-    interval_s: Annotated[float, Meta(gt=0)] | None = None
+    interval_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
     """One event after each interval, by random nodes of these."""
     file: InputFile | None = None
     """Events that somebody recorded, from `from_s` on; see `event_files`."""
@@ -107,6 +107,12 @@ def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
         Draw(written, f"{where}.attributes.{name}")
     if isinstance(entry, SubscribeEntry):
         check_filter(filled(entry.filter, example(entry.draw, f"{where}.draw"), f"{where}.filter"), f"{where}.filter")
+        different = variety(entry.filter, entry.draw)
+        if different < entry.each:
+            made = f"only {different:g} different filters" if different > 1 else "only one filter"
+            raise UserError(
+                f"{where}.each: {entry.each} a node, but the draws make {made}; draw from more, or ask less"
+            )
         if entry.until_s is not None and entry.until_s <= entry.at_s:
             raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
         if entry.lifetime_s is not None and entry.births_per_s is None:

@@ -1,7 +1,8 @@
 """One run: a scenario and a seed in, metrics, a trace and a fingerprint out. A plain function; it needs no Spark."""
 
 import gc
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +33,12 @@ from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.recorder import Recorder
 from driftcast.simulation.witness.tally import Tally
 from driftcast.simulation.world import World
-from driftcast.streams import stream
+from driftcast.streams import check_seed, stream
 from driftcast.trace import Level, Trace
+
+LOG = logging.getLogger("driftcast.simulation")
+STEPS = 500
+"""How often somebody who watches a run is told where it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,7 @@ class Simulation:
             plan = moved if plan is None else plan
         stack = scenario.stack_plan()
         self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
+        LOG.info("%s: %d nodes for %g s", self.name, scenario.nodes, scenario.duration_s)
         self.kernel = Kernel()
         self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
         roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
@@ -154,6 +160,7 @@ class Simulation:
         """Stop every node and say what came out."""
         with self._watched():
             self.network.stop()
+        LOG.info("%s: done, %d steps of the queue", self.name, self.kernel.popped)
         stack = self._world.stack
         metrics = self.recorder.meter.metrics()
         if self.recorder.tally is not None:
@@ -207,14 +214,21 @@ def run(
     trace: Level | None = None,
     trace_directory: Path | None = None,
     recode: bool = False,
+    told: Callable[[float], None] | None = None,
 ) -> Run:
-    """Simulate. `recode` passes every reception through bytes; the outcome is the same, only slower."""
+    """Simulate. `recode` passes every reception through bytes; the outcome is the same, only slower. `told` is called
+    now and then with the simulated time that is over."""
+    check_seed(seed)
     simulation = Simulation(scenario, seed, trace, trace_directory, recode)
     # Reference counting frees everything a run drops; the collector would only walk the run's long-lived state.
     collecting = gc.isenabled()
     gc.disable()
     try:
         simulation.start()
+        if told is not None:
+            for step in range(1, STEPS):
+                simulation.advance(scenario.duration_s * step / STEPS)
+                told(scenario.duration_s * step / STEPS)
         simulation.advance(scenario.duration_s)
         return simulation.finish()
     finally:

@@ -64,7 +64,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
 
 def test_a_folder_that_offers_no_protocol_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, 7)
-    with pytest.raises(TypeError, match="the folder of 'strange' must offer a subclass of Protocol"):
+    with pytest.raises(UserError, match="the folder of 'strange' must offer a subclass of Protocol"):
         protocol_named("strange")
 
 
@@ -73,5 +73,5 @@ def test_a_folder_that_offers_another_name_is_a_mistake(monkeypatch: pytest.Monk
         name = "other"
 
     offer(monkeypatch, Other)
-    with pytest.raises(TypeError, match="the folder 'strange' offers 'other'; the two names must be one"):
+    with pytest.raises(UserError, match="the folder 'strange' offers 'other'; the two names must be one"):
         protocol_named("strange")

@@ -9,7 +9,7 @@ from driftcast.dissemination.adaptive.context import attributes
 from driftcast.dissemination.adaptive.messages import MAX_HORIZON, MAX_REACH
 from driftcast.protocol import Capability, Settings
 
-Period = Annotated[float, Meta(gt=0, le=3600)]
+Period = Annotated[float, Meta(ge=0.001, le=3600)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -23,7 +23,9 @@ class AdaptiveSettings(Settings, frozen=True):
     weights: Annotated[
         dict[str, Share], Meta(description="weight of each context attribute in the utility; together 1")
     ] = field(default_factory=lambda: {"change_degree": 0.5, "colocation": 0.5})
-    buffer: Annotated[int, Meta(ge=1, description="events kept; the oldest arrival makes room for a new one")] = 100
+    buffer: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
+    ] = 100
     retry_s: Annotated[Period, Meta(description="time between two attempts to forward a stored event")] = 60.0
     update_min_s: Annotated[Period, Meta(description="time between two reports of utilities")] = 10.0
     update_max_s: Annotated[Period, Meta(description="the longest such time if it adapts")] = 60.0
@@ -84,7 +86,9 @@ class AdaptiveSettings(Settings, frozen=True):
     # Two lost reports are forgiven, as usual for soft state.
     missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods that a report is good for")] = 3.0
     # Copies that other nodes still hold may end a little later than one's own.
-    seen_grace_s: Annotated[float, Meta(ge=0, description="how long past its lease an event is remembered")] = 60.0
+    seen_grace_s: Annotated[float, Meta(ge=0, le=1e9, description="how long past its lease an event is remembered")] = (
+        60.0
+    )
 
     def needs(self) -> frozenset[Capability]:
         weighed = [kind for name, kind in attributes().items() if self.weights.get(name, 0.0) > 0]

@@ -63,7 +63,7 @@ class AspSettings(Settings, frozen=True):
         int, Meta(ge=0, le=10, description="how often a message that a link could not deliver is sent again over it")
     ] = 1
     memory_s: Annotated[
-        float, Meta(ge=0, description="how long a stream's counters are remembered after its last announcement")
+        float, Meta(ge=0, le=1e9, description="how long a stream's counters are remembered after its last announcement")
     ] = 60.0
 
     # Beyond the paper [001 §6.2, §6.3].

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from driftcast.protocol import Capability, Settings
 
-Seconds = Annotated[float, Meta(gt=0, le=86400)]
+Seconds = Annotated[float, Meta(ge=0.001, le=86400)]
 Hops = Annotated[int, Meta(ge=1, le=255)]
 Room = Annotated[int, Meta(ge=1, le=1_000_000)]
 Weight = Annotated[float, Meta(ge=0, le=1000)]
@@ -20,7 +20,9 @@ class OverlaySettings(Settings, frozen=True):
     # [002 §4.1] "the broker network update interval is fixed at 20 seconds"; 10 to 100 s elsewhere.
     update_s: Annotated[Seconds, Meta(description="period in which a broker looks around and passes news on")] = 20.0
     # [002 §4.1] "a home broker discovery period of 10 seconds".
-    look_s: Annotated[float, Meta(gt=0, description="period in which a client looks for the nearest broker")] = 10.0
+    look_s: Annotated[
+        float, Meta(ge=0.001, description="period in which a client looks for the nearest broker; inf: once")
+    ] = 10.0
     # [002 §2.4] "periodically (or in response to changes indicated by the underlying physical network protocol)".
     look_on_change: Annotated[bool, Meta(description="a client also looks when a link of its node comes or goes")] = (
         False

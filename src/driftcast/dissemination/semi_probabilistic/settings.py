@@ -17,16 +17,20 @@ class SemiProbabilisticSettings(Settings, frozen=True):
         int, Meta(ge=0, le=MAX_HORIZON, description="hops that subscriptions travel; 0: purely probabilistic")
     ] = 1
     store: Annotated[bool, Meta(description="keep events and try them again")] = True
-    buffer: Annotated[int, Meta(ge=1, description="events kept; the oldest arrival makes room for a new one")] = 100
-    retry_s: Annotated[float, Meta(gt=0, description="time between two attempts to forward a stored event")] = 60.0
+    buffer: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
+    ] = 100
+    retry_s: Annotated[
+        float, Meta(ge=0.001, le=86_400, description="time between two attempts to forward a stored event")
+    ] = 60.0
     # "Each node periodically attempts to forward the messages in its buffer" [004 §2.3.3]: the period is the node's.
     retry_timer: Annotated[
         Literal["node", "copy"],
         Meta(description="node: all stored events are tried together; copy: each counts from its own arrival"),
     ] = "node"
-    attempts: Annotated[int, Meta(ge=1, description="attempts after which a stored event is let go")] = 10
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000, description="attempts after which a stored event is let go")] = 10
     # The paper compares on the same footing: subscriptions are said as often as utilities.
-    update_s: Annotated[float, Meta(gt=0, le=3600, description="time between two reports of subscriptions")] = 10.0
+    update_s: Annotated[float, Meta(ge=0.001, le=3600, description="time between two reports of subscriptions")] = 10.0
     # Two lost reports are forgiven, as usual for soft state.
     missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods that a report is good for")] = 3.0
     # The rules that a retransmission follows know nothing of who holds the event, so the text is taken at its word.
@@ -38,4 +42,6 @@ class SemiProbabilisticSettings(Settings, frozen=True):
         float, Meta(gt=0, description="no event lives longer, whatever its own lease; bounds the memory")
     ] = 3600.0
     # Copies that other nodes still hold may end a little later than one's own.
-    seen_grace_s: Annotated[float, Meta(ge=0, description="how long past its lease an event is remembered")] = 60.0
+    seen_grace_s: Annotated[float, Meta(ge=0, le=1e9, description="how long past its lease an event is remembered")] = (
+        60.0
+    )

@@ -37,23 +37,26 @@ class TreeSettings(RetrievalSettings, frozen=True):
     ] = 3.0
     # As often as reports of subscriptions are said elsewhere; a lost message is repaired within one period.
     refresh_s: Annotated[
-        float, Meta(gt=0, description="time between two digests of what a neighbor was told; inf: none are sent")
+        float, Meta(ge=0.001, description="time between two digests of what a neighbor was told; inf: none are sent")
     ] = 10.0
     seen_s: Annotated[float, Meta(gt=0, le=3600, description="how long an event is remembered, at least")] = 60.0
     # A hundred thousand subscriptions in a broker are what the tables are built for.
-    max_filters: Annotated[int, Meta(ge=1, description="subscriptions kept of one neighbor")] = 200_000
+    max_filters: Annotated[int, Meta(ge=1, le=100_000_000, description="subscriptions kept of one neighbor")] = 200_000
     # Repositories are few.
-    max_advertisements: Annotated[int, Meta(ge=1, description="advertisements kept of one neighbor")] = 4096
+    max_advertisements: Annotated[
+        int, Meta(ge=1, le=100_000_000, description="advertisements kept of one neighbor")
+    ] = 4096
     # Not in the paper but announced as its future work; off, so that the tree is the paper's.
     recover_s: Annotated[
-        float, Meta(gt=0, description="time between two rounds of recovery among brokers; inf: none, as in the paper")
+        float,
+        Meta(ge=0.001, description="time between two rounds of recovery among brokers; inf: none, as in the paper"),
     ] = float("inf")
     # [000 §III] "clients that are disconnected ... can request and retrieve content that has been published the time
     # that were disconnected": they can, and in the paper's runs they do not.
     catch_up_s: Annotated[
         float,
         Meta(
-            gt=0,
+            ge=0.001,
             description="how long after a lost neighbor is replaced history is asked for anew; inf: never",
         ),
     ] = float("inf")

@@ -11,7 +11,7 @@ import re
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -41,6 +41,8 @@ from driftcast.live.door.messages import (
     Subscribed,
     Unsubscribe,
     Unsubscribed,
+    Watch,
+    Watched,
 )
 from driftcast.live.link.address import parse_address
 from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
@@ -50,10 +52,17 @@ ANSWER_S = 30.0
 """A node that has not answered by then hangs: an answer needs no network."""
 CHUNK_BYTES = 1 << 16
 RETRY_S = 0.05
+AHEAD = 64
+"""Events on their way to a node that has not answered for them. Their answers are short and fit any socket's buffer, so
+a node never waits for a client that is still sending."""
 
 _decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 _encode = msgspec.json.Encoder().encode
 A = TypeVar("A", bound=Reply)
+
+
+class LostError(WorkError):
+    """A connection that stood is gone, and the node perhaps with it."""
 
 
 def connect(address: str, patience_s: float = 0.0) -> "Client":
@@ -108,10 +117,26 @@ class Client:
         access: str | None = None,
     ) -> EventId:
         """Publish an event; its id."""
-        question = Publish(
-            id=self._number(), attributes=dict(attributes), payload=payload, lease_s=_lease(lease_s), access=access
-        )
+        question = self._publication(attributes, payload, lease_s, access)
         return self._ask(question, Published).event
+
+    def publish_all(
+        self,
+        events: Iterable[tuple[Mapping[str, Scalar], bytes]],
+        lease_s: float | None = None,
+        access: str | None = None,
+    ) -> Iterator[EventId]:
+        """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
+        answered for the last, so that this is as fast as the node is."""
+        open_: deque[Publish] = deque()
+        for attributes, payload in events:
+            question = self._publication(attributes, payload, lease_s, access)
+            self._send(question)
+            open_.append(question)
+            while len(open_) >= AHEAD:
+                yield self._answer(open_.popleft(), Published).event
+        while open_:
+            yield self._answer(open_.popleft(), Published).event
 
     def subscribe(
         self,
@@ -160,6 +185,10 @@ class Client:
         """How the node is."""
         return self._ask(AskStatus(id=self._number()), Status)
 
+    def watch(self, after: int | None = None) -> Watched:
+        """What happened to events at the node from a number on; without one it begins now."""
+        return self._ask(Watch(id=self._number(), after=after), Watched)
+
     def advertise(self, filter: str = "", stored: bool = False) -> None:
         """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
         self._ask(Advertise(id=self._number(), filter=filter, stored=stored), Advertised)
@@ -199,11 +228,22 @@ class Client:
             if isinstance(reply, Refused):
                 raise WorkError(f"the node at {self._address} hung up: {reply.message}")
 
+    def _publication(
+        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float | None, access: str | None
+    ) -> Publish:
+        return Publish(
+            id=self._number(), attributes=dict(attributes), payload=payload, lease_s=_lease(lease_s), access=access
+        )
+
     def _number(self) -> int:
         self._asked += 1
         return self._asked
 
     def _ask(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
+        self._send(question)
+        return self._answer(question, expected, patience_s)
+
+    def _send(self, question: Question) -> None:
         line = _encode(question) + b"\n"
         if len(line) > MAX_LINE_BYTES:
             raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line)}")
@@ -211,7 +251,9 @@ class Client:
             self._socket.settimeout(ANSWER_S)
             self._socket.sendall(line)
         except OSError as error:
-            raise WorkError(f"the node at {self._address} is gone: {error.strerror or error}") from None
+            raise LostError(f"the node at {self._address} is gone: {error.strerror or error}") from None
+
+    def _answer(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
         deadline = time.monotonic() + patience_s
         while True:
             reply = self._read(deadline)
@@ -234,9 +276,9 @@ class Client:
             except TimeoutError:
                 return None
             except OSError as error:
-                raise WorkError(f"the node at {self._address} is gone: {error.strerror or error}") from None
+                raise LostError(f"the node at {self._address} is gone: {error.strerror or error}") from None
             if not chunk:
-                raise WorkError(f"the node at {self._address} hung up")
+                raise LostError(f"the node at {self._address} hung up")
             self._received += chunk
             *lines, rest = self._received.split(b"\n")
             self._received = rest

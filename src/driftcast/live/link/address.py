@@ -1,6 +1,5 @@
 """Where a datagram comes from or goes to: a numeric host and a port."""
 
-import asyncio
 import re
 import socket
 from typing import TypeAlias
@@ -29,6 +28,9 @@ def format_address(address: Address) -> str:
 
 async def resolve(address: Address, family: socket.AddressFamily) -> Address:
     """The numeric form of an address, in the family of the socket that will send to it."""
+    # Clients of a node read addresses too, and wait for no loop.
+    import asyncio
+
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from driftcast.protocol import Settings
 
-Seconds = Annotated[float, Meta(gt=0, le=3600)]
+Seconds = Annotated[float, Meta(ge=0.001, le=3600)]
 Reach = Annotated[int, Meta(ge=1, le=255)]
 Rate = Annotated[int, Meta(ge=1, le=10_000)]
 Room = Annotated[int, Meta(ge=1, le=1_000_000)]

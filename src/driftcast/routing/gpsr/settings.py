@@ -11,7 +11,7 @@ class GpsrSettings(Settings, frozen=True):
     """Beacons, the planar graph, what is done with packets, and what goes beyond the paper."""
 
     # [GPSR00 §3.2] tries 1, 1.5 and 3 s, and recommends none; [gpsr-ns2] has 0.5 s.
-    beacon_s: Annotated[float, Meta(gt=0, le=3600, description="mean time between two beacons, B")] = 1.0
+    beacon_s: Annotated[float, Meta(ge=0.001, le=3600, description="mean time between two beacons, B")] = 1.0
     # [GPSR00 §2.1] Uniform between 0.5 B and 1.5 B.
     beacon_jitter: Annotated[
         float, Meta(ge=0, lt=1, description="share of B by which a beacon may come early or late")

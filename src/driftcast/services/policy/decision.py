@@ -42,16 +42,22 @@ class DecisionSettings(Settings, frozen=True):
     attributes: Annotated[
         dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
     ] = msgspec.field(default_factory=dict)
-    look_s: Annotated[float, Meta(gt=0, le=86_400, description="how often conditions are looked at again")] = 10.0
+    look_s: Annotated[float, Meta(ge=0.001, le=86_400, description="how often conditions are looked at again")] = 10.0
     # Quicker than anybody would notice, and ten decisions a second cost little.
     react_s: Annotated[float, Meta(ge=0, le=3600, description="how long news are gathered before a decision")] = 0.1
     patience_s: Annotated[
         float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
     ] = 10.0
-    retry_s: Annotated[float, Meta(gt=0, le=3600, description="after which it asks again if they were not all")] = 5.0
+    retry_s: Annotated[float, Meta(ge=0.001, le=3600, description="after which it asks again if they were not all")] = (
+        5.0
+    )
     # A minute or two of an old policy is what a lost publication, or an island that was cut off, then costs.
-    refetch_s: Annotated[float, Meta(gt=0, description="after which it asks again although they were all")] = 120.0
-    enrolled_s: Annotated[float, Meta(gt=0, description="how long an enforcement point counts that is silent")] = 100.0
+    refetch_s: Annotated[
+        float, Meta(ge=0.001, le=86_400, description="after which it asks again although they were all")
+    ] = 120.0
+    enrolled_s: Annotated[
+        float, Meta(gt=0, le=1e9, description="how long an enforcement point counts that is silent")
+    ] = 100.0
     most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not held")] = 10_000
 
 

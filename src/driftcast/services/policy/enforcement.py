@@ -25,14 +25,14 @@ _ENROLL = "enroll"
 class EnforcementSettings(Settings, frozen=True):
     """Who decides for an enforcement point."""
 
-    manager: Annotated[int, Meta(ge=0, description="the node of its cluster manager")]
+    manager: Annotated[int, Meta(ge=0, le=2**31 - 1, description="the node of its cluster manager")]
     roles: Annotated[
         tuple[Role, ...], Meta(description="of its node, besides those that the scenario or config gives it")
     ] = ()
     attributes: Annotated[
         dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
     ] = msgspec.field(default_factory=dict)
-    enroll_s: Annotated[float, Meta(gt=0, le=3600, description="how often it tells its roles again")] = 30.0
+    enroll_s: Annotated[float, Meta(ge=0.001, le=3600, description="how often it tells its roles again")] = 30.0
 
 
 class EnforcementPoint(Application):

@@ -36,9 +36,11 @@ class RepositorySettings(Settings, frozen=True):
     active: Annotated[bool, Meta(description="whether it begins to keep policies by itself")] = True
     least_energy: Annotated[float, Meta(ge=0, le=1, description="below that share of its battery it is not used")] = 0.0
     most_speed_mps: Annotated[float, Meta(gt=0, description="nor while it moves faster than that")] = float("inf")
-    look_s: Annotated[float, Meta(gt=0, le=86_400, description="how often it looks at both")] = 30.0
+    look_s: Annotated[float, Meta(ge=0.001, le=86_400, description="how often it looks at both")] = 30.0
     # As a decision point: what a lost publication then costs.
-    refetch_s: Annotated[float, Meta(gt=0, description="how often it asks the others for what it missed")] = 120.0
+    refetch_s: Annotated[
+        float, Meta(ge=0.001, le=86_400, description="how often it asks the others for what it missed")
+    ] = 120.0
     most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not stored")] = 10_000
 
     def needs(self) -> frozenset[Capability]:

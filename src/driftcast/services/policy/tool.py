@@ -55,7 +55,7 @@ class ToolSettings(Settings, frozen=True):
         int, Meta(ge=1, le=100, description="how often a policy is published that no repository says to have stored")
     ] = 3
     repositories: Annotated[int, Meta(ge=1, le=10_000, description="if so many have, it waits no longer")] = 1
-    clock_slack_s: Annotated[float, Meta(gt=0, description="clocks that differ by more are told of")] = 60.0
+    clock_slack_s: Annotated[float, Meta(gt=0, le=1e9, description="clocks that differ by more are told of")] = 60.0
 
 
 class ManagementTool(Application):

@@ -1,0 +1,112 @@
+// What Python wrote: a header, and columns of whole numbers as compressed varints.
+const header = JSON.parse(document.getElementById("header").textContent);
+// Of a live network both grow: how long it was watched, and what the map must show.
+let duration = header.duration_s;
+const extent = { x: 0, y: 0, width: header.area_m?.[0] ?? 1000, height: header.area_m?.[1] ?? 1000 };
+
+// Movement from a file may lead beyond the ground that the scenario names.
+function widen(xs, ys) {
+  let [left, low, right, high] = [extent.x, extent.y, extent.x + extent.width, extent.y + extent.height];
+  for (let i = 0; i < xs.length; i++) {
+    if (xs[i] < left) left = xs[i];
+    if (xs[i] > right) right = xs[i];
+    if (ys[i] < low) low = ys[i];
+    if (ys[i] > high) high = ys[i];
+  }
+  Object.assign(extent, { x: left, y: low, width: right - left, height: high - low });
+}
+
+async function readColumns() {
+  const text = document.getElementById("columns").textContent;
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// Shifts of JavaScript end at 32 bits and times in microseconds do not, hence the multiplication.
+function readColumn(bytes, name, Kind = Float64Array) {
+  const [offset, count, rising] = header.columns[name];
+  const out = new Kind(count);
+  let at = offset, total = 0;
+  for (let i = 0; i < count; i++) {
+    let value = bytes[at] & 127, scale = 128;
+    while (bytes[at++] > 127) {
+      value += (bytes[at] & 127) * scale;
+      scale *= 128;
+    }
+    const number = value % 2 ? -(value + 1) / 2 : value / 2;
+    total = rising ? total + number : number;
+    out[i] = total;
+  }
+  return out;
+}
+
+const US = 1e6;
+
+function seconds(column) {
+  for (let i = 0; i < column.length; i++) column[i] /= US;
+  return column;
+}
+
+function readLegs(bytes) {
+  if (!header.moves) return null;
+  const count = readColumn(bytes, "leg.count", Int32Array);
+  const wait = readColumn(bytes, "leg.wait"), lasts = readColumn(bytes, "leg.lasts");
+  const [x, y, dx, dy] = ["x", "y", "dx", "dy"].map((name) => readColumn(bytes, "leg." + name));
+  const first = new Int32Array(count.length + 1);
+  for (let node = 0; node < count.length; node++) {
+    first[node + 1] = first[node] + count[node];
+    let time = 0, atX = 0, atY = 0;
+    for (let leg = first[node]; leg < first[node + 1]; leg++) {
+      // In place: wait becomes the start, lasts the end, x and y where it begins, dx and dy speeds; in meters.
+      const start = time + wait[leg];
+      time = start + lasts[leg];
+      x[leg] += atX;
+      y[leg] += atY;
+      atX = x[leg] + dx[leg];
+      atY = y[leg] + dy[leg];
+      const elapsed = lasts[leg] / US || 1;
+      wait[leg] = start / US;
+      lasts[leg] = time / US;
+      dx[leg] /= elapsed * 100;
+      dy[leg] /= elapsed * 100;
+    }
+  }
+  for (let leg = 0; leg < x.length; leg++) {
+    x[leg] /= 100;
+    y[leg] /= 100;
+  }
+  widen(x, y);
+  return { first, start: wait, end: lasts, x, y, vx: dx, vy: dy, at: first.slice(0, -1) };
+}
+
+// Of two nodes each: links, or cuts, of which one with nobody as its second cuts its first off from all.
+function readPairs(bytes, name) {
+  const start = readColumn(bytes, name + ".start"), end = readColumn(bytes, name + ".lasts");
+  for (let i = 0; i < start.length; i++) end[i] += start[i];
+  seconds(start);
+  seconds(end);
+  const byEnd = Uint32Array.from(start.keys()).sort((one, other) => end[one] - end[other]);
+  return { start, end, byEnd, a: readColumn(bytes, name + ".a", Int32Array), b: readColumn(bytes, name + ".b", Int32Array) };
+}
+
+function readRun(bytes, told) {
+  const column = (name, Kind) => readColumn(bytes, told.prefix + name, Kind);
+  const run = {
+    label: told.label, events: told.events, attributes: told.attributes, reasons: told.reasons,
+    time: seconds(column("fact.time")), code: column("fact.code", Uint8Array),
+    node: column("fact.node", Int32Array), event: column("fact.event", Int32Array),
+    peer: column("fact.peer", Int32Array),
+    dropTime: seconds(column("drop.time")), dropNode: column("drop.node", Int32Array),
+    dropReason: column("drop.reason", Int32Array), dropEvent: column("drop.event", Int32Array),
+    dropMany: column("drop.many", Int32Array),
+    frames: column("frames"),
+    published: seconds(column("event.time")), source: column("event.source", Int32Array),
+    wanted: told.events.map(() => []), delivered: 0, place: new Map(told.events.map((id, place) => [id, place])),
+  };
+  const wantEvent = column("want.event", Int32Array), wantNode = column("want.node", Int32Array);
+  for (let i = 0; i < wantEvent.length; i++) run.wanted[wantEvent[i]].push(wantNode[i]);
+  return run;
+}

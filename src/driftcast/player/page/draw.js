@@ -1,0 +1,223 @@
+// Draws a moment on a canvas. The view (what is in the middle, how large) is shared by all canvases.
+const view = { x: 0, y: 0, scale: 1, fitted: true };
+let colors = {};
+
+function readColors() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["ground", "road", "line", "ink", "faint", "quiet", "got", "carry", "reach", "want", "drop", "mark"])
+    colors[name] = style.getPropertyValue("--" + name).trim();
+  colors.dark = matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+// Neighboring numbers get far-apart hues: the golden angle.
+const hues = new Map();
+function islandColor(root) {
+  if (!hues.has(root)) hues.set(root, `hsl(${Math.round(root * 137.508 + 205) % 360} 62% ${colors.dark ? 62 : 44}%)`);
+  return hues.get(root);
+}
+
+class Stage {
+  constructor(canvas, network, moment) {
+    Object.assign(this, { canvas, network, moment, pen: canvas.getContext("2d") });
+  }
+
+  resize() {
+    const ratio = Math.min(devicePixelRatio || 1, 2);
+    this.wide = this.canvas.clientWidth;
+    this.high = this.canvas.clientHeight;
+    this.canvas.width = Math.round(this.wide * ratio);
+    this.canvas.height = Math.round(this.high * ratio);
+    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  }
+
+  fit() {
+    return Math.max(Math.min((this.wide - 36) / extent.width, (this.high - 36) / extent.height), 1e-9);
+  }
+
+  px(x) { return this.wide / 2 + (x - view.x) * view.scale; }
+  py(y) { return this.high / 2 - (y - view.y) * view.scale; }
+  ground(x, y) { return [view.x + (x - this.wide / 2) / view.scale, view.y - (y - this.high / 2) / view.scale]; }
+
+  draw(time, memory, followed) {
+    const { pen } = this;
+    pen.clearRect(0, 0, this.wide, this.high);
+    this.drawGround();
+    this.drawLinks();
+    if (this.moment.event >= 0) this.drawWay(time);
+    this.drawNodes(followed);
+    this.drawLately(time, memory);
+  }
+
+  drawGround() {
+    const { pen } = this, [width, height] = header.area_m ?? [extent.width, extent.height];
+    const [left, low] = header.area_m ? [0, 0] : [extent.x, extent.y];
+    const box = [this.px(left), this.py(low + height), width * view.scale, height * view.scale];
+    pen.fillStyle = colors.ground;
+    pen.fillRect(...box);
+    if (header.squares) {
+      const [columns, rows] = header.squares;
+      pen.beginPath();
+      for (let i = 1; i < columns; i++) this.line((width * i) / columns, 0, (width * i) / columns, height);
+      for (let i = 1; i < rows; i++) this.line(0, (height * i) / rows, width, (height * i) / rows);
+      pen.strokeStyle = colors.line;
+      pen.lineWidth = 1;
+      pen.stroke();
+    }
+    pen.strokeStyle = colors.road;
+    pen.lineJoin = pen.lineCap = "round";
+    for (const [wide, ...places] of header.roads) {
+      pen.lineWidth = Math.max(wide * view.scale, 2.5);
+      pen.beginPath();
+      for (let i = 0; i < places.length; i += 2) pen.lineTo(this.px(places[i]), this.py(places[i + 1]));
+      pen.stroke();
+    }
+    pen.lineCap = "butt";
+    if (!header.moves) return;
+    pen.strokeStyle = colors.line;
+    pen.lineWidth = 1;
+    pen.strokeRect(...box);
+  }
+
+  line(x, y, toX, toY) {
+    this.pen.moveTo(this.px(x), this.py(y));
+    this.pen.lineTo(this.px(toX), this.py(toY));
+  }
+
+  drawLinks() {
+    const { pen, network } = this, { a, b } = network.links, { open, count } = network.linked, paths = new Map(), cut = [];
+    for (let i = 0; i < count; i++) {
+      const link = open[i], root = network.island[a[link]];
+      if (network.isCut(link)) cut.push(link);
+      if (!network.stands(link)) continue;
+      if (!paths.has(root)) paths.set(root, []);
+      paths.get(root).push(link);
+    }
+    // Where many are linked, thin lines say more than a carpet.
+    pen.globalAlpha = count > 4 * network.nodes ? 0.22 : 0.5;
+    pen.lineWidth = count > 4 * network.nodes ? 0.8 : 1.3;
+    const stroke = (links, color) => {
+      pen.beginPath();
+      for (const link of links) this.line(network.x[a[link]], network.y[a[link]], network.x[b[link]], network.y[b[link]]);
+      pen.strokeStyle = color;
+      pen.stroke();
+    };
+    for (const [root, links] of paths) stroke(links, islandColor(root));
+    pen.globalAlpha = 0.8;
+    pen.setLineDash([3, 5]);
+    if (cut.length) stroke(cut, colors.drop);
+    pen.setLineDash([]);
+    pen.globalAlpha = 1;
+  }
+
+  // From whom nodes have the followed event, of those that got it lately: all of them would be a cobweb.
+  drawWay(time) {
+    const { pen, network, moment } = this;
+    pen.beginPath();
+    for (let node = 0; node < network.nodes; node++) {
+      const peer = moment.from[node];
+      if (peer >= 0 && time - moment.since[node] < duration / 20 && network.here[node] && network.here[peer])
+        this.line(network.x[peer], network.y[peer], network.x[node], network.y[node]);
+    }
+    pen.setLineDash([2, 4]);
+    pen.strokeStyle = colors.ink;
+    pen.globalAlpha = 0.4;
+    pen.lineWidth = 1;
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.globalAlpha = 1;
+  }
+
+  // By how much room there is for each, how far the map is enlarged, and what the node has in its buffer.
+  radius(node) {
+    const room = (0.08 * this.fit() * Math.sqrt(extent.width * extent.height)) / Math.sqrt(this.network.nodes);
+    const plain = Math.min(Math.max(room, 2), 5) * Math.min(Math.max(Math.sqrt(view.scale / this.fit()), 0.8), 2.5);
+    return plain * Math.min(1 + 0.13 * Math.log2(1 + Math.max(this.moment.stored[node], 0)), 2.2);
+  }
+
+  nodeColor(node) {
+    const { moment, network } = this;
+    if (moment.down[node]) return colors.quiet;
+    if (moment.event < 0) return network.size[network.island[node]] > 1 ? islandColor(network.island[node]) : colors.faint;
+    if (moment.delivered[node]) return colors.got;
+    if (moment.carries[node]) return colors.carry;
+    return moment.reached[node] ? colors.reach : colors.faint;
+  }
+
+  drawNodes(followed) {
+    const { pen, network, moment } = this;
+    for (let node = 0; node < network.nodes; node++) {
+      if (!network.here[node]) continue;
+      const x = this.px(network.x[node]), y = this.py(network.y[node]), radius = this.radius(node);
+      if (x < -20 || y < -20 || x > this.wide + 20 || y > this.high + 20) continue;
+      pen.beginPath();
+      pen.arc(x, y, radius, 0, 2 * Math.PI);
+      pen.fillStyle = this.nodeColor(node);
+      pen.globalAlpha = moment.down[node] ? 0.4 : 1;
+      pen.fill();
+      pen.globalAlpha = 1;
+      if (moment.event >= 0 && moment.wants[node]) this.ring(x, y, radius + 2.5, moment.delivered[node] ? colors.got : colors.want, 1.8);
+      if (moment.event >= 0 && moment.run.source[moment.event] === node) this.square(x, y, radius + 5);
+      if (node === followed) {
+        this.ring(x, y, radius + 8, colors.mark, 2);
+        this.label(x, y - radius - 12, nodeName(node));
+      } else if (view.scale > 4 * this.fit() || network.nodes <= 30) this.label(x, y - radius - 4, nodeName(node), true);
+    }
+  }
+
+  ring(x, y, radius, color, wide) {
+    this.pen.beginPath();
+    this.pen.arc(x, y, radius, 0, 2 * Math.PI);
+    this.pen.strokeStyle = color;
+    this.pen.lineWidth = wide;
+    this.pen.stroke();
+  }
+
+  square(x, y, half) {
+    this.pen.strokeStyle = colors.ink;
+    this.pen.lineWidth = 1.6;
+    this.pen.strokeRect(x - half, y - half, 2 * half, 2 * half);
+  }
+
+  label(x, y, text, quiet = false) {
+    this.pen.font = quiet ? "10px system-ui, sans-serif" : "bold 12px system-ui, sans-serif";
+    this.pen.textAlign = "center";
+    this.pen.fillStyle = colors.ink;
+    this.pen.globalAlpha = quiet ? 0.6 : 1;
+    this.pen.fillText(text, x, y);
+    this.pen.globalAlpha = 1;
+  }
+
+  drawLately(time, memory) {
+    const { pen, network, moment } = this;
+    for (const [when, node, what] of moment.lately) {
+      if (node < 0 || !network.here[node]) continue;
+      const age = (time - when) / memory, x = this.px(network.x[node]), y = this.py(network.y[node]);
+      pen.globalAlpha = 1 - age;
+      if (what === "deliver") this.ring(x, y, this.radius(node) + 3 + 14 * age, colors.got, 2);
+      else {
+        const half = 3.5, up = this.radius(node) + 5 + 6 * age;
+        pen.beginPath();
+        pen.moveTo(x - half, y - up - half);
+        pen.lineTo(x + half, y - up + half);
+        pen.moveTo(x + half, y - up - half);
+        pen.lineTo(x - half, y - up + half);
+        pen.strokeStyle = colors.drop;
+        pen.lineWidth = 1.6;
+        pen.stroke();
+      }
+    }
+    pen.globalAlpha = 1;
+  }
+
+  nearest(x, y) {
+    let best = -1, least = 22 * 22;
+    for (let node = 0; node < this.network.nodes; node++) {
+      if (!this.network.here[node]) continue;
+      const far = (this.px(this.network.x[node]) - x) ** 2 + (this.py(this.network.y[node]) - y) ** 2;
+      if (far < least) [best, least] = [node, far];
+    }
+    return best;
+  }
+}
+
+const nodeName = (node) => (header.names ? header.names[node] : String(node));
