@@ -75,16 +75,15 @@ def claimed_of_all(
     value: float,
     tolerance: float = 0.0,
     notes: Sequence[str] = (),
-    limit: str = "",
     paper: float | None = None,
     calibration: bool = False,
 ) -> Claim:
-    """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before the limit."""
+    """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before its name."""
     holds, decisive = decide_all(cases, relation, value, tolerance)
     asked = told_relation(relation, value, tolerance)
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
     missing = "" if decisive.found.low is not None else "too few runs at these points"
-    told = "; ".join(part for part in (*notes, limit, name, missing) if part)
+    told = "; ".join(part for part in (*notes, name, missing) if part)
     return claimed(results, figure, statement, decisive.found, holds, told, paper, calibration, asked)
 
 
