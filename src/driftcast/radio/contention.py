@@ -5,6 +5,7 @@ down in the same moment form a group, and one queue entry stands for the group's
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 
 from driftcast.model import NodeId
@@ -12,6 +13,8 @@ from driftcast.radio.dot11 import Dot11
 from driftcast.radio.ether import Ether
 from driftcast.radio.medium import Scheduler
 from driftcast.radio.station import LONG_AGO_US, NEVER, Station, Transmission
+
+_by_node = attrgetter("node")
 
 
 class Contention:
@@ -187,7 +190,11 @@ class Contention:
         """The first of a group may send, if nobody froze it meanwhile; the others' turn comes later."""
         assert isinstance(group, list)
         now_us = self._scheduler.now_us
-        for station in group:
+        due = [station for station in group if station.access_us == now_us]
+        if len(due) > 1:
+            # Groups come from sets, whose order is the interpreter's affair: the trace must not depend on it.
+            due.sort(key=_by_node)
+        for station in due:
             if station.access_us == now_us:
                 self._grant(station)
         rest = [station for station in group if station.access_us < NEVER and station.group is group]

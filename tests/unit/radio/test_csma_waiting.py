@@ -57,6 +57,16 @@ def test_whoever_sent_during_a_collision_waits_difs(slots: tuple[int, int], orde
     assert ends[2:] == list(zip((third_us, fourth_us), order, strict=True))
 
 
+def test_of_those_whose_turn_comes_at_once_the_lower_node_is_first_whatever_order_sets_have() -> None:
+    # A set of 40 and 9 names 40 first in one interpreter and what came first in another.
+    cell = Cell(CsmaRadio(), close_together(41), rng=Dice(3, 3, 0, 0, 0))
+    cell.send_at(1000, 0, None, 512)
+    for node in (40, 9):
+        cell.send_at(1100, node, None, 512)
+    cell.run(1)
+    assert [frame.sender for _, frame, _ in cell.heard] == [0, 9, 40]
+
+
 @pytest.mark.parametrize("slots", [(2, 40), (40, 2)])
 def test_whoever_collided_counts_down_as_soon_as_it_has_waited_for_the_ack(slots: tuple[int, int]) -> None:
     cell = Cell(CsmaRadio(), close_together(3), rng=Dice(*slots, 0, 0, window=63))
