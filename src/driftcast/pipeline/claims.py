@@ -3,14 +3,14 @@
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import ClaimEntry, Relation
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide, decide_all, too_few
+from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.verdict import Case, Decision, decide, decide_all, decided_together, too_few
 
 __all__ = ["Claim", "Hook", "claimed", "decide", "decide_all", "judge", "load_hook"]
 
@@ -28,6 +28,10 @@ class Claim:
     high: float | None
     holds: bool | None
     """None: undecided."""
+    together: bool | None = None
+    """The same if all claims of the experiment are to be right at once (Holm)."""
+    chance: float | None = None
+    """How probable it is to decide so by chance."""
     calibration: bool = False
     """A setting was fitted to this number, so its agreement proves nothing."""
     note: str = ""
@@ -42,7 +46,7 @@ def claimed(
     figure: str,
     statement: str,
     found: Interval,
-    holds: bool | None,
+    decision: Decision,
     note: str = "",
     paper: float | str | None = None,
     calibration: bool = False,
@@ -56,7 +60,8 @@ def claimed(
         ours=found.mean,
         low=found.low,
         high=found.high,
-        holds=holds,
+        holds=decision.holds,
+        chance=decision.chance,
         calibration=calibration,
         note=note,
     )
@@ -76,12 +81,12 @@ def claimed_of_all(
     calibration: bool = False,
 ) -> Claim:
     """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before the limit."""
-    holds, decisive = decide_all(cases, relation, value, tolerance)
+    decision, decisive = decide_all(cases, relation, value, tolerance)
     limit = limit or f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
-    missing = "" if decisive.found.low is not None else "too few runs at these points"
+    missing = "" if decisive.found.low is not None else too_few(decisive.found)
     told = "; ".join(part for part in (*notes, limit, name, missing) if part)
-    return claimed(results, figure, statement, decisive.found, holds, told, paper, calibration)
+    return claimed(results, figure, statement, decisive.found, decision, told, paper, calibration)
 
 
 Hook = Callable[[Results], Iterable[Claim]]
@@ -94,7 +99,8 @@ def judge(results: Results) -> list[Claim]:
     if experiment.hook is not None:
         figures = {figure.name for figure in experiment.definition.figures} | {""}
         claims += [claim for claim in load_hook(experiment.hook)(results) if claim.figure in figures]
-    return claims
+    stand = decided_together([claim.chance for claim in claims])
+    return [replace(claim, together=claim.holds if safe else None) for claim, safe in zip(claims, stand, strict=True)]
 
 
 def load_hook(path: Path) -> Hook:
@@ -121,16 +127,18 @@ def _judged(entry: ClaimEntry, results: Results) -> Claim:
         cases = _steps(entry, results)
         note = "" if cases else f"{entry.along} has too few labels here for a trend"
     elif entry.kind == "compare":
-        cases = [Case("", results.difference(entry.left, entry.right, entry.metric))]
+        cases = [Case("", results.difference(entry.left, entry.right, entry.metric, entry.exact))]
     else:
-        cases = [Case("", interval(results.selected(entry.of, entry.metric).values()))]
+        cases = [Case("", results.mean(entry.of, entry.metric, entry.exact))]
     assert relation is not None
     value = 0.0 if entry.kind == "trend" else entry.value
     rare = results.experiment.definition.rare.get(entry.metric, 0.0)
-    holds, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
+    decision, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
     few = too_few(decisive.found, rare) if cases else ""
     told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
-    return claimed(results, entry.figure, entry.statement, decisive.found, holds, told, entry.paper, entry.calibration)
+    return claimed(
+        results, entry.figure, entry.statement, decisive.found, decision, told, entry.paper, entry.calibration
+    )
 
 
 def _steps(entry: ClaimEntry, results: Results) -> list[Case]:
@@ -141,7 +149,7 @@ def _steps(entry: ClaimEntry, results: Results) -> list[Case]:
     return [
         Case(
             f"decisive step: {before} to {after}",
-            results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric),
+            results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric, entry.exact),
         )
         for before, after in itertools.pairwise(labels)
     ]

@@ -60,4 +60,5 @@ def _with_interval(rows: "DataFrame", keys: list[str], column: str) -> "DataFram
 
 def _interval(values: list[float]) -> tuple[float | None, ...]:
     # Spark takes a plain tuple for a row.
-    return tuple(interval(values))
+    found = interval(values)
+    return found.n, found.mean, found.low, found.high

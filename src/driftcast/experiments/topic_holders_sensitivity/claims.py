@@ -119,9 +119,9 @@ def compared(results: Results, comparison: Comparison) -> Claim:
             if seed in right and (right[seed] or not comparison.share)
         ]
     )
-    holds = decide(found, comparison.relation, comparison.value, comparison.tolerance)
+    decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     note = f"{comparison.relation} {comparison.value:g}"
-    return claimed(results, comparison.figure, comparison.statement, found, holds, note)
+    return claimed(results, comparison.figure, comparison.statement, found, decision, note)
 
 
 def narrowing(results: Results, change: str) -> Iterator[Claim]:

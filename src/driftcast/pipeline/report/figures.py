@@ -279,7 +279,7 @@ def _bars(ax: "Axes", marks: list[_Mark], label: str, place: int, count: int) ->
     known = [mark for mark in marks if mark.y.mean is not None]
     xs = [mark.x - 0.4 + (place + 0.5) * width for mark in known]
     heights = [mark.y.mean or 0.0 for mark in known]
-    errors = [mark.y.half_width or 0.0 for mark in known]
+    errors = [[mark.y.below for mark in known], [mark.y.above for mark in known]]
     hatch = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++")[place % 7]
     ax.bar(
         xs,
@@ -298,8 +298,11 @@ def _scatter(ax: "Axes", marks: list[_Mark], label: str, place: int) -> None:
     ax.errorbar(
         [mark.x for mark in known],
         [mark.y.mean or 0.0 for mark in known],
-        [mark.y.half_width or 0.0 for mark in known],
-        [mark.x_interval.half_width or 0.0 for mark in known if mark.x_interval is not None],
+        [[mark.y.below for mark in known], [mark.y.above for mark in known]],
+        [
+            [mark.x_interval.below for mark in known if mark.x_interval is not None],
+            [mark.x_interval.above for mark in known if mark.x_interval is not None],
+        ],
         linestyle="none",
         color=COLORS[place % len(COLORS)],
         marker=MARKERS[place % len(MARKERS)],

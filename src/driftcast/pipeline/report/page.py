@@ -126,12 +126,13 @@ def _claims(section: Section) -> str:
     rows = []
     for claim in section.claims:
         word, mark = _MARKS[claim.holds]
+        alone = "<small>alone</small>" if claim.holds is not claim.together else ""
         calibration = ' <span class="tag">calibration</span>' if claim.calibration else ""
         note = f"<small>{escape(claim.note)}</small>" if claim.note else ""
         paper = claim.paper if isinstance(claim.paper, str) else number(claim.paper)
         bounds = f"[{number(claim.low)}, {number(claim.high)}]" if claim.low is not None else "–"
         rows.append(
-            f'<tr><td class="verdict {word}"><i>{mark}</i> {word}</td>'
+            f'<tr><td class="verdict {word}"><i>{mark}</i> {word}{alone}</td>'
             f"<td>{escape(claim.statement)}{calibration}{note}</td>"
             f'<td class="n">{escape(paper)}</td><td class="n">{number(claim.ours)}</td><td class="n">{bounds}</td></tr>'
         )
@@ -216,7 +217,9 @@ def _settings(section: Section) -> str:
 _VERDICTS = {
     "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
     "fails": "no part of the interval does.",
-    "undecided": "part of it does, or there are too few runs for an interval: more runs may tell.",
+    "undecided": "part of it does, or there are too few runs for an interval, or they are all alike: more runs may tell.",
+    "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % confidence, "
+    "this one is undecided (Holm's method): of many questions some are answered by chance.",
     "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
 }
 
