@@ -99,7 +99,9 @@ def judge(results: Results) -> list[Claim]:
     if experiment.hook is not None:
         figures = {figure.name for figure in experiment.definition.figures} | {""}
         claims += [claim for claim in load_hook(experiment.hook)(results) if claim.figure in figures]
-    stand = decided_together([claim.chance for claim in claims])
+    # A hook's own decision without a chance is no estimate: a count of all there is.
+    chances = [0.0 if claim.chance is None and claim.holds is not None else claim.chance for claim in claims]
+    stand = decided_together(chances)
     return [replace(claim, together=claim.holds if safe else None) for claim, safe in zip(claims, stand, strict=True)]
 
 

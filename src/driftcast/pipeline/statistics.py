@@ -19,6 +19,9 @@ from driftcast.pipeline.student import CONFIDENCE, student_t, student_t_tails
 FEWEST = 3
 """Runs that have an interval."""
 
+ROUNDING = 1e-12
+"""Values that differ by no more than this share of themselves are alike: what arithmetic leaves is no spread."""
+
 Bounds = tuple[float, float]
 
 SHARE: Bounds = (0.0, 1.0)
@@ -38,6 +41,11 @@ class Interval(NamedTuple):
     """Their skewness, over the root of their number."""
     bounds: Bounds | None = None
     """Of a measure all of whose values were alike."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is the mean itself, not an estimate of it."""
+        return self.low is not None and self.error is None and self.bounds is None
 
     @property
     def below(self) -> float:
@@ -76,15 +84,12 @@ def interval(values: Iterable[float | None], bounds: Bounds | None = None, exact
     n = len(known)
     if n == 0:
         return Interval(0, None, None, None)
-    mean = math.fsum(known) / n
-    # Equal values leave rounding errors behind; their spread is exactly nothing.
-    if min(known) == max(known):
+    low, high = min(known), max(known)
+    if low == high or high - low <= ROUNDING * max(abs(low), abs(high)) < math.inf:
         return _alike(n, known[0], bounds, exact)
-    if n < FEWEST:
-        return Interval(n, mean, None, None)
-    squares = math.fsum((value - mean) ** 2 for value in known)
-    cubes = math.fsum((value - mean) ** 3 for value in known)
-    return _around(n, mean, squares, cubes)
+    mean = math.fsum(known) / n
+    found = _around(mean, [value - mean for value in known])
+    return found if bounds is None else _within(found, bounds)
 
 
 def ratio_interval(above: Sequence[float], below: Sequence[float], exact: bool = False) -> Interval:
@@ -95,13 +100,9 @@ def ratio_interval(above: Sequence[float], below: Sequence[float], exact: bool =
     mean = math.fsum(below) / n
     found = math.fsum(above) / n / mean
     residuals = [(one - found * other) / mean for one, other in zip(above, below, strict=True)]
-    if all(math.isclose(residual, 0.0, abs_tol=1e-12) for residual in residuals):
+    if all(math.isclose(residual, 0.0, abs_tol=ROUNDING * abs(found)) for residual in residuals):
         return _alike(n, found, None, exact)
-    if n < FEWEST:
-        return Interval(n, found, None, None)
-    return _around(
-        n, found, math.fsum(residual**2 for residual in residuals), math.fsum(residual**3 for residual in residuals)
-    )
+    return _around(found, residuals)
 
 
 def transformed(t: float, lean: float) -> float:
@@ -124,22 +125,36 @@ def _alike(n: int, value: float, bounds: Bounds | None, exact: bool) -> Interval
     return Interval(n, value, value - unseen * (value - low), value + unseen * (high - value), bounds=bounds)
 
 
-def _around(n: int, middle: float, squares: float, cubes: float) -> Interval:
-    """The interval around an estimate, from the sums of its n observations' residuals, squared and cubed."""
-    error = math.sqrt(squares / (n - 1) / n)
+def _around(middle: float, residuals: Sequence[float]) -> Interval:
+    """The interval around an estimate, from what is left of its observations; none where one of them is infinite."""
+    n = len(residuals)
+    widest = max(abs(residual) for residual in residuals)
+    if n < FEWEST or not math.isfinite(middle) or not math.isfinite(widest):
+        return Interval(n, middle, None, None)
+    # Of the widest, so that neither the squares nor the cubes of tiny spreads vanish.
+    parts = [residual / widest for residual in residuals]
+    squares, cubes = math.fsum(part**2 for part in parts), math.fsum(part**3 for part in parts)
+    error = widest * math.sqrt(squares / (n - 1) / n)
     lean = cubes / n / (squares / n) ** 1.5 / math.sqrt(n)
     t = student_t(n - 1)
     below, above = max(t, _leaning(t, lean)), max(t, -_leaning(-t, lean))
     return Interval(n, middle, middle - below * error, middle + above * error, error, lean)
 
 
+def _within(found: Interval, bounds: Bounds) -> Interval:
+    """No mean lies where no value can."""
+    if found.low is None or found.high is None:
+        return found
+    return found._replace(low=max(found.low, bounds[0]), high=min(found.high, bounds[1]))
+
+
 def paired_differences(left: Mapping[int, float | None], right: Mapping[int, float | None]) -> list[float]:
-    """left - right for every seed at which both exist."""
+    """left - right for every seed at which both exist. What rounding leaves of two that are equal is no difference."""
     differences = []
     for seed, value in left.items():
         other = right.get(seed)
         if value is not None and other is not None:
-            differences.append(value - other)
+            differences.append(0.0 if math.isclose(value, other, rel_tol=ROUNDING) else value - other)
     return differences
 
 

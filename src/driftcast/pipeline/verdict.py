@@ -4,7 +4,7 @@ A claim holds if its whole interval does, fails if no part of it does, and is un
 holds if all of them do and fails if one does. The case that is shown has the verdict of the claim, so the two never
 contradict each other.
 
-Among twenty claims of which nothing is true, one is decided by chance more often than not. So the claims of an experiment
+Of twenty questions with nothing in them, one is decided by chance more often than not. So the claims of an experiment
 are also decided together: by Holm's method, from how probable each decision would be by chance.
 """
 
@@ -103,8 +103,11 @@ def decided_together(chances: Sequence[float | None]) -> list[bool]:
 
 
 def _chance(found: Interval, bound: float) -> float:
-    """An interval that just touches what it was held against is decided by rounding alone: never above five percent."""
-    tails = found.tails(bound)
+    """How probable it is to decide so by chance, if the truth lay on the bound; a measure without luck knows none.
+
+    An interval that just touches what it was held against is decided by rounding alone: never above five percent.
+    """
+    tails = None if found.exact else found.tails(bound)
     return 0.0 if tails is None else min(tails, 1 - CONFIDENCE)
 
 

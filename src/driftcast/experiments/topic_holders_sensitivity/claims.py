@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Relation, Selector
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
 from driftcast.pipeline.verdict import decide
@@ -117,7 +118,8 @@ def compared(results: Results, comparison: Comparison) -> Claim:
             left[seed] / right[seed] if comparison.share else left[seed] - right[seed]
             for seed in left
             if seed in right and (right[seed] or not comparison.share)
-        ]
+        ],
+        None if comparison.share else bounds_of(comparison.metric, difference=True),
     )
     decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     note = f"{comparison.relation} {comparison.value:g}"

@@ -9,6 +9,7 @@ from driftcast.pipeline.definition import Axis, Figure, Selector
 from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.pipeline.labels import labels_of
 from driftcast.pipeline.pairs import served_within, time_grid
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.report.distributions import KINDS as DISTRIBUTIONS
 from driftcast.pipeline.report.distributions import distribution
 from driftcast.pipeline.report.roads import map_figure
@@ -128,7 +129,7 @@ def _along(figure: Figure, metric: str, selector: Selector, results: Results) ->
         points = results.points(chosen)
         if not points:
             continue
-        y = _scaled(interval(results.selected(chosen, metric).values()), scale)
+        y = _scaled(results.mean(chosen, metric), scale)
         value = points[0].values[figure.x]
         number = isinstance(value, int | float) and figure.kind == "line"
         marks.append(_Mark(float(value) if number and isinstance(value, int | float) else float(place), y))
@@ -136,8 +137,8 @@ def _along(figure: Figure, metric: str, selector: Selector, results: Results) ->
 
 
 def _tradeoff(figure: Figure, point: Point, results: Results) -> _Mark:
-    x = _scaled(interval(results.by_seed(point, figure.x).values()), metric_scale(figure.x))
-    y = _scaled(interval(results.by_seed(point, figure.y).values()), metric_scale(figure.y))
+    x = _scaled(interval(results.by_seed(point, figure.x).values(), bounds_of(figure.x)), metric_scale(figure.x))
+    y = _scaled(interval(results.by_seed(point, figure.y).values(), bounds_of(figure.y)), metric_scale(figure.y))
     return _Mark(math.nan if x.mean is None else x.mean, y, x)
 
 
@@ -152,7 +153,7 @@ def _curves(results: Results) -> dict[str, list[_Mark]]:
 
 
 def _scaled(found: Interval, scale: float) -> Interval:
-    mean, low, high = (None if value is None else value * scale for value in found[1:])
+    mean, low, high = (None if value is None else value * scale for value in found[1:4])
     return Interval(found.n, mean, low, high)
 
 
@@ -165,7 +166,7 @@ def _rows(
         for label, marks in series.items():
             for mark in marks:
                 x: object = labels[int(mark.x)] if labels else mark.x
-                row = dict(zip(ROW, (panel, label, x, *mark.y), strict=True))
+                row = dict(zip(ROW, (panel, label, x, *mark.y[:4]), strict=True))
                 if mark.x_interval is not None:
                     row |= {"x_low": mark.x_interval.low, "x_high": mark.x_interval.high}
                 rows.append(row)

@@ -217,9 +217,9 @@ def _settings(section: Section) -> str:
 _VERDICTS = {
     "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
     "fails": "no part of the interval does.",
-    "undecided": "part of it does, or there are too few runs for an interval, or they are all alike: more runs may tell.",
-    "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % confidence, "
-    "this one is undecided (Holm's method): of many questions some are answered by chance.",
+    "undecided": "part of it does, or there are too few runs for an interval, or all are alike: more runs may tell.",
+    "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % "
+    "confidence, this one is undecided (Holm's method): of many questions some are answered by chance.",
     "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
 }
 
