@@ -240,7 +240,7 @@ def _mean_rows(section: Section) -> list[dict[str, object]]:
     for point in section.experiment.points:
         for metric in section.experiment.metrics:
             found = section.summary.get((point.name, metric), Interval(0, None, None, None))
-            rows.append({**point.labels, "metric": metric, **found._asdict()})
+            rows.append({**point.labels, "metric": metric, **found.shown()})
     return rows
 
 

@@ -42,6 +42,10 @@ class Interval(NamedTuple):
     bounds: Bounds | None = None
     """Of a measure all of whose values were alike."""
 
+    def shown(self) -> dict[str, float | None]:
+        """What is told of it: the number of runs, the mean and both ends."""
+        return {"n": self.n, "mean": self.mean, "low": self.low, "high": self.high}
+
     @property
     def exact(self) -> bool:
         """Whether it is the mean itself, not an estimate of it."""
