@@ -42,7 +42,7 @@ class Interval(NamedTuple):
     bounds: Bounds | None = None
     """Of a measure all of whose values were alike."""
 
-    def shown(self) -> dict[str, float | None]:
+    def shown(self) -> dict[str, object]:
         """What is told of it: the number of runs, the mean and both ends."""
         return {"n": self.n, "mean": self.mean, "low": self.low, "high": self.high}
 
