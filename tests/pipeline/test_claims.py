@@ -185,6 +185,7 @@ def test_a_calibrated_number_says_so() -> None:
         "chance",
         "calibration",
         "note",
+        "asked",
     ]
 
 

@@ -178,6 +178,11 @@ class LiveNode(Applications):
         return None if self._control is None else self._control.address
 
     @property
+    def record(self) -> Record:
+        """What is written down here."""
+        return self._record
+
+    @property
     def trace(self) -> Trace:
         """The trace so far."""
         return self._record.trace
@@ -291,6 +296,9 @@ class LiveNode(Applications):
             counts=dict(self._record.counts),
             drops=dict(self._record.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
+            waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
+            | {"clients": self._subscribers.waiting},
+            names={node: name for node, name in self.config.names.items() if node in self.neighbors},
         )
 
     def note_drop(self, reason: str) -> None:

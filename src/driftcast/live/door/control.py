@@ -35,6 +35,8 @@ from driftcast.live.door.messages import (
     Subscribed,
     Unsubscribe,
     Unsubscribed,
+    Watch,
+    Watched,
 )
 from driftcast.live.door.served import Served
 from driftcast.live.host.applications import Forget
@@ -44,6 +46,7 @@ from driftcast.model import FOREVER_S, Event, SubscriptionId
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
 MAX_CLIENT_SUBSCRIPTIONS = 256
+LAST_TURNS = 3
 MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
 MAX_UNREAD_BYTES = 1 << 22
@@ -62,7 +65,9 @@ class _Client:
         self._writer = writer
         self._subscriptions: dict[SubscriptionId, None] = {}
         self._open: dict[object, Forget] = {}
-        """Requests and commands that are still to be answered, and what the client advertises."""
+        """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
+        self._wishes = 0
+        """Which version of the node's subscriptions it was told of, if it watches."""
 
     async def serve(self) -> None:
         """Answer until the client leaves or breaks a limit."""
@@ -146,12 +151,35 @@ class _Client:
         if isinstance(question, Move):
             node.move(question.position, question.velocity)
             return Moved(id=question.id)
+        if isinstance(question, Watch):
+            return self._watch(question)
         assert isinstance(question, AskStatus)
         return msgspec.structs.replace(node.status(), id=question.id)
 
     def _check_open(self) -> None:
         if len(self._open) >= MAX_CLIENT_QUESTIONS:
             raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
+
+    def _watch(self, question: Watch) -> Watched:
+        record = self._node.record
+        sight = record.sight
+        if Watch not in self._open:
+            self._check_open()
+            sight.watch()
+            self._open[Watch] = sight.leave
+        after = sight.next if question.after is None else question.after
+        missed, found, following = sight.after(after)
+        changed, self._wishes = self._wishes != sight.version, sight.version
+        return Watched(
+            id=question.id,
+            time_s=record.time_s(),
+            next=following,
+            missed=missed,
+            sightings=found,
+            frames=sight.frames,
+            subscriptions=sight.wishes() if question.after is None or changed else None,
+            holds=sight.held() if question.after is None else None,
+        )
 
     def _request(self, question: AskStored) -> None:
         self._check_open()
@@ -255,6 +283,9 @@ class ControlServer:
         for client in self._clients.values():
             client.abort()
         await asyncio.gather(*self._clients, return_exceptions=True)
+        # Who was let in at the last moment begins, and is turned away, within the next turns of the loop.
+        for _ in range(LAST_TURNS):
+            await asyncio.sleep(0)
         if isinstance(self._place, Path):
             self._place.unlink(missing_ok=True)
 

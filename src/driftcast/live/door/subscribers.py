@@ -59,6 +59,11 @@ class Subscribers:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait for clients that are away."""
+        return sum(len(entry.backlog) for entry in self._entries.values())
+
     def restore(self) -> None:
         """Subscribe again to what stood when the node last ran."""
         if self._store is None:
