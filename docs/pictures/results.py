@@ -59,7 +59,8 @@ def table(name: str, out: Path) -> list[str]:
     for claim in json.loads((out / "claims.json").read_text()):
         if claim["experiment"] == name:
             low, high = number(claim["low"]), number(claim["high"])
-            verdict = "calibration" if claim["calibration"] else VERDICTS[claim["holds"]]
+            alone = "" if claim["holds"] is claim["together"] else ", alone"
+            verdict = "calibration" if claim["calibration"] else VERDICTS[claim["holds"]] + alone
             interval = f"{low} to {high}" if low else ""
             shown = (
                 claim["statement"].replace("|", "/"),

@@ -43,6 +43,7 @@ kind = "bound"
 metric = "control_bytes"
 of = {{ protocol = "flooding" }}
 relation = "="
+exact = true
 """
 FALSE_CLAIM = """
 [[claims]]
@@ -52,8 +53,11 @@ kind = "bound"
 metric = "published"
 of = { protocol = "flooding" }
 relation = "="
+exact = true
 """
 CLAIM_KEYS = {
+    "together",
+    "chance",
     "experiment",
     "figure",
     "statement",

@@ -13,6 +13,7 @@ from driftcast.pipeline.records import Record, metric_columns
 from driftcast.pipeline.reproduce import reproduce_experiments
 from driftcast.pipeline.results import Results
 from driftcast.scenario.scenario import load
+from tests.pipeline.spread import spread
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "community.toml"
 FIGURES = {"Fig. 3a", "Fig. 3b", "Fig. 4a", "Fig. 4b", "Fig. 5", "Fig. 6a", "Fig. 6b", "Fig. 7", "Fig. 8", "Fig. 9"}
@@ -26,7 +27,9 @@ def results_of(experiment: Experiment, **metrics: dict[str, float]) -> Results:
     for point in experiment.points:
         for seed in experiment.seeds:
             record: Record = {"experiment": experiment.name, "point": point.name, "seed": seed, "error": None}
-            found = {metric: of.get(point.name, 1.0) * (1 + 1e-6 * seed) for metric, of in metrics.items()}
+            found = {
+                metric: spread(of.get(point.name, 1.0), metric, point.name, seed) for metric, of in metrics.items()
+            }
             records.append({**record, **metric_columns(found)})
     return Results(experiment, records, Path())
 
@@ -99,7 +102,7 @@ def test_no_buffer_without_a_limit_is_ever_full(adaptive: Experiment) -> None:
 
 def test_quick_is_small_and_still_draws_every_figure() -> None:
     quick = load_experiment("adaptive", quick=True)
-    assert len(quick.points) * len(quick.seeds) <= 60
+    assert len(quick.points) * len(quick.seeds) <= 90
     assert all(point.scenario.nodes <= 80 for point in quick.points)
     for figure in quick.definition.figures:
         assert any(point.chosen(figure.where) for point in quick.points), figure.name
@@ -213,6 +216,7 @@ def test_each_reason_is_put_to_the_test_by_a_change_that_must_help() -> None:
         "every 30 s / node": 0.85,
         "20 m/s, every 30 s / node": 0.95,
         "adaptive / node": 0.8,
+        "adaptive, half the events / node": 0.9,
     }
     stored = {"adaptive / node": 0.9, "spcast / node": 1.0}
     claims = judge(results_of(causes, delivery_ratio=delivery, forwards={}, copies_stored=stored))
@@ -226,7 +230,7 @@ def test_each_reason_is_put_to_the_test_by_a_change_that_must_help() -> None:
 
 
 @pytest.mark.parametrize(("figure", "robust"), [("buffer", 2), ("buffer-forwards", 1), ("sigma", 1)])
-def test_on_a_small_scale_the_robust_claims_hold(
+def test_on_a_small_scale_no_robust_claim_fails(
     figure: str, robust: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     # The first two figures are of the same runs, which are then made once.
@@ -235,7 +239,11 @@ def test_on_a_small_scale_the_robust_claims_hold(
     found = reproduce_experiments([experiment], out, spark, quiet=True)
     assert found.failed == 0
     expected = [claim for claim in found.claims if "expected in every reading" in claim.note]
-    assert [claim.holds for claim in expected] == [True] * robust
+    # Three runs leave some undecided, but not all.
+    verdicts = [claim.holds for claim in expected]
+    assert len(verdicts) == robust
+    assert True in verdicts
+    assert False not in verdicts
 
 
 def test_a_smaller_network_is_not_held_against_the_papers_numbers() -> None:

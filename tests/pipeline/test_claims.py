@@ -1,21 +1,25 @@
 """Claims are decided by intervals: true, false or undecided, on rows whose truth is known."""
 
+import math
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.coverage import decided_by_chance
 from driftcast.errors import UserError
 from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.definition import Axis, ClaimEntry, Definition, Relation
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.records import Record
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.statistics import SHARE, Interval, interval
 from driftcast.pipeline.validation import check
-from driftcast.pipeline.verdict import Case, decide, decide_all, runs_to_see
+from driftcast.pipeline.verdict import UNDECIDED, Case, decide, decide_all, decided_together, runs_to_see, too_few
+from tests.pipeline.spread import spread
 
 SCENARIO: dict[str, object] = {
     "duration_s": 1.0,
@@ -35,20 +39,19 @@ def study(*claims: ClaimEntry, hook: Path | None = None) -> Experiment:
     return unfold(definition, Path(), hook=hook)
 
 
-def judged(entry: ClaimEntry, means: dict[tuple[str, str], float], spread: float = 1.0, runs: int = 5) -> Claim:
-    """Every seed shifts all points alike, so pairs know what means alone do not; `spread` is noise of single runs."""
+def judged(entry: ClaimEntry, means: dict[tuple[str, str], float], own: float = 1.0, runs: int = 5) -> Claim:
+    """Every seed shifts all points alike, so pairs know what means alone do not; `own` is noise of single runs."""
     experiment = study(entry)
     records: list[Record] = []
     for number, ((p, reach), mean) in enumerate(means.items()):
         for place, noise in enumerate(NOISE[:runs]):
-            own = spread * NOISE[(place + number) % len(NOISE)]
             records.append(
                 {
                     "experiment": "study",
                     "point": f"{p} / {reach}",
                     "seed": place + 1,
                     "error": None,
-                    "delivery_ratio": mean + 10 * noise + own,
+                    "delivery_ratio": mean + 10 * noise + own * NOISE[(place + number) % len(NOISE)],
                 }
             )
     (claim,) = judge(Results(experiment, records, Path()))
@@ -95,8 +98,8 @@ def test_a_comparison_is_decided_by_its_paired_interval(entry: ClaimEntry, holds
 
 
 def test_pairing_sees_what_the_noise_of_seeds_would_hide() -> None:
-    # Seeds shift the values by up to 0.4; the difference of 0.05 is the same in all of them.
-    claim = judged(compare(">"), {("0.3", "near"): 0.20, ("0.7", "near"): 0.25}, spread=0.0)
+    # Seeds shift the values by up to 0.4; the difference of 0.05 is nearly the same in all of them.
+    claim = judged(compare(">"), {("0.3", "near"): 0.20, ("0.7", "near"): 0.25}, own=0.5)
     assert claim.holds is True
     alone = ClaimEntry(statement="s", kind="bound", metric="delivery_ratio", of={"p": 0.3}, relation=">", value=0.15)
     assert judged(alone, {("0.3", "near"): 0.20, ("0.3", "far"): 0.20}).holds is None
@@ -141,15 +144,18 @@ def test_one_run_decides_nothing() -> None:
 def test_failed_runs_and_missing_values_are_left_out_of_pairs() -> None:
     experiment = study(compare(">"))
     records: list[Record] = [
-        {"experiment": "study", "point": point, "seed": seed, "error": None, "delivery_ratio": value}
+        {
+            **{"experiment": "study", "point": point, "seed": seed, "error": None},
+            "delivery_ratio": spread(value, point, seed),
+        }
         for point, value in (("0.7 / near", 0.8), ("0.3 / near", 0.2))
         for seed in range(1, 6)
     ]
     records[0] |= {"delivery_ratio": None, "error": "broken"}
     (claim,) = judge(Results(experiment, records, Path()))
     assert claim.holds is True
-    assert claim.low == pytest.approx(0.6)
-    assert claim.high == pytest.approx(0.6)
+    assert claim.low == pytest.approx(0.6, abs=1e-4)
+    assert claim.high == pytest.approx(0.6, abs=1e-4)
 
 
 def test_a_calibrated_number_says_so() -> None:
@@ -175,6 +181,8 @@ def test_a_calibrated_number_says_so() -> None:
         "low",
         "high",
         "holds",
+        "together",
+        "chance",
         "calibration",
         "note",
         "asked",
@@ -183,15 +191,58 @@ def test_a_calibrated_number_says_so() -> None:
 
 @pytest.mark.parametrize("relation", [">", ">=", "<", "<=", "="])
 def test_an_unknown_interval_is_undecided(relation: Relation) -> None:
-    assert decide(Interval(1, 5.0, None, None), relation, 0.0) is None
-    assert decide(Interval(0, None, None, None), relation, 0.0) is None
+    assert decide(Interval(1, 5.0, None, None), relation, 0.0) == (None, None)
+    assert decide(Interval(0, None, None, None), relation, 0.0) == (None, None)
 
 
 def test_a_point_on_the_bound_is_not_beyond_it() -> None:
-    exact = interval([2.0, 2.0])
-    assert decide(exact, ">", 2.0) is False
-    assert decide(exact, ">=", 2.0) is True
-    assert decide(exact, "=", 2.0) is True
+    exact = interval([2.0, 2.0], exact=True)
+    assert decide(exact, ">", 2.0).holds is False
+    assert decide(exact, ">=", 2.0).holds is True
+    assert decide(exact, "=", 2.0) == (True, 0.0), "where nothing is left to luck nothing is decided by chance"
+
+
+def test_runs_that_are_all_alike_decide_nothing_unless_the_measure_has_bounds() -> None:
+    alike = interval([1.0] * 10)
+    assert (alike.mean, alike.low) == (1.0, None)
+    assert decide(alike, ">", 0.5).holds is None
+    assert too_few(alike) == "all 10 runs alike: they show no spread to judge by"
+    # Of shares: if a third of the runs differed, ten alike would be seen in less than two of a hundred tries.
+    share = interval([1.0] * 10, SHARE)
+    assert share.low == pytest.approx(0.025**0.1)
+    assert share.high == 1.0
+    assert decide(share, ">", 0.5).holds is True
+    assert decide(share, ">", 0.9).holds is None
+    assert share.tails(0.025**0.1) == pytest.approx(0.05)
+    assert decide(interval([1.0] * 1000, SHARE), ">", 0.99).holds is True
+
+
+def test_of_twenty_claims_without_a_difference_all_stay_undecided_in_nineteen_experiments_of_twenty() -> None:
+    alone, together = decided_by_chance(300, 10, Random(3))
+    # 1 - 0.95^20 of the experiments have a claim that is decided; together at most one in twenty has.
+    assert alone > 0.5
+    assert together < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
+
+
+def test_holm_goes_on_as_long_as_each_stands() -> None:
+    assert decided_together([0.012, None, 0.001, 0.03]) == [True, False, True, False]
+    # 0.03 would stand among two, but one that is smaller does not stand among three.
+    assert decided_together([0.03, 0.02, 0.04]) == [False, False, False]
+    assert decided_together([]) == []
+
+
+@given(st.lists(st.floats(-5, 5), min_size=3, max_size=12), st.floats(-6, 6))
+def test_the_tails_agree_with_the_interval(values: list[float], bound: float) -> None:
+    found = interval(values)
+    # Beside values of 5 the ends of an interval that is narrower than this are lost to rounding.
+    if found.low is not None and found.high is not None and found.error is not None and found.error > 1e-6:
+        assert found.mean is not None
+        assert found.low < found.mean < found.high
+        tails = found.tails(bound)
+        assert tails is not None
+        for end in (found.low, found.high):
+            assert found.tails(end) == pytest.approx(0.05, rel=1e-3)
+        assert (tails < 0.05) == (not found.low <= bound <= found.high) or tails == pytest.approx(0.05, rel=1e-3)
 
 
 def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
@@ -216,11 +267,11 @@ def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
 def test_the_case_that_is_shown_has_the_verdict_of_the_claim() -> None:
     # The wide one reaches further to the wrong side and is undecided; the narrow one fails.
     wide, narrow = Case("wide", Interval(5, -0.0169, -0.0475, 0.0138)), Case("narrow", Interval(5, -0.02, -0.03, -0.01))
-    assert decide_all([wide, narrow], ">", 0.0) == (False, narrow)
-    assert decide_all([wide, Case("fine", Interval(5, 1.0, 0.9, 1.1))], ">", 0.0) == (None, wide)
+    assert decide_all([wide, narrow], ">", 0.0).case == narrow
+    assert decide_all([wide, Case("fine", Interval(5, 1.0, 0.9, 1.1))], ">", 0.0) == (UNDECIDED, wide)
     unknown = Case("unknown", Interval(1, 0.5, None, None))
-    assert decide_all([wide, unknown], ">", 0.0) == (None, unknown)
-    assert decide_all([unknown, narrow], ">", 0.0) == (False, narrow)
+    assert decide_all([wide, unknown], ">", 0.0) == (UNDECIDED, unknown)
+    assert decide_all([unknown, narrow], ">", 0.0).holds is False
     assert decide_all([], ">", 0.0).holds is None
 
 
@@ -234,9 +285,10 @@ def test_a_verdict_never_contradicts_its_evidence(
     drawn: list[tuple[float, float]], relation: Relation, value: float, tolerance: float
 ) -> None:
     cases = [Case(str(place), Interval(9, mean, mean - half, mean + half)) for place, (mean, half) in enumerate(drawn)]
-    holds, decisive = decide_all(cases, relation, value, tolerance)
-    assert decide(decisive.found, relation, value, tolerance) is holds
-    each = [decide(case.found, relation, value, tolerance) for case in cases]
+    decision, decisive = decide_all(cases, relation, value, tolerance)
+    holds = decision.holds
+    assert decide(decisive.found, relation, value, tolerance).holds is holds
+    each = [decide(case.found, relation, value, tolerance).holds for case in cases]
     assert holds is (False if False in each else None if None in each else True)
 
 
@@ -245,7 +297,7 @@ def test_a_trend_that_fails_shows_the_step_that_fails() -> None:
     steps = {
         "0.3 / near": (0.50,) * 5,
         "0.5 / near": (0.9, 0.1, 0.9, 0.1, 0.6),
-        "0.7 / near": (0.89, 0.09, 0.89, 0.09, 0.59),
+        "0.7 / near": (0.89, 0.091, 0.889, 0.09, 0.59),
     }
     records: list[Record] = [
         {"experiment": "study", "point": point, "seed": seed, "error": None, "delivery_ratio": value}
@@ -262,9 +314,9 @@ def test_a_trend_that_fails_shows_the_step_that_fails() -> None:
 def test_few_runs_decide_nothing_about_a_mean_that_hangs_on_rare_ones() -> None:
     # Twelve runs of ASP at a validity of 100 s; one in a hundred loses half of its messages or more.
     seen = [96.0, 98.0, 97.0, 99.0, 98.0, 99.0, 99.0, 98.0, 100.0, 98.0, 98.0, 98.0]
-    assert decide(interval(seen), "=", 95.0, 2.0) is False
-    assert decide(interval(seen), "=", 95.0, 2.0, rare=0.01) is None
-    assert decide(interval(seen * 25), "=", 95.0, 2.0, rare=0.01) is False
+    assert decide(interval(seen), "=", 95.0, 2.0).holds is False
+    assert decide(interval(seen), "=", 95.0, 2.0, rare=0.01).holds is None
+    assert decide(interval(seen * 25), "=", 95.0, 2.0, rare=0.01).holds is False
     assert [runs_to_see(rare) for rare in (0.0, 0.01, 0.1, 0.5)] == [0, 299, 29, 5]
 
 

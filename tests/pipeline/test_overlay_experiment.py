@@ -18,6 +18,7 @@ from driftcast.radio.dot11 import CsmaRadio
 from driftcast.scenario.faults import LinkCut
 from driftcast.simulation.run import run
 from driftcast.trace import Level
+from tests.pipeline.spread import spread
 
 TOPOLOGIES = ("A-B-C", "A-B-C-A", "A-C-B", "B-A-C")
 Numbers = Callable[[Point], Mapping[str, float]]
@@ -30,8 +31,8 @@ def overlay() -> Experiment:
 
 @pytest.fixture(scope="module")
 def few() -> Experiment:
-    """With two seeds, which agree so closely here that they decide."""
-    return load_experiment("overlay", runs=2)
+    """With three seeds, which agree so closely here that they decide."""
+    return load_experiment("overlay", runs=3)
 
 
 def as_the_paper_says(point: Point) -> dict[str, float]:
@@ -86,11 +87,11 @@ def results_of(experiment: Experiment, numbers: Numbers, start: float = 1.0) -> 
     for point in experiment.points:
         for seed in experiment.seeds_at(point):
             record: Record = {"experiment": experiment.name, "point": point.name, "seed": seed, "error": None}
-            found = {metric: value * (1 + 1e-6 * seed) for metric, value in numbers(point).items()}
+            found = {metric: spread(value, metric, point.name, seed) for metric, value in numbers(point).items()}
             series = {
                 metric: [
                     (0.0, None),
-                    (10.0, 3.0 * value ** (1 - start)),
+                    (10.0, spread(3.0, point.name, seed) * value ** (1 - start)),
                     *((time, value) for time in (60.0, 70.0, 80.0)),
                 ]
                 for metric, value in found.items()
@@ -102,7 +103,9 @@ def results_of(experiment: Experiment, numbers: Numbers, start: float = 1.0) -> 
 
 def test_what_the_paper_says_is_what_the_claims_say(few: Experiment) -> None:
     claims = judge(results_of(few, as_the_paper_says))
-    assert [claim.statement for claim in claims if not claim.holds] == []
+    (other,) = [claim for claim in claims if not claim.holds]
+    assert other.statement.startswith("opportunistic paths are shorter at almost all times")
+    assert other.holds is None, "at all times, in three runs: which may hide a fourth"
     assert len(claims) > 45
     assert {claim.statement for claim in claims if claim.calibration} == {
         "brokers that look every 50 s, opportunistic: 4.17 hops",

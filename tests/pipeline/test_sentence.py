@@ -49,7 +49,7 @@ def frames(mean: float) -> Interval:
             "ask for more with --runs.",
         ),
         (
-            Interval(4, 0.0, 0.0, 0.0),
+            Interval(4, 0.0, None, None),
             frames(7),
             frames(0),
             "epidemic delivers as much as flooding in each of 4 runs, with 7 frames instead of none.",

@@ -6,8 +6,10 @@ from random import Random
 import pytest
 from scipy import stats
 
+from benchmarks.coverage import POPULATIONS, RUNS, TRIES, coverage, decided_by_chance
 from driftcast.pipeline.report.tables import csv_text, mean_text, number
-from driftcast.pipeline.statistics import Interval, average, interval, paired_differences, student_t
+from driftcast.pipeline.statistics import SHARE, Interval, average, interval, paired_differences
+from driftcast.pipeline.student import student_t
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 9, 19, 29, 100, 999, 50_000])
@@ -31,7 +33,32 @@ def test_values_that_do_not_exist_are_left_out() -> None:
     assert interval([None, 2.0, None, 4.0]).n == 2
     assert interval([None]) == Interval(0, None, None, None)
     assert interval([7.0]) == Interval(1, 7.0, None, None)
-    assert interval([0.1, 0.1, 0.1]) == Interval(3, 0.1, 0.1, 0.1)
+    assert interval([0.1, 0.1, 0.1], exact=True) == Interval(3, 0.1, 0.1, 0.1)
+    assert interval([1.0, 3.0]) == Interval(2, 2.0, None, None)
+
+
+def test_what_arithmetic_leaves_is_no_spread() -> None:
+    assert interval([0.1 + 0.2, 0.3, 0.3]).low is None
+    assert paired_differences({1: 0.1 + 0.2, 2: 0.4}, {1: 0.3, 2: 0.3}) == [0.0, pytest.approx(0.1)]
+
+
+def test_tiny_spreads_are_spreads() -> None:
+    found, wide = interval([0.0, 0.0, 1e-155]), interval([0.0, 0.0, 1.0])
+    assert found.low == pytest.approx(1e-155 * (wide.low or 0.0), rel=1e-9)
+    assert found.lean == pytest.approx(wide.lean)
+
+
+def test_no_share_is_more_than_one() -> None:
+    values = [1.0, 1.0, 0.98, 0.99, 1.0]
+    found, bare = interval(values, SHARE), interval(values)
+    assert bare.high is not None
+    assert bare.high > 1.0
+    assert (found.low, found.high) == (bare.low, 1.0)
+
+
+def test_a_run_without_an_end_leaves_no_interval() -> None:
+    assert interval([1.0, 2.0, math.inf]) == Interval(3, math.inf, None, None)
+    assert interval([math.inf] * 3).low is None
 
 
 def test_pairs_are_made_of_seeds_that_both_have() -> None:
@@ -45,9 +72,36 @@ def test_a_seed_stays_one_observation_however_many_points_it_ran_at() -> None:
 def test_numbers_are_shown_with_the_digits_that_matter() -> None:
     assert mean_text(Interval(5, 0.14163, 0.0216, 0.2616)) == "0.14 ± 0.12"
     assert mean_text(Interval(5, 7353.2, 6701.0, 8005.4)) == "7,353 ± 652"
+    assert mean_text(Interval(5, 0.96, 0.90, 0.98)) == "0.960 (0.900 to 0.980)"
     assert mean_text(Interval(0, None, None, None)) == "–"
     assert mean_text(Interval(1, 3.0, None, None)) == "3.00"
     assert mean_text(Interval(9, 0.0, 0.0, 0.0)) == "0"
     assert number(None) == "–"
     assert number(296048.6) == "296,049"
     assert csv_text([{"a": 1, "b": None}, {"a": "x,y", "c": 0.1}]) == 'a,b,c\n1,,\n"x,y",,0.1\n'
+
+
+@pytest.mark.parametrize("name", [name for name in POPULATIONS if "sigma 1" not in name])
+@pytest.mark.parametrize("runs", [5, 10])
+def test_an_interval_covers_what_it_says(name: str, runs: int) -> None:
+    """Of the intervals that are shown; runs that are all alike show none."""
+    found = coverage(POPULATIONS[name], runs, 1000, Random(11))
+    # Three standard deviations of a share of 0.92.
+    assert found.covered > 0.92 - 3 * math.sqrt(0.92 * 0.08 / (found.shown * 1000))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POPULATIONS)
+@pytest.mark.parametrize("runs", RUNS)
+def test_an_interval_covers_what_it_says_in_many_tries(name: str, runs: int) -> None:
+    found = coverage(POPULATIONS[name], runs, TRIES, Random(runs))
+    # Nine in ten where values lean so far that ten runs seldom see their tail.
+    assert found.covered >= (0.87 if "sigma 1" in name else 0.92)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", RUNS)
+def test_chance_decides_one_experiment_in_twenty_at_most(runs: int) -> None:
+    alone, together = decided_by_chance(2000, runs, Random(runs))
+    assert alone > 0.5
+    assert together < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)

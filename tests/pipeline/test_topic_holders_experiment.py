@@ -20,6 +20,7 @@ from driftcast.pipeline.reproduce import reproduce_experiments
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.validation import check
 from driftcast.radio.dot11 import CsmaRadio
+from tests.pipeline.spread import spread
 
 SIX = tuple(f"{mode}-{kind}" for mode in "RB" for kind in ("AODV", "GPSR (no map)", "GPSR (with map)"))
 SPEEDS = {"highway": ["10", "20", "30", "40", "50", "60"], "city": ["1", "5", "10", "15", "20"]}
@@ -34,7 +35,9 @@ def results_of(experiment: Experiment, **metrics: dict[str, float]) -> Results:
     for point in experiment.points:
         for seed in experiment.seeds:
             record: Record = {"experiment": experiment.name, "point": point.name, "seed": seed, "error": None}
-            found = {metric: of.get(point.name, 1.0) * (1 + 1e-6 * seed) for metric, of in metrics.items()}
+            found = {
+                metric: spread(of.get(point.name, 1.0), metric, point.name, seed) for metric, of in metrics.items()
+            }
             records.append({**record, **metric_columns(found)})
     return Results(experiment, records, Path())
 
@@ -59,8 +62,8 @@ def holders() -> Experiment:
 
 @pytest.fixture(scope="module")
 def few() -> Experiment:
-    """With two seeds, which agree so closely here that they decide."""
-    return load_experiment("003", runs=2)
+    """With six seeds: so many decide of a share that is one in all of them that it is more than half."""
+    return load_experiment("003", runs=6)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +179,7 @@ def test_topics_in_voids_and_on_roads_are(sensitivity: Experiment) -> None:
 
 
 def test_quick_is_small_and_still_draws_every_figure() -> None:
-    for name, runs in (("topic-holders", 110), ("topic-holders-sensitivity", 70)):
+    for name, runs in (("topic-holders", 110), ("topic-holders-sensitivity", 105)):
         quick = load_experiment(name, quick=True)
         assert len(quick.points) * len(quick.seeds) <= runs
         assert all(point.scenario.duration_s <= 60 for point in quick.points)
@@ -269,7 +272,7 @@ def test_the_share_of_beacons_in_a_difference(few: Experiment) -> None:
     for setting in SPEEDS:
         text = f"{setting}: beacons are more than half of what geographic WORD map sends more than AODV (share)"
         with_map, without = found[text.replace("WORD", "with")], found[text.replace("WORD", "without")]
-        assert with_map.ours == pytest.approx(0.75)
+        assert with_map.ours == pytest.approx(0.75, abs=1e-3)
         assert with_map.holds is True
         assert without.ours == pytest.approx(150 / 800, abs=1e-3)
         assert without.holds is False
@@ -292,6 +295,11 @@ def test_sensitivity_holds_changes_against_the_base(sensitivity: Experiment) -> 
         point.name: 1200.0 if "GPSR" in point.labels["scheme"] else 600.0
         for point in sensitivity.points
         if point.labels["change"] == "load x 4"
+    }
+    load |= {
+        point.name: 4000.0 if "GPSR" in point.labels["scheme"] else 1000.0
+        for point in sensitivity.points
+        if point.labels["change"] == "load x 20"
     }
     delivery = {point.name: 0.4 if "no map" in point.labels["scheme"] else 0.9 for point in sensitivity.points}
     delivery |= {point.name: 0.8 for point in sensitivity.points if point.labels["change"] in ("4 %", "K = 0")}

@@ -201,7 +201,8 @@ def _claims_table(claims: "list[Claim]") -> "Table":
         table.add_column(column, justify="right" if column == "ours" else "left")
     marks = {True: "[green]holds[/green]", False: "[red]fails[/red]", None: "[yellow]undecided[/yellow]"}
     for claim in claims:
-        mark = "[dim]calibration[/dim]" if claim.calibration else marks[claim.holds]
+        alone = "" if claim.holds is claim.together else " [dim]alone[/dim]"
+        mark = "[dim]calibration[/dim]" if claim.calibration else marks[claim.holds] + alone
         interval = "" if claim.low is None else f"{shown(claim.low)} to {shown(claim.high)}"
         table.add_row(mark, escape(claim.statement), shown(claim.ours), interval)
     return table

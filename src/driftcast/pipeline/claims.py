@@ -3,14 +3,22 @@
 import importlib.util
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import ClaimEntry, Relation
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide, decide_all, told_relation, too_few
+from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.verdict import (
+    Case,
+    Decision,
+    decide,
+    decide_all,
+    decided_together,
+    told_relation,
+    too_few,
+)
 
 __all__ = ["Claim", "Hook", "claimed", "decide", "decide_all", "judge", "load_hook"]
 
@@ -28,6 +36,10 @@ class Claim:
     high: float | None
     holds: bool | None
     """None: undecided."""
+    together: bool | None = None
+    """The same if all claims of the experiment are to be right at once (Holm)."""
+    chance: float | None = None
+    """How probable it is to decide so by chance."""
     calibration: bool = False
     """A setting was fitted to this number, so its agreement proves nothing."""
     note: str = ""
@@ -44,7 +56,7 @@ def claimed(
     figure: str,
     statement: str,
     found: Interval,
-    holds: bool | None,
+    decision: Decision,
     note: str = "",
     paper: float | str | None = None,
     calibration: bool = False,
@@ -59,7 +71,8 @@ def claimed(
         ours=found.mean,
         low=found.low,
         high=found.high,
-        holds=holds,
+        holds=decision.holds,
+        chance=decision.chance,
         calibration=calibration,
         note=note,
         asked=asked,
@@ -79,12 +92,12 @@ def claimed_of_all(
     calibration: bool = False,
 ) -> Claim:
     """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before its name."""
-    holds, decisive = decide_all(cases, relation, value, tolerance)
+    decision, decisive = decide_all(cases, relation, value, tolerance)
     asked = told_relation(relation, value, tolerance)
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
-    missing = "" if decisive.found.low is not None else "too few runs at these points"
+    missing = "" if decisive.found.low is not None else too_few(decisive.found)
     told = "; ".join(part for part in (*notes, name, missing) if part)
-    return claimed(results, figure, statement, decisive.found, holds, told, paper, calibration, asked)
+    return claimed(results, figure, statement, decisive.found, decision, told, paper, calibration, asked)
 
 
 Hook = Callable[[Results], Iterable[Claim]]
@@ -97,7 +110,10 @@ def judge(results: Results) -> list[Claim]:
     if experiment.hook is not None:
         figures = {figure.name for figure in experiment.definition.figures} | {""}
         claims += [claim for claim in load_hook(experiment.hook)(results) if claim.figure in figures]
-    return claims
+    # A hook's own decision without a chance is no estimate: a count of all there is.
+    chances = [0.0 if claim.chance is None and claim.holds is not None else claim.chance for claim in claims]
+    stand = decided_together(chances)
+    return [replace(claim, together=claim.holds if safe else None) for claim, safe in zip(claims, stand, strict=True)]
 
 
 def load_hook(path: Path) -> Hook:
@@ -124,18 +140,18 @@ def _judged(entry: ClaimEntry, results: Results) -> Claim:
         cases = _steps(entry, results)
         note = "" if cases else f"{entry.along} has too few labels here for a trend"
     elif entry.kind == "compare":
-        cases = [Case("", results.difference(entry.left, entry.right, entry.metric))]
+        cases = [Case("", results.difference(entry.left, entry.right, entry.metric, entry.exact))]
     else:
-        cases = [Case("", interval(results.selected(entry.of, entry.metric).values()))]
+        cases = [Case("", results.mean(entry.of, entry.metric, entry.exact))]
     assert relation is not None
     value = 0.0 if entry.kind == "trend" else entry.value
     rare = results.experiment.definition.rare.get(entry.metric, 0.0)
-    holds, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
+    decision, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
     few = too_few(decisive.found, rare) if cases else ""
     told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
     asked = ("each step " if entry.kind == "trend" else "") + told_relation(relation, value, entry.tolerance)
     return claimed(
-        results, entry.figure, entry.statement, decisive.found, holds, told, entry.paper, entry.calibration, asked
+        results, entry.figure, entry.statement, decisive.found, decision, told, entry.paper, entry.calibration, asked
     )
 
 
@@ -147,7 +163,7 @@ def _steps(entry: ClaimEntry, results: Results) -> list[Case]:
     return [
         Case(
             f"decisive step: {before} to {after}",
-            results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric),
+            results.difference({**entry.of, axis: after}, {**entry.of, axis: before}, entry.metric, entry.exact),
         )
         for before, after in itertools.pairwise(labels)
     ]

@@ -77,10 +77,8 @@ class Comparison:
             "protocols": [
                 {
                     "protocol": protocol,
-                    "metrics": {metric: self.means.get((protocol, metric), NONE)._asdict() for metric in METRICS},
-                    "difference": {
-                        metric: self.differences.get((protocol, metric), NONE)._asdict() for metric in METRICS
-                    }
+                    "metrics": {metric: self.means.get((protocol, metric), NONE).shown() for metric in METRICS},
+                    "difference": {metric: self.differences.get((protocol, metric), NONE).shown() for metric in METRICS}
                     if protocol != self.protocols[0]
                     else None,
                 }
@@ -231,8 +229,8 @@ def _rows(found: Comparison) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for protocol in found.protocols:
         for metric in METRICS:
-            mean = found.means.get((protocol, metric), NONE)._asdict()
-            difference = found.differences.get((protocol, metric), NONE)._asdict()
+            mean = found.means.get((protocol, metric), NONE).shown()
+            difference = found.differences.get((protocol, metric), NONE).shown()
             rows.append(
                 {"protocol": protocol, "metric": metric, **mean}
                 | {f"difference_{key}": value for key, value in difference.items()}

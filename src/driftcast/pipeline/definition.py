@@ -98,6 +98,8 @@ class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """For `=`: how far from `value` still counts as equal. For others: how far on the wrong side is forgiven."""
     paper: float | str | None = None
     calibration: bool = False
+    exact: bool = False
+    """The measure knows no luck: runs that are all alike are the mean itself, not runs that have seen nothing else."""
     note: str = ""
 
 

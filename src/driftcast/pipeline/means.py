@@ -39,7 +39,7 @@ class Means:
                 "point": point.name,
                 "labels": point.labels,
                 "metrics": {
-                    metric: self.found.get((point.name, metric), NONE)._asdict() for metric in self.experiment.metrics
+                    metric: self.found.get((point.name, metric), NONE).shown() for metric in self.experiment.metrics
                 },
             }
             for point in self.experiment.points

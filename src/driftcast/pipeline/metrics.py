@@ -7,7 +7,7 @@ missing, and so are runs that failed.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from driftcast.pipeline.records import METRICS, MORE
+from driftcast.pipeline.records import METRICS, MORE, bounds_of
 from driftcast.pipeline.statistics import interval
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ POINT = ["experiment", "point"]
 
 def summary(runs: "DataFrame", metrics: Sequence[str] = METRICS) -> "DataFrame":
     """A row per experiment, point and metric: n, missing, mean, low, high."""
-    return _with_interval(_long(runs, [*POINT, "seed"], metrics), [*POINT, "metric"], "value")
+    return _with_interval(_long(runs, [*POINT, "seed"], metrics), [*POINT, "metric"], "value", difference=False)
 
 
 def paired(runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRICS) -> "DataFrame":
@@ -32,7 +32,7 @@ def paired(runs: "DataFrame", pairs: "DataFrame", metrics: Sequence[str] = METRI
         .join(other, ["experiment", "reference", "seed", "metric"])
         .withColumn("difference", f.col("value") - f.col("base"))
     )
-    return _with_interval(joined, [*POINT, "reference", "metric"], "difference")
+    return _with_interval(joined, [*POINT, "reference", "metric"], "difference", difference=True)
 
 
 def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFrame":
@@ -47,17 +47,17 @@ def _long(runs: "DataFrame", ids: list[str], metrics: Sequence[str]) -> "DataFra
     return wide.unpivot(tuple(ids), tuple(metrics), "metric", "value")
 
 
-def _with_interval(rows: "DataFrame", keys: list[str], column: str) -> "DataFrame":
+def _with_interval(rows: "DataFrame", keys: list[str], column: str, difference: bool) -> "DataFrame":
     """For each group its mean and interval. Lists leave out what does not exist; their order plays no part in a sum."""
     from pyspark.sql import functions as f
 
-    of = f.udf(_interval, "n bigint, mean double, low double, high double", useArrow=False)
+    def found_of(values: list[float], metric: str) -> tuple[float | None, ...]:
+        # Spark takes a plain tuple for a row.
+        found = interval(values, bounds_of(metric, difference))
+        return found.n, found.mean, found.low, found.high
+
+    of = f.udf(found_of, "n bigint, mean double, low double, high double", useArrow=False)
     grouped = rows.groupBy(*keys).agg(f.collect_list(column).alias("values"), f.count(f.lit(1)).alias("runs"))
-    found = grouped.withColumn("found", of("values"))
+    found = grouped.withColumn("found", of("values", "metric"))
     missing = (f.col("runs") - f.col("found.n")).alias("missing")
     return found.select(*keys, "found.n", missing, "found.mean", "found.low", "found.high")
-
-
-def _interval(values: list[float]) -> tuple[float | None, ...]:
-    # Spark takes a plain tuple for a row.
-    return tuple(interval(values))

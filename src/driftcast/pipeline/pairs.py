@@ -7,7 +7,7 @@ from typing import NamedTuple
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.records import metric_value
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.statistics import SHARE, Interval, interval
 
 
 class CommonPairs(NamedTuple):
@@ -73,5 +73,6 @@ def served_within(results: Results, times_s: Sequence[float]) -> dict[str, list[
             rising.append(total / eligible)
         shares.setdefault(point, []).append(rising)
     return {
-        point: [interval(run[place] for run in runs) for place in range(len(times_s))] for point, runs in shares.items()
+        point: [interval((run[place] for run in runs), SHARE) for place in range(len(times_s))]
+        for point, runs in shares.items()
     }

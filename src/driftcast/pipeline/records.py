@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from driftcast.pipeline.statistics import DIFFERENCE_OF_SHARES, SHARE, Bounds
 from driftcast.scenario.measures import METRIC_MEANINGS, SERIES
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ IDENTITY_COLUMNS = (
 )
 """`parameters` is a JSON object, axis to value; `run` is the run's name in its trace; `key` stands for all that decides
 its outcome, code included."""
+
+
+def bounds_of(metric: str, difference: bool = False) -> Bounds | None:
+    """Between which values a metric, or the difference of two of its values, must lie; shares know bounds."""
+    if not metric.endswith(("_ratio", "_share")):
+        return None
+    return DIFFERENCE_OF_SHARES if difference else SHARE
 
 
 MORE = "more"

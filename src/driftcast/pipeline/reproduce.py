@@ -274,7 +274,7 @@ def _mean_rows(section: Section, summary: Summary) -> list[dict[str, object]]:
     for point in section.experiment.points:
         for metric in section.experiment.metrics:
             found = summary.get((point.name, metric), Interval(0, None, None, None))
-            rows.append({**point.labels, "metric": metric, **found._asdict()})
+            rows.append({**point.labels, "metric": metric, **found.shown()})
     return rows
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.experiment import Experiment, Point
-from driftcast.pipeline.records import Record, metric_value, series_value
+from driftcast.pipeline.records import Record, bounds_of, metric_value, series_value
 from driftcast.pipeline.statistics import Interval, average, interval, paired_differences
 from driftcast.pipeline.trace_metrics import eligible_pairs, read_tables, served_pairs
 
@@ -62,9 +62,14 @@ class Results:
             for time_s, by_seed in sorted(found.items())
         ]
 
-    def difference(self, left: Selector, right: Selector, metric: str) -> Interval:
+    def mean(self, selector: Selector, metric: str, exact: bool = False) -> Interval:
+        """The mean over the seeds of a selection."""
+        return interval(self.selected(selector, metric).values(), bounds_of(metric), exact)
+
+    def difference(self, left: Selector, right: Selector, metric: str, exact: bool = False) -> Interval:
         """left - right, paired by seed."""
-        return interval(paired_differences(self.selected(left, metric), self.selected(right, metric)))
+        found = paired_differences(self.selected(left, metric), self.selected(right, metric))
+        return interval(found, bounds_of(metric, difference=True), exact)
 
     def served(self) -> "DataFrame | None":
         """Every served pair: point, seed, event, node, delay_s, hops. None if the runs left no traces."""

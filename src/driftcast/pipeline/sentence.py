@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from driftcast.pipeline.experiment import Experiment
-from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.statistics import FEWEST, Interval
 
 NONE = Interval(0, None, None, None)
 Found = Mapping[tuple[str, str], Interval]
@@ -42,13 +42,13 @@ def sentence(protocol: str, reference: str, more: Interval, frames: Interval, re
         return f"Nothing can be said of {protocol} beside {reference}: no run of both had anything to deliver."
     price = _price(frames, reference_frames)
     if more.low is None or more.high is None:
+        if more.mean == 0 and more.n >= FEWEST:
+            return f"{protocol} delivers as much as {reference} in each of {_runs(more.n)}{price}."
         found = f"{protocol} delivers {_amount(more.mean)} than {reference} in {_runs(more.n)}{price}"
         return f"{found}; that decides nothing yet: ask for more with --runs."
     ends = (more.low, more.high) if more.mean >= 0 else (-more.high, -more.low)
     within = f"({_number(ends[0])} to {_number(ends[1])})"
     if more.low <= 0 <= more.high:
-        if more.low == more.high == 0:
-            return f"{protocol} delivers as much as {reference} in each of {_runs(more.n)}{price}."
         found = f"{protocol} delivers {_amount(more.mean)} {within} in {_runs(more.n)}{price}"
         return f"Between {protocol} and {reference} nothing is decided: {found}; more runs may tell."
     return f"{protocol} delivers {_amount(more.mean)} {within} than {reference}{price}."

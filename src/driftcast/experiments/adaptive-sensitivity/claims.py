@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Relation, Selector
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
-from driftcast.pipeline.verdict import decide
+from driftcast.pipeline.verdict import UNDECIDED, decide
 
 NEAR = 0.1
 """How near a ratio must come to the paper's."""
@@ -237,16 +238,17 @@ def claims(results: Results) -> Iterator[Claim]:
 def compared(results: Results, comparison: Comparison, reading: str) -> Claim:
     """One comparison under one reading."""
     sides = [values(results, setting, reading, comparison.metric) for setting in comparison.sides]
-    found = interval(_compared(sides, comparison.share))
-    holds = decide(found, comparison.relation, comparison.value, comparison.tolerance)
+    bounds = None if comparison.share else bounds_of(comparison.metric, difference=comparison.right is not None)
+    found = interval(_compared(sides, comparison.share), bounds)
+    decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     if comparison.right is None and results.experiment.points[0].scenario.nodes != PAPER_NODES:
-        holds = None
+        decision = UNDECIDED
     return claimed(
         results,
         comparison.figure,
         f"{reading}: {comparison.statement}",
         found,
-        holds,
+        decision,
         READINGS[reading],
         comparison.paper,
     )

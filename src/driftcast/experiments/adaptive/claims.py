@@ -217,7 +217,7 @@ class Study:
 
     def level(self, of: Selector, metric: str = DELIVERY) -> Interval:
         """A mean."""
-        return interval(self.results.selected(of, metric).values())
+        return self.results.mean(of, metric)
 
     def difference(self, left: Selector, right: Selector, metric: str = DELIVERY) -> Interval:
         """left - right, seed by seed."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval, ratio_interval
+from driftcast.pipeline.statistics import SHARE, interval, ratio_interval
 from driftcast.pipeline.verdict import decide
 
 SENT = 100
@@ -51,7 +51,8 @@ def claims(results: Results) -> Iterator[Claim]:
 def all_received(results: Results) -> Claim:
     """The share of runs and sinks that flooding served in full. The fit was to the mean, which outliers decide."""
     names = [f"received_by_{sink}" for sink in SINKS]
-    found = interval(sum(got == SENT for got in run) / len(run) for run in _runs(results, "flooding", *names))
+    shares = [sum(got == SENT for got in run) / len(run) for run in _runs(results, "flooding", *names)]
+    found = interval(shares, SHARE)
     return claimed(
         results,
         "completeness",
@@ -68,7 +69,7 @@ def few_lost(results: Results, validity_s: int) -> Claim:
     shares = []
     for run in _runs(results, f"{validity_s} s", *(f"received_by_{sink}" for sink in SINKS)):
         shares.append(sum(SENT - received < FEW for received in run) / len(run))
-    found = interval(shares)
+    found = interval(shares, SHARE)
     return claimed(
         results,
         "completeness",
@@ -90,8 +91,7 @@ def second_mode(results: Results, validity_s: int) -> Claim:
         lost = SENT - round(received)
         inside += lost in mode
         excess.append((lost in mode) / len(mode) - (lost in valley) / len(valley))
-    # Where no run lies in either there is nothing to compare, and the interval would be a point only for want of runs.
-    found = interval(excess) if any(excess) else Interval(len(excess), 0.0, None, None)
+    found = interval(excess)
     return claimed(
         results,
         "histograms",
@@ -112,7 +112,8 @@ def one_loss(results: Results, radio: str) -> Claim:
         if not missed and not missed_too:
             lost.append(2 * SENT - first - second)
             broken.append(breaks)
-    found = ratio_interval(lost, broken)
+    # On the disk nothing but a broken path loses a message: a count that knows no luck.
+    found = ratio_interval(lost, broken, exact=radio == "disk")
     return claimed(
         results,
         "single-runs",
@@ -127,7 +128,8 @@ def one_loss(results: Results, radio: str) -> Claim:
 
 def paths_break(results: Results) -> Claim:
     """The share of runs in which the source had to announce again though its first announcement never expired."""
-    found = interval(float(count > 1) for (count,) in _runs(results, "100 s", "announcements"))
+    shares = [float(count > 1) for (count,) in _runs(results, "100 s", "announcements")]
+    found = interval(shares, SHARE)
     return claimed(
         results,
         "single-runs",
@@ -143,7 +145,7 @@ def one_suffices(results: Results) -> Claim:
     """Messages lost where there was one announcement and it came to the sink: publications can still be lost."""
     names = ("announcements", "announcements_missed_by_sink_1", "received_by_sink_1")
     lost = [SENT - got for count, missed, got in _runs(results, "100 s", *names) if count == 1 and not missed]
-    found = interval(lost)
+    found = interval(lost, (0.0, SENT))
     return claimed(
         results,
         "single-runs",

@@ -21,7 +21,7 @@ from driftcast.experiments.overlay.study import (
 from driftcast.pipeline.claims import Claim
 from driftcast.pipeline.definition import Relation, Selector
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import interval
+from driftcast.pipeline.statistics import DIFFERENCE_OF_SHARES, SHARE, interval
 from driftcast.pipeline.verdict import Case
 
 SLOW = 1.5
@@ -86,7 +86,7 @@ def brokers(study: Study) -> Iterator[Claim | None]:
     ours, theirs = (study.samples({**timeline, "scheme": scheme}, "broker_path") for scheme in (BOTH, STATIC))
     first = [Case("", interval(first_difference(ours, theirs)))]
     yield study.claim("brokers", "equal at the start (first sample)", first, "=", 0.0, tolerance=ALIKE_HOPS)
-    times = [Case("", interval(share_below(ours, theirs, AFTER_S)))]
+    times = [Case("", interval(share_below(ours, theirs, AFTER_S), SHARE))]
     text = f"opportunistic paths are shorter at almost all times after {AFTER_S:g} s (share of samples)"
     yield study.claim("brokers", text, times, ">", ALMOST_ALL)
 
@@ -244,7 +244,7 @@ def flood_full(study: Study) -> Iterator[Claim | None]:
     for name in TOPOLOGIES:
         case = f"{name}, every 0.4 s"
         shares = [study.testbed(one, case, "delivery_ratio") for one in (STATIC, BOTH)]
-        lost = [Case("", difference(*shares))]
+        lost = [Case("", difference(*shares, bounds=DIFFERENCE_OF_SHARES))]
         if name in TOPOLOGIES[:2]:
             text = f"{case}: both bring as much (share of maps)"
             yield study.claim("flood-full", text, lost, "=", 0.0, tolerance=ALIKE_LOAD)

@@ -7,7 +7,7 @@ from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Relation, Selector
 from driftcast.pipeline.records import series_value
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.statistics import Bounds, Interval, interval
 from driftcast.pipeline.verdict import Case
 
 Values: TypeAlias = Mapping[int, float]
@@ -94,9 +94,9 @@ def minus(left: Values, right: Values) -> Values:
     return {seed: left[seed] - right[seed] for seed in left if seed in right}
 
 
-def difference(left: Values, right: Values) -> Interval:
+def difference(left: Values, right: Values, *, bounds: Bounds | None = None) -> Interval:
     """The same, and where its mean lies."""
-    return interval(minus(left, right).values())
+    return interval(minus(left, right).values(), bounds)
 
 
 def ratio(left: Values, right: Values) -> Interval:

@@ -25,7 +25,7 @@ from driftcast.experiments.policy.study import (
 )
 from driftcast.pipeline.claims import Claim
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import interval
+from driftcast.pipeline.statistics import DIFFERENCE_OF_SHARES, interval
 from driftcast.pipeline.verdict import Case
 
 LITTLE, MORE = 0.05, 0.1
@@ -211,7 +211,8 @@ def kinds(study: Study) -> Iterator[Claim]:
         for one, other in itertools.combinations((PUBLISH, REQUEST, RESPONSE), 2):
             left, right = (study.by_seed(metric, where) for metric in (one, other))
             apart = [left[seed] - right[seed] for seed in left if seed in right]
-            found = [Case("", interval(apart if sum(apart) > 0 else [-value for value in apart]))]
+            apart = apart if sum(apart) > 0 else [-value for value in apart]
+            found = [Case("", interval(apart, DIFFERENCE_OF_SHARES))]
             names = [metric.replace("_", " ") for metric in (one, other)]
             text = f"{'testbed: ' if where else ''}{names[0]} and {names[1]} differ by more than {APART:g}"
             yield study.claim(figure, text, found, ">", APART)
@@ -220,10 +221,11 @@ def kinds(study: Study) -> Iterator[Claim]:
 def retrieval(study: Study) -> Iterator[Claim]:
     """[000 §IV] "every new subscriber and only that one will receive every old event"."""
     points = [{**QUIET, "rate": label} for label in study.along("rate", QUIET)]
+    # A count of all that was asked, which knows no luck.
     cases = [
         Case(
             f"{metric}, {count}, {where['rate']}/s",
-            interval(study.by_seed(metric, {**where, "repositories": count}).values()),
+            study.mean(metric, {**where, "repositories": count}, exact=True),
         )
         for metric, count, where in itertools.product((REQUEST, RESPONSE, RESPONDED), BOTH, points)
     ]

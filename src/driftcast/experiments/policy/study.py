@@ -6,6 +6,7 @@ from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Relation
 from driftcast.pipeline.experiment import Point
 from driftcast.pipeline.labels import text_of
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval, paired_differences
 from driftcast.pipeline.verdict import Case
@@ -58,10 +59,14 @@ class Study:
         """A metric along an axis."""
         return [self.by_seed(metric, {**where, axis: label, "repositories": count}) for label in labels]
 
-    def difference(self, metric: str, left: Where, right: Where, count: str = "") -> Interval:
+    def mean(self, metric: str, where: Where, exact: bool = False) -> Interval:
+        """Over the seeds of a point."""
+        return interval(self.by_seed(metric, where).values(), bounds_of(metric), exact)
+
+    def difference(self, metric: str, left: Where, right: Where, count: str = "", exact: bool = False) -> Interval:
         """left - right, seed by seed; `count` repositories on both sides."""
         sides = self._sides(metric, left, right, count)
-        return interval(paired_differences(*sides))
+        return interval(paired_differences(*sides), bounds_of(metric, difference=True), exact)
 
     def ratio(self, metric: str, left: Where, right: Where, count: str = "") -> Interval:
         """left / right, seed by seed."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Relation, Selector
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.statistics import DIFFERENCE_OF_SHARES, SHARE, Interval, interval, paired_differences
 from driftcast.pipeline.verdict import Case
 
 FAR = 0.2
@@ -68,7 +69,7 @@ def reliability(study: "Study") -> Iterator[Claim]:
         for speed in study.speeds
     ]
     yield study.claim("delivery", "the map helps at every speed", helps, ">", 0.0)
-    best = [Case("", interval(study.share_led(BEST, DELIVERY)))]
+    best = [Case("", interval(study.share_led(BEST, DELIVERY), SHARE))]
     yield study.claim(
         "delivery", "broker with map is the best of the six at most speeds (share of them)", best, ">", MOST
     )
@@ -144,7 +145,7 @@ def proximity(study: "Study") -> Iterator[Claim]:
         scheme = f"{mode}-{ROADS}"
         bare = f"{scheme}, {WITHOUT_K}"
         more.append(Case(NAMES[mode], study.difference(scheme, bare, DELIVERY, *speeds)))
-        whole.append(Case(NAMES[mode], interval(study.wholeness_gained(scheme, bare, speeds))))
+        whole.append(Case(NAMES[mode], interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES)))
     yield study.named("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
     text = "without K events reach fewer of their subscribers (share of subscribers of events that reached anybody)"
     yield study.named("proximity", text, whole, ">", 0.0)
@@ -189,7 +190,7 @@ class Study:
     def difference(self, left: str, right: str, metric: str, *speeds: str) -> Interval:
         """left - right, seed by seed."""
         above, below = self.by_seed(left, metric, *speeds), self.by_seed(right, metric, *speeds)
-        return interval([above[seed] - below[seed] for seed in above if seed in below])
+        return interval(paired_differences(above, below), bounds_of(metric, difference=True))
 
     def ratio(self, left: str, right: str, metric: str) -> Interval:
         """left / right, seed by seed."""

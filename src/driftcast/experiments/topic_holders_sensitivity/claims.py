@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from driftcast.pipeline.claims import Claim, claimed
 from driftcast.pipeline.definition import Relation, Selector
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
 from driftcast.pipeline.verdict import decide
@@ -117,11 +118,12 @@ def compared(results: Results, comparison: Comparison) -> Claim:
             left[seed] / right[seed] if comparison.share else left[seed] - right[seed]
             for seed in left
             if seed in right and (right[seed] or not comparison.share)
-        ]
+        ],
+        None if comparison.share else bounds_of(comparison.metric, difference=True),
     )
-    holds = decide(found, comparison.relation, comparison.value, comparison.tolerance)
+    decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     note = f"{comparison.relation} {comparison.value:g}"
-    return claimed(results, comparison.figure, comparison.statement, found, holds, note)
+    return claimed(results, comparison.figure, comparison.statement, found, decision, note)
 
 
 def narrowing(results: Results, change: str) -> Iterator[Claim]:

@@ -9,6 +9,7 @@ from driftcast.pipeline.definition import Axis, Figure, Selector
 from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.pipeline.labels import labels_of
 from driftcast.pipeline.pairs import served_within, time_grid
+from driftcast.pipeline.records import bounds_of
 from driftcast.pipeline.report.distributions import KINDS as DISTRIBUTIONS
 from driftcast.pipeline.report.distributions import distribution
 from driftcast.pipeline.report.picture import overview
@@ -131,7 +132,7 @@ def _along(figure: Figure, metric: str, selector: Selector, results: Results) ->
         points = results.points(chosen)
         if not points:
             continue
-        y = _scaled(interval(results.selected(chosen, metric).values()), scale)
+        y = _scaled(results.mean(chosen, metric), scale)
         value = points[0].values[figure.x]
         number = isinstance(value, int | float) and figure.kind == "line"
         marks.append(_Mark(float(value) if number and isinstance(value, int | float) else float(place), y))
@@ -139,8 +140,8 @@ def _along(figure: Figure, metric: str, selector: Selector, results: Results) ->
 
 
 def _tradeoff(figure: Figure, point: Point, results: Results) -> _Mark:
-    x = _scaled(interval(results.by_seed(point, figure.x).values()), metric_scale(figure.x))
-    y = _scaled(interval(results.by_seed(point, figure.y).values()), metric_scale(figure.y))
+    x = _scaled(interval(results.by_seed(point, figure.x).values(), bounds_of(figure.x)), metric_scale(figure.x))
+    y = _scaled(interval(results.by_seed(point, figure.y).values(), bounds_of(figure.y)), metric_scale(figure.y))
     return _Mark(math.nan if x.mean is None else x.mean, y, x)
 
 
@@ -155,7 +156,7 @@ def _curves(results: Results) -> dict[str, list[_Mark]]:
 
 
 def _scaled(found: Interval, scale: float) -> Interval:
-    mean, low, high = (None if value is None else value * scale for value in found[1:])
+    mean, low, high = (None if value is None else value * scale for value in found[1:4])
     return Interval(found.n, mean, low, high)
 
 
@@ -168,7 +169,7 @@ def _rows(
         for label, marks in series.items():
             for mark in marks:
                 x: object = labels[int(mark.x)] if labels else mark.x
-                row = dict(zip(ROW, (panel, label, x, *mark.y), strict=True))
+                row = dict(zip(ROW, (panel, label, x, *mark.y[:4]), strict=True))
                 if mark.x_interval is not None:
                     row |= {"x_low": mark.x_interval.low, "x_high": mark.x_interval.high}
                 rows.append(row)
@@ -219,7 +220,7 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
 def _limits(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]]) -> tuple[float, float]:
     """Of the axis that all panels share."""
     marks = [mark for _, series in panels for marks in series.values() for mark in marks]
-    ends = [end for mark in marks for end in mark.y[1:] if end is not None and math.isfinite(end)]
+    ends = [end for mark in marks for end in mark.y[1:4] if end is not None and math.isfinite(end)]
     share = figure.kind == "over_time" or figure.y.endswith("_ratio")
     whole = 1.0 if share and all(mark.y.mean is None or mark.y.mean <= 1.0 for mark in marks) else 0.0
     if whole:
@@ -313,7 +314,7 @@ def _bars(ax: "Axes", marks: list[_Mark], label: str, place: int, count: int) ->
     known = [mark for mark in marks if mark.y.mean is not None]
     xs = [mark.x - 0.4 + (place + 0.5) * width for mark in known]
     heights = [mark.y.mean or 0.0 for mark in known]
-    errors = [mark.y.half_width or 0.0 for mark in known]
+    errors = [[mark.y.below for mark in known], [mark.y.above for mark in known]]
     hatch = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++")[place % 7]
     ax.bar(
         xs,
@@ -332,8 +333,11 @@ def _scatter(ax: "Axes", marks: list[_Mark], label: str, place: int) -> None:
     ax.errorbar(
         [mark.x for mark in known],
         [mark.y.mean or 0.0 for mark in known],
-        [mark.y.half_width or 0.0 for mark in known],
-        [mark.x_interval.half_width or 0.0 for mark in known if mark.x_interval is not None],
+        [[mark.y.below for mark in known], [mark.y.above for mark in known]],
+        [
+            [mark.x_interval.below for mark in known if mark.x_interval is not None],
+            [mark.x_interval.above for mark in known if mark.x_interval is not None],
+        ],
         linestyle="none",
         color=COLORS[place % len(COLORS)],
         marker=MARKERS[place % len(MARKERS)],

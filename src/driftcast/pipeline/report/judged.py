@@ -11,7 +11,9 @@ _MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "
 _VERDICTS = {
     "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
     "fails": "no part of the interval does.",
-    "undecided": "part of it does, or there are too few runs for an interval: more runs may tell.",
+    "undecided": "part of it does, or there are too few runs for an interval, or all are alike: more runs may tell.",
+    "alone": "decided if it is asked alone. If all claims of the experiment are to be right at once, with 95 % "
+    "confidence, this one is undecided (Holm's method): of many questions some are answered by chance.",
     "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
     "asked": "what the interval is held against. Of a comparison, the difference between its two sides, seed by seed. "
     "A tolerance forgives so much on the wrong side, or around an equal; where none is named there is none.",
@@ -33,12 +35,13 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 def _row(claim: Claim) -> str:
     word, mark = _MARKS[claim.holds]
+    alone = "<small>alone</small>" if claim.holds is not claim.together else ""
     calibration = ' <span class="tag">calibration</span>' if claim.calibration else ""
     note = f"<small>{words(claim.note)}</small>" if claim.note else ""
     paper = claim.paper if isinstance(claim.paper, str) else number(claim.paper)
     bounds = f"[{number(claim.low)}, {number(claim.high)}]" if claim.low is not None else "–"
     return (
-        f'<tr><td class="verdict {word}"><i>{mark}</i> {word}</td>'
+        f'<tr><td class="verdict {word}"><i>{mark}</i> {word}{alone}</td>'
         f"<td>{words(claim.statement)}{calibration}{note}</td><td>{escape(claim.asked) or '–'}</td>"
         f'<td class="n">{escape(paper)}</td><td class="n">{number(claim.ours)}</td><td class="n">{bounds}</td></tr>'
     )

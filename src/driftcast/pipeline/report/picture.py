@@ -48,7 +48,7 @@ def overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | No
         row[0].set_ylim(len(labels) - 0.4, -0.6)
     plt.close(canvas)
     numbers: list[Row] = [
-        {"metric": metric, figure.x: label, **one._asdict()}
+        {"metric": metric, figure.x: label, **one.shown()}
         for metric, found in panels.items()
         for label, one in zip(labels, found, strict=True)
     ]
@@ -61,18 +61,18 @@ def _panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:
     # Bars show amounts by their length, which means nothing on a logarithmic axis: there, marks.
     logarithmic = _spans_decades(values)
     for y, (one, value) in enumerate(zip(found, values, strict=True)):
-        error, color = (one.half_width or 0.0) * scale, COLORS[y % len(COLORS)]
+        below, above, color = one.below * scale, one.above * scale, COLORS[y % len(COLORS)]
         if not value:
             note = "none" if value is None else "0"
             ax.annotate(note, (0.02, y), xycoords=("axes fraction", "data"), va="center", color=_NOTE_COLOR)
         elif logarithmic:
             # A whisker that reached below zero would have no place here.
-            below = min(error, value * 0.9)
+            below = min(below, value * 0.9)
             marker = MARKERS[y % len(MARKERS)]
-            ax.errorbar([value], [y], xerr=[[below], [error]], color=color, marker=marker, markersize=6, capsize=2)
+            ax.errorbar([value], [y], xerr=[[below], [above]], color=color, marker=marker, markersize=6, capsize=2)
         else:
             ax.barh([y], [value], 0.68, color=color)
-            ax.errorbar([value], [y], xerr=error, ecolor="#222222", elinewidth=0.9, capsize=2, fmt="none")
+            ax.errorbar([value], [y], xerr=[[below], [above]], ecolor="#222222", elinewidth=0.9, capsize=2, fmt="none")
     if logarithmic:
         ax.set_xscale("log")
     else:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from driftcast.pipeline.statistics import Interval
 
+LEANING = 0.1
+"""Where the sides of an interval differ by more than this share, both ends are told."""
+
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     """Rows as CSV; what does not exist is empty. Numbers keep every digit."""
@@ -31,16 +34,21 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def mean_text(found: Interval, scale: float = 1.0) -> str:
-    """`mean ± half`, both to the place where the interval's second digit stands."""
+    """`mean ± half`, both to the place where the interval's second digit stands; the ends, where it leans to a side."""
     if found.mean is None:
         return "–"
     mean = found.mean * scale
-    if found.half_width is None:
+    if found.low is None or found.high is None:
         return number(mean)
-    half = found.half_width * scale
+    below, above = found.below * scale, found.above * scale
+    half = max(below, above)
     if half == 0:
         return number(mean, 4)
     places = max(0, 1 - math.floor(math.log10(half)))
-    if places > 6:
-        return f"{number(mean)} ± {number(half, 2)}"
-    return f"{mean:,.{places}f} ± {half:,.{places}f}"
+
+    def text(value: float) -> str:
+        return number(value) if places > 6 else f"{value:,.{places}f}"
+
+    if math.isclose(below, above, rel_tol=LEANING):
+        return f"{text(mean)} ± {text(half)}"
+    return f"{text(mean)} ({text(mean - below)} to {text(mean + above)})"

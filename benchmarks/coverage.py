@@ -1,0 +1,93 @@
+"""How often the intervals of `driftcast.pipeline.statistics` cover the true mean, and how often chance decides a claim.
+
+`python -m benchmarks.coverage` prints both tables of docs/metrics.md.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from random import Random
+from statistics import NormalDist
+from typing import NamedTuple
+
+from driftcast.pipeline.statistics import interval
+from driftcast.pipeline.student import student_t
+from driftcast.pipeline.verdict import decide, decided_together
+
+RUNS = (5, 10, 20)
+TRIES = 20_000
+CLAIMS = 20
+"""Comparisons of one experiment, without a difference in any."""
+
+
+def _quantiles(of: NormalDist, steps: int = 100) -> list[float]:
+    return [of.inv_cdf((step + 0.5) / steps) for step in range(steps)]
+
+
+# Median delays are those of 300 runs of gossip in two settings of the baselines, by their shares.
+POPULATIONS: dict[str, list[float]] = {
+    "median delay, gossip 0.5, dense": [0.002] * 87 + [0.003] * 13,
+    "median delay, gossip 0.7, sparse": [0.001] * 33 + [0.0015] * 4 + [0.002] * 62 + [0.003],
+    "delivery near one: 9 of 100 runs lose some": [1.0] * 91 + [0.99, 0.985, 0.98, 0.97, 0.96, 0.95, 0.93, 0.9, 0.85],
+    "normal": _quantiles(NormalDist()),
+    "lognormal, sigma 0.5": [math.exp(0.5 * x) for x in _quantiles(NormalDist())],
+    "lognormal, sigma 1": [math.exp(x) for x in _quantiles(NormalDist())],
+}
+
+
+class Coverage(NamedTuple):
+    """Shares of the tries in which runs were not all alike."""
+
+    shown: float
+    """That of tries that show an interval at all."""
+    student: float
+    covered: float
+    length: float
+    """Of Student's interval, on average."""
+
+
+def coverage(population: Sequence[float], runs: int, tries: int, rng: Random) -> Coverage:
+    """Draw runs again and again, and see whether the interval has the mean of all."""
+    mean = math.fsum(population) / len(population)
+    shown = student = covered = 0
+    length = 0.0
+    for _ in range(tries):
+        found = interval(rng.choices(population, k=runs))
+        if found.low is None or found.high is None or found.mean is None or found.error is None:
+            continue
+        half = student_t(runs - 1) * found.error
+        shown += 1
+        student += abs(found.mean - mean) <= half
+        covered += found.low <= mean <= found.high
+        length += (found.high - found.low) / (2 * half)
+    return Coverage(shown / tries, student / shown, covered / shown, length / shown)
+
+
+def decided_by_chance(experiments: int, runs: int, rng: Random) -> tuple[float, float]:
+    """The shares of experiments in which some claim is decided, of those with no difference: alone, and together."""
+    alone = together = 0
+    for _ in range(experiments):
+        found = [decide(interval(rng.gauss(0, 1) for _ in range(runs)), ">", 0.0) for _ in range(CLAIMS)]
+        alone += any(decision.holds is not None for decision in found)
+        together += any(decided_together([decision.chance for decision in found]))
+    return alone / experiments, together / experiments
+
+
+def main() -> int:
+    """Both tables."""
+    lines = ["| values | runs | not all alike | Student's t covers | covered | length of Student's |", "|---" * 6 + "|"]
+    for name, population in POPULATIONS.items():
+        for runs in RUNS:
+            found = coverage(population, runs, TRIES, Random(runs))
+            shares = f"{found.shown:.0%} | {found.student:.1%} | {found.covered:.1%}"
+            lines.append(f"| {name} | {runs} | {shares} | {found.length:.2f} |")
+    lines += ["", f"| runs | one of {CLAIMS} decided alone | together |", "|---" * 3 + "|"]
+    for runs in RUNS:
+        alone, together = decided_by_chance(TRIES // 10, runs, Random(runs))
+        lines.append(f"| {runs} | {alone:.1%} | {together:.1%} |")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
