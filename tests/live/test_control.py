@@ -235,7 +235,7 @@ def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
                     busy.publish({"n": 1}, payload=bytes(40_000))
                 drops = busy.status().drops
             received = 0
-            while idle.next_event(next(iter(idle._waiting)), timeout_s=0.05) is not None:
+            while idle.next_delivery(next(iter(idle._waiting)), timeout_s=0.05) is not None:
                 received += 1
             assert received > 0
 

@@ -10,6 +10,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, derived_event
 from driftcast.live.config import NodeConfig
 from driftcast.live.door.advertisements import Advertisements
+from driftcast.live.door.consumer import Reader
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
 from driftcast.live.door.requests import Answered, Closed, Requests
@@ -17,9 +18,10 @@ from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.host import STANDING, LiveHost
-from driftcast.live.host.outgoing import checked_event, checked_policy
+from driftcast.live.host.outgoing import check_keeps, checked_event, checked_policy
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
+from driftcast.live.host.saving import Saved, Saving
 from driftcast.live.host.sequence import Sequence, incarnation
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
@@ -67,8 +69,6 @@ class LiveNode(Applications):
     ) -> None:
         await self.stop()
 
-    # Life.
-
     async def start(self) -> None:
         """Open everything and start to run; what was opened is closed again if something fails."""
         try:
@@ -90,11 +90,12 @@ class LiveNode(Applications):
     async def _start(self) -> None:
         config, cleanup = self.config, self._cleanup
         self._started_s = asyncio.get_running_loop().time()
-        self._store = None
-        if config.store is not None:
-            self._store = NodeStore(config.store, config.node)
-            cleanup.callback(self._store.close)
-        self._event_numbers = Sequence("event", self._store)
+        # What waits for named subscriptions is in the node's store or, without one, in memory.
+        file = NodeStore(config.store, config.node)
+        cleanup.callback(file.close)
+        self._saving = saving = Saving(file)
+        store = None if config.store is None else file
+        self._event_numbers = Sequence("event", store)
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
         flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
         cleanup.callback(flushing.save)
@@ -104,16 +105,18 @@ class LiveNode(Applications):
         cleanup.push_async_callback(self._processing.stop)
         facts = config.facts()
         self._whereabouts = facts.whereabouts
-        started = incarnation(self._store)
+        started = incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
-            return LiveHost(whose, facts, self._store, started, work)
+            return LiveHost(whose, facts, store, started, work)
 
-        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self, work)
+        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, saving, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
-        subscription_numbers = Sequence("subscription", self._store)
-        self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
+        subscription_numbers = Sequence("subscription", store)
+        self._subscribers = Subscribers(
+            config.node, self._runtime, self._record, file, saving, subscription_numbers, config.backlog
+        )
         self._requests = Requests(config.node, self._runtime, subscription_numbers)
         self._advertisements = Advertisements(config.node, self._runtime, subscription_numbers)
         self._applications = LiveApplications(
@@ -121,13 +124,14 @@ class LiveNode(Applications):
             config.applications,
             self._runtime,
             self._record,
-            self._store,
+            self._saving,
             host,
             subscription_numbers,
             self._publish,
             config.allowed,
         )
         self._runtime.start()
+        cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.end_deeds)
         self._subscribers.restore()
@@ -211,10 +215,16 @@ class LiveNode(Applications):
         payload: bytes = b"",
         lease_s: float = FOREVER_S,
         access: str | None = None,
+        stored: Saved | None = None,
     ) -> EventId:
-        """Publish an event; a UserError says what is wrong with it."""
+        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk."""
         self._check_running()
-        return self._publish(attributes, payload, lease_s, access)
+        if stored is not None:
+            check_keeps(self._runtime.protocol)
+        id = self._publish(attributes, payload, lease_s, access)
+        if stored is not None:
+            self._saving.on_disk(stored)
+        return id
 
     def _publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> EventId:
         policy = None if access is None else checked_policy(access)
@@ -228,7 +238,7 @@ class LiveNode(Applications):
     def subscribe(
         self,
         filter: str,
-        listener: Listener | None,
+        listener: Listener | Reader | None,
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
@@ -241,6 +251,11 @@ class LiveNode(Applications):
         With history, stored events from before are delivered too."""
         self._check_running()
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
+
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None:
+        """A reader has these for good once `saved` is called; until then they may come again."""
+        self._subscribers.acknowledge(subscription, positions)
+        self._saving.on_disk(saved)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""

@@ -29,6 +29,15 @@ class AnswersRequests(ABC):
         """A local application asks for stored events."""
 
 
+class KeepsEvents(ABC):
+    """Holds what is published until its lease is over, whoever is in reach, and brings it to whom it meets."""
+
+    @property
+    @abstractmethod
+    def durable(self) -> bool:
+        """Whether what it holds, and what it has met, is in the durable store when a handler has returned."""
+
+
 class RunsProcessors(ABC):
     """Places processors on paths. Their code runs in the world, never in a handler."""
 
@@ -72,4 +81,4 @@ def serves_processors(protocol: type) -> bool:
     return issubclass(protocol, RunsProcessors) and protocol.serves_subscriptions
 
 
-INTERFACES: tuple[type[ABC], ...] = (Advertises, AnswersRequests, RunsProcessors, UsesRouter)
+INTERFACES: tuple[type[ABC], ...] = (Advertises, AnswersRequests, KeepsEvents, RunsProcessors, UsesRouter)

@@ -5,75 +5,47 @@ three messages serve a new contact, where the summary lists everything, and a ne
 """
 
 from random import Random
-from typing import Annotated
-
-from msgspec import Meta
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
+from driftcast.dissemination.epidemic.settings import EpidemicSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.parts.durable import DurableBuffer, DurableSeenCache
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.seen import SeenCache
-from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from driftcast.protocol import (
+    AnswersRequests,
+    Fact,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    Settings,
+    TimerKey,
+    Token,
+)
 from driftcast.wire import Message
 
 
-class EpidemicSettings(Settings, frozen=True):
-    """How much is kept for how long, and when a node asks or tells again."""
-
-    buffer: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
-    ] = 10_000
-    max_lease_s: Annotated[
-        float, Meta(gt=0, description="no event is kept for longer, whatever its own lease; bounds the memory")
-    ] = 3600.0
-    seen_grace_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1e9,
-            description="how long past its lease an event is remembered: other copies may end a little later",
-        ),
-    ] = 60.0
-    ask_again_s: Annotated[
-        float,
-        Meta(
-            ge=0.001,
-            le=86_400,
-            description="an event asked for that does not come is asked for again, of another neighbor",
-        ),
-    ] = 10.0
-    # A neighbor may have let go of what it told of. Where every third message is lost and none repeated, an ask and its
-    # answer fail together more often than not, but twenty times in a row only once in 150,000.
-    asks: Annotated[
-        int,
-        Meta(
-            ge=1, le=1_000_000, description="after that many asks an event is given up until somebody tells of it anew"
-        ),
-    ] = 20
-    tell_again_s: Annotated[
-        float,
-        Meta(ge=0.001, le=86_400, description="how often neighbors are told again of what they are not known to hold"),
-    ] = 60.0
-
-
-class Epidemic(Protocol, AnswersRequests):
+class Epidemic(Protocol, AnswersRequests, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
     summary = "every node stores, carries and exchanges every event"
     settings_type = EpidemicSettings
     messages = (Summary, Ask, Transfer)
-    retunable = frozenset(EpidemicSettings.__struct_fields__)
+    retunable = frozenset(EpidemicSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: EpidemicSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
-        self._buffer = LeasedBuffer(settings.buffer)
+        self._buffer = DurableBuffer(settings.buffer, host.store) if settings.durable else LeasedBuffer(settings.buffer)
         self._held = self._buffer.events
-        self._gone = SeenCache()
+        self._gone = DurableSeenCache(host.store) if settings.durable else SeenCache()
         """What was held once and may be offered again."""
         self._neighbors = Neighbors()
         self._strangers: set[NodeId] = set()
@@ -90,6 +62,21 @@ class Epidemic(Protocol, AnswersRequests):
         self._asking = False
         self._telling = False
         self._leasing_until = 0.0
+
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
+
+    def on_start(self, now: float) -> None:
+        """A durable node goes on with what it held; the next link brings it to others."""
+        buffer, gone = self._buffer, self._gone
+        if isinstance(buffer, DurableBuffer) and isinstance(gone, DurableSeenCache):
+            gone.load()
+            for evicted in buffer.load():
+                self._forget(now, evicted, "buffer_full")
+            for id in buffer:
+                self.port.note(Fact("store", id))
+            self._expire(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""

@@ -8,13 +8,18 @@ import asyncio
 import os
 import socket
 import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+from driftcast.live.door.consumer import Delivery, Reader
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
+    Acknowledge,
+    Acknowledged,
     Advertise,
     Advertised,
     Answered,
@@ -38,6 +43,7 @@ from driftcast.live.door.messages import (
 )
 from driftcast.live.door.served import Served
 from driftcast.live.host.applications import Forget
+from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, SubscriptionId
 
@@ -110,14 +116,19 @@ class _Client:
     def _serve_question(self, question: Question) -> Reply | None:
         node = self._node
         if isinstance(question, Publish):
-            event = node.publish(question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
-            return Published(id=question.id, event=event)
+            return self._publish(question)
+        if isinstance(question, Acknowledge):
+            if question.subscription not in self._subscriptions:
+                raise UserError(f"this client has no subscription {question.subscription}")
+            told = self._when_saved(question, lambda: Acknowledged(id=question.id))
+            node.acknowledge(question.subscription, question.positions, told)
+            return None
         if isinstance(question, Subscribe):
             if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
                 question.filter,
-                self._deliver,
+                Reader(partial(self._deliver, question.acknowledge), question.acknowledge),
                 question.name,
                 question.lease_s or FOREVER_S,
                 question.attributes,
@@ -148,6 +159,23 @@ class _Client:
             return Moved(id=question.id)
         assert isinstance(question, AskStatus)
         return msgspec.structs.replace(node.status(), id=question.id)
+
+    def _publish(self, question: Publish) -> Reply | None:
+        stored = None
+        if question.level == "stored":
+            stored = self._when_saved(question, lambda: Published(id=question.id, event=event))
+        event = self._node.publish(
+            question.attributes, question.payload, question.lease_s or FOREVER_S, question.access, stored
+        )
+        return None if stored else Published(id=question.id, event=event)
+
+    def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
+        """Answers a question when its writes are on the disk, or says that they are not."""
+
+        def saved(lost: WorkError | None) -> None:
+            self._say(answer() if lost is None else Refused(id=question.id, message=str(lost), wrong_use=False))
+
+        return saved
 
     def _check_open(self) -> None:
         if len(self._open) >= MAX_CLIENT_QUESTIONS:
@@ -196,8 +224,10 @@ class _Client:
         body = msgspec.json.encode(question.body)
         self._open[mark] = self._node.command(question.application, question.verb, body, replied)
 
-    def _deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+    def _deliver(self, acknowledged: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
+        event = delivery.event
+        # Who acknowledges is never far behind: the rest waits in the store.
+        if not acknowledged and self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self._node.note_drop("client_slow")
             return
         self._say(
@@ -208,8 +238,10 @@ class _Client:
                 payload=event.payload,
                 time_s=event.time_s,
                 lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
-                hops=hops,
+                hops=delivery.hops,
                 derived_from=list(event.derived_from),
+                position=delivery.position,
+                again=delivery.again,
             )
         )
 

@@ -3,7 +3,7 @@
 Documented in docs/live.md, so that clients can be written in any language. Payloads are base64, as JSON has no bytes.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -15,7 +15,12 @@ MAX_LINE_BYTES = 1 << 21
 """More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
 
 Lease = Annotated[float, Meta(gt=0)]
+Level = Literal["accepted", "stored"]
+"""What is true when a publication is answered for."""
 Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
+
+
+MAX_POSITIONS = 1024
 
 
 class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
@@ -25,12 +30,13 @@ class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unkn
 
 
 class Publish(Ask, frozen=True, tag="publish"):
-    """Publish an event."""
+    """Publish an event. The answer comes when the node has it (`accepted`), or has it on its disk (`stored`)."""
 
     attributes: dict[str, Scalar]
     payload: bytes = b""
     lease_s: Lease | None = None
     access: FilterText | None = None
+    level: Level = "accepted"
 
 
 class Subscribe(Ask, frozen=True, tag="subscribe"):
@@ -43,6 +49,15 @@ class Subscribe(Ask, frozen=True, tag="subscribe"):
     processor: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
     history: bool = False
+    acknowledge: bool = False
+    """Of a named one: events wait until they are acknowledged, not only until they were written to the client."""
+
+
+class Acknowledge(Ask, frozen=True, tag="acknowledge"):
+    """The client has the events at these positions of a named subscription, and they are not to come again."""
+
+    subscription: SubscriptionId
+    positions: Annotated[list[Number], Meta(max_length=MAX_POSITIONS)]
 
 
 class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
@@ -102,6 +117,10 @@ class Subscribed(Answer, frozen=True, tag="subscribed"):
     subscription: SubscriptionId
 
 
+class Acknowledged(Answer, frozen=True, tag="acknowledged"):
+    """It is on the node's disk that the client has them: they do not come again."""
+
+
 class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
     """The subscription has ended."""
 
@@ -125,6 +144,10 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     lease_s: float | None
     hops: int
     derived_from: list[EventId] = []
+    position: int | None = None
+    """Of a named subscription: what to acknowledge."""
+    again: bool = False
+    """It may have been delivered before."""
 
 
 class Answered(Answer, frozen=True, tag="answered"):
@@ -178,10 +201,13 @@ class Refused(Answer, frozen=True, tag="refused"):
     wrong_use: bool
 
 
-Question: TypeAlias = Publish | Subscribe | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus
+Question: TypeAlias = (
+    Publish | Subscribe | Acknowledge | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus
+)
 Reply: TypeAlias = (
     Published
     | Subscribed
+    | Acknowledged
     | Unsubscribed
     | Advertised
     | Moved

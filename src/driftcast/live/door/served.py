@@ -3,9 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from driftcast.live.door.consumer import Reader
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.host.applications import Forget, Replied
+from driftcast.live.host.saving import Saved
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 
@@ -13,13 +15,13 @@ class Served(Protocol):
     """What the door asks of the node behind it."""
 
     def publish(
-        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None
+        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None, stored: Saved | None
     ) -> EventId: ...
 
     def subscribe(
         self,
         filter: str,
-        listener: Listener | None,
+        listener: Listener | Reader | None,
         name: str | None,
         lease_s: float,
         attributes: Mapping[str, Scalar] | None,
@@ -27,6 +29,8 @@ class Served(Protocol):
         state: bytes,
         history: bool,
     ) -> SubscriptionId: ...
+
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None: ...
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
 

@@ -1,4 +1,4 @@
-"""Events that applications of a node publish: checked before anybody sees them."""
+"""Events that applications of a node publish: checked before anybody sees them, and what can be promised of them."""
 
 import time
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from driftcast.errors import UserError
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.matching import Filter, FilterError
 from driftcast.model import AccessPolicy, Event, EventId, Scalar
+from driftcast.protocol import Protocol
+from driftcast.protocol.optional import KeepsEvents
 
 MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 """What a datagram leaves for an event when a message of any protocol is put around it."""
@@ -34,3 +36,14 @@ def checked_policy(access: str) -> AccessPolicy:
         return AccessPolicy(Filter(access).text)
     except FilterError as error:
         raise UserError(f"access: {error}") from None
+
+
+def check_keeps(protocol: Protocol) -> None:
+    """A UserError if a protocol does not keep on disk what is published."""
+    if not isinstance(protocol, KeepsEvents):
+        raise UserError(f"{protocol.name} keeps no events on disk; publish at level accepted, or run epidemic")
+    if not protocol.durable:
+        raise UserError(
+            f"this node keeps events in memory only; say durable = true in [protocol] of its configuration, and name a "
+            f"file in [store], so that {protocol.name} stores them"
+        )
