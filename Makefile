@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all lint bench lock clean
+.PHONY: help setup run test test-all lint bench docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 	@$(BIN)/python $(PIP) install -qq --constraint requirements.lock --editable '.[all]'
 	@touch $@
 
-run: setup ## Show the headline comparison of each experiment, with a report at the end
+run: setup ## Show who delivers across islands, then the headline of each paper, with a report at the end
 	$(BIN)/driftcast tour
 
 test: setup ## Run the tests
@@ -42,6 +42,9 @@ lint: setup ## Check rules, format and types
 
 bench: setup ## Measure speed against the yardsticks; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: setup ## Build the documentation as a site with search, in build/site
+	$(BIN)/python docs/site.py
 
 lock: ## Pin the newest versions that pyproject.toml allows in requirements.lock
 	rm -rf build/lock

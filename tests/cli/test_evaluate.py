@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import driftcast.pipeline.tour
+from driftcast.cli import parser
+from driftcast.pipeline.experiment import FOLDER, experiment_names, read_definition
 from tests.cli.console import QUICK, Outcome, call
 
 EXPERIMENT = f"""
@@ -62,6 +64,7 @@ CLAIM_KEYS = {
     "holds",
     "calibration",
     "note",
+    "asked",
 }
 
 
@@ -72,7 +75,8 @@ def check_report(directory: Path, runs: int, claims: int) -> None:
     assert all(f"{quote}http" not in page for quote in ('src="', "src='")), "the page opens without a network"
     figures, tables = sorted((directory / "figures").iterdir()), sorted((directory / "tables").iterdir())
     assert figures
-    assert all(path.suffix == ".png" and path.read_bytes().startswith(b"\x89PNG") for path in figures)
+    assert {path.suffix for path in figures} == {".png", ".svg"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in figures if path.suffix == ".png")
     assert tables
     assert all(path.suffix == ".csv" and len(path.read_text().splitlines()) > 1 for path in tables)
     table = pq.read_table(directory / "runs.parquet")
@@ -166,6 +170,29 @@ def test_reproduce_fails_for_a_false_claim_only_if_asked_to(spark: SparkSession,
     check_report(out, runs=4, claims=2)
 
 
+@pytest.mark.parametrize("name", experiment_names())
+def test_a_headline_is_a_line_of_a_terminal(name: str) -> None:
+    definition = read_definition(shipped(name))
+    headline = definition.headline
+    if headline is not None:
+        assert headline.title
+        assert len(f"000: {headline.title} (99 runs)") <= 80
+
+
+def test_one_headline_for_each_paper_islands_first() -> None:
+    on_tour = sorted(
+        (one for one in map(read_definition, map(shipped, experiment_names())) if one.headline),
+        key=lambda one: one.order,
+    )
+    assert [one.aliases[:1] for one in on_tour] == [[], ["000"], ["001"], ["002"], ["003"], ["004"]]
+    assert on_tour[0].name == "baselines"
+
+
+def shipped(name: str) -> Path:
+    (path,) = [path for path in FOLDER.glob("*/experiment.toml") if read_definition(path).name == name]
+    return path
+
+
 def test_the_tour_ends_in_a_table_and_the_path_of_the_report(
     spark: SparkSession, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +201,14 @@ def test_the_tour_ends_in_a_table_and_the_path_of_the_report(
     done = call("tour", "--out", out)
     assert done.status == 0, done.err
     assert "A tiny study" in done.out
-    assert "epidemic" in done.out
-    assert done.out.endswith(f"report {out / 'index.html'}\n")
+    lines = [line for line in done.out.splitlines() if str(tmp_path) not in line]
+    assert max(map(len, lines)) <= 80, "a terminal shows it whole"
+    assert "±" not in done.out, "two runs have no interval worth telling"
+    first, rest = done.out.split("watch both", 1)
+    assert [line.split()[0] for line in first.splitlines() if "of those interested" in line] == ["flooding", "epidemic"]
+    assert '"label":"epidemic"' in (out / "islands.html").read_text()
+    following = rest.split("next:\n")[1]
+    assert f"open {out / 'index.html'}" in following.splitlines()[2]
+    for command in re.findall(r"^  driftcast (.*)$", following, re.MULTILINE):
+        parser().parse_args(command.split())
     check_report(out, runs=4, claims=1)

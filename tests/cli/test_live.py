@@ -28,11 +28,15 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
     one, two = tmp_path / "car-1.sock", tmp_path / "car-2.sock"
     with running_node(write_config(tmp_path, "car-1")) as first:
         address = str(status_of(one)["address"])
+        config = write_config(tmp_path, "car-2", address)
+        config.write_text(config.read_text() + '[directory]\ncars = ["car-1", "car-2"]\n')
         with (
-            running_node(write_config(tmp_path, "car-2", address)) as second,
+            running_node(config) as second,
             started("sub", "speed > 30", "--node", two, "--count", "1", "--json") as subscriber,
         ):
             until(lambda: status_of(two)["subscriptions"] == 1 and status_of(one)["neighbors"] != [])
+            until(lambda: status_of(two)["neighbors"] != [])
+            assert f"neighbors car-1 ({status_of(one)['node']})\n" in call("status", "--node", two).out
             slow = call("pub", "speed=20", "road=A1", "--node", one).out.strip()
             fast = spawn("pub", "speed=31", "road=A1", "--payload", "hello", "--node", one, "--json").object()
             out, err = subscriber.communicate(timeout=20)
@@ -101,6 +105,9 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
     done = call("status", "--node", node)
     assert (done.status, done.err) == (0, "")
     assert "protocol epidemic\n" in done.out
+    assert facts["waiting"] == {"send/udp": 0, "clients": 0}
+    assert "waiting send/udp 0, clients 0\n" in done.out
+    assert done.out.splitlines()[-1].startswith("normal: some neighbors, little waiting")
     assert "answer" not in done.out, "how the control channel words its replies is no fact about the node"
 
 

@@ -177,6 +177,7 @@ def test_a_calibrated_number_says_so() -> None:
         "holds",
         "calibration",
         "note",
+        "asked",
     ]
 
 

@@ -1,5 +1,6 @@
 """Comparisons: common movement, paired differences, one table, one picture."""
 
+import csv
 import io
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from driftcast.pipeline.compare import METRICS, Comparison, compare
 from driftcast.pipeline.definition import Axis, Definition
 from driftcast.pipeline.experiment import unfold
 from driftcast.pipeline.report.style import metric_label
+from driftcast.pipeline.report.tables import mean_text
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.pipeline.sweep import read_runs
 from driftcast.pipeline.watch import player_page
@@ -118,6 +120,21 @@ def test_one_picture_one_table_and_the_report_are_left(compared: Comparison) -> 
     assert compared.picture.read_bytes().startswith(b"\x89PNG")
     assert len((out / "compare.csv").read_text().splitlines()) == 1 + 3 * len(METRICS)
     assert (out / "index.html").exists()
+
+
+def test_the_page_has_the_picture_the_sentences_and_the_paired_differences(compared: Comparison) -> None:
+    out = compared.report.out
+    assert compared.picture.read_bytes() == (out / "figures" / "compare-overview.png").read_bytes()
+    page = (out / "index.html").read_text()
+    assert "What each gains and what it costs" in page
+    assert compared.sentences[1] in page
+    table = page.split("Paired differences to flooding", 1)[1].split("</table>", 1)[0]
+    assert table.count("<tr>") == 1 + 2, "a head, and a row for each protocol but the first"
+    more = compared.differences["epidemic", "delivery_ratio"]
+    assert f"+{mean_text(more)}" in table
+    rows = list(csv.DictReader((out / "tables" / "compare-differences.csv").open()))
+    (row,) = [row for row in rows if (row["protocol"], row["metric"]) == ("epidemic", "delivery_ratio")]
+    assert float(row["mean"]) == more.mean
 
 
 def test_the_report_leads_to_a_page_that_plays_the_first_two(compared: Comparison) -> None:

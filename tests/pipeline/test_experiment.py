@@ -172,7 +172,7 @@ def test_a_figure_can_be_asked_for_alone() -> None:
     experiment = load_experiment("baselines/cost")
     assert [figure.name for figure in experiment.definition.figures] == ["cost"]
     assert {claim.figure for claim in experiment.definition.claims} == {"cost"}
-    with pytest.raises(UserError, match="there is no figure 'x'; there are delivery, over-time, cost, bytes"):
+    with pytest.raises(UserError, match="there is no figure 'x'; there are islands, delivery, over-time, cost, bytes"):
         load_experiment("baselines/x")
 
 

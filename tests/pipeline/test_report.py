@@ -66,8 +66,10 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Re
 def test_everything_that_was_promised_is_there(written: Report) -> None:
     out = written.out
     names = ("sent", "reach", "cost", "time")
-    assert {path.name for path in (out / "figures").iterdir()} == {f"study-{name}.png" for name in names}
-    assert all(path.read_bytes().startswith(PNG) for path in (out / "figures").iterdir())
+    figures = {f"study-{name}.{kind}" for name in names for kind in ("png", "svg")}
+    assert {path.name for path in (out / "figures").iterdir()} == figures
+    assert all(path.read_bytes().startswith(PNG) for path in (out / "figures").glob("*.png"))
+    assert all(ET.fromstring(path.read_bytes()).tag.endswith("svg") for path in (out / "figures").glob("*.svg"))
     assert {path.name for path in (out / "tables").iterdir()} == {f"study-{name}.csv" for name in (*names, "means")}
     assert written.runs == 8
     assert written.failed == 0
@@ -77,8 +79,10 @@ def test_everything_that_was_promised_is_there(written: Report) -> None:
 def test_claims_are_written_as_promised(written: Report) -> None:
     (row,) = json.loads((written.out / "claims.json").read_text())
     assert row == written.claims[0].as_row()
+    (table,) = csv.DictReader((written.out / "claims.csv").open())
+    assert table["asked"] == row["asked"] == "> 0"
     assert set(row) == {
-        *("experiment", "figure", "statement", "paper", "ours", "low", "high", "holds", "calibration", "note")
+        *("experiment", "figure", "statement", "paper", "ours", "low", "high", "holds", "calibration", "note", "asked")
     }
 
 
@@ -87,8 +91,9 @@ def test_the_page_needs_no_network(written: Report) -> None:
     assert not re.search(r"https?:|//\w|@import|<link|<script|<iframe", page)
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert sources
-    for source in sources:
-        assert source.startswith(("#", "data:image/svg+xml;base64,"))
+    elsewhere = [source for source in sources if not source.startswith(("#", "data:image/svg+xml;base64,"))]
+    assert {Path(source).suffix for source in elsewhere} == {".svg", ".png", ".csv", ".html"}
+    assert all((written.out / source).is_file() for source in elsewhere)
 
 
 def test_links_inside_the_page_lead_somewhere(written: Report) -> None:

@@ -63,15 +63,24 @@ class Browser:
         os.close(self._write)
         os.close(self._read)
 
+    @property
+    def process(self) -> int:
+        """Its process, of which its others are children."""
+        return self._process.pid
+
     def open(self, page: Path, asked: str = "") -> float:
         """Open a file and wait until it shows; how many milliseconds its scripts took."""
-        # An address of its own each time, so that the page before is not taken for it.
+        return self.visit(f"file://{page}", asked)
+
+    def visit(self, address: str, asked: str = "") -> float:
+        """The same by address."""
+        # One of its own each time, so that the page before is not taken for it.
         self._opened += 1
-        self.call("Page.navigate", url=f"file://{page}?{self._opened}{asked}")
+        self.call("Page.navigate", url=f"{address}?{self._opened}{asked}")
         deadline = time.monotonic() + WAIT_S
         there = f"location.search === '?{self._opened}' && document.readyState === 'complete' && !!window.driftcast"
         while not self.run(there):
-            assert time.monotonic() < deadline, f"{page} does not open: {self.errors}"
+            assert time.monotonic() < deadline, f"{address} does not open: {self.errors}"
             time.sleep(0.05)
         return float(self.run("driftcast.ready"))
 

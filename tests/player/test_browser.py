@@ -8,7 +8,7 @@ import pytest
 
 from driftcast.player.show import player
 from tests.player.browser import HOW, Browser, browser
-from tests.player.worlds import MOMENTS_S, RANGE_M, Truth, recorded
+from tests.player.worlds import MOMENTS_S, RANGE_M, Truth, is_cut, recorded
 
 pytestmark = pytest.mark.skipif(browser() is None, reason=HOW)
 
@@ -73,7 +73,8 @@ def test_it_shows_what_the_trace_says(shown: Browser) -> None:
             for b in range(a + 1, 10)
             if not {a, b} & down and sum((where[a] - where[b]) ** 2) <= RANGE_M**2
         }
-        assert {tuple(pair) for pair in seen["links"]} == near
+        assert {tuple(pair) for pair in seen["links"]} == {pair for pair in near if not is_cut(pair, time_s)}
+        assert {tuple(pair) for pair in seen["cut"]} == {pair for pair in near if is_cut(pair, time_s)}
 
 
 def test_it_plays_and_pauses(shown: Browser) -> None:

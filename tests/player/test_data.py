@@ -5,10 +5,15 @@ import pytest
 
 from driftcast.player import story
 from driftcast.player.columns import Columns
+from driftcast.player.cuts import EVERYBODY
+from driftcast.player.scene import Scene
 from driftcast.player.show import player_data
 from driftcast.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE
+from driftcast.scenario.overrides import apply
+from driftcast.simulation.network import Network
+from driftcast.simulation.run import run
 from driftcast.trace.eligible import eligible
-from tests.player.worlds import MOMENTS_S, RANGE_M, Columned, Truth, recorded
+from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Columned, Truth, recorded, scenario
 
 
 @pytest.mark.parametrize("values", [[], [0], [-1, 1, 63, 64, -64, -65, 127, 128], [2**62, -(2**62), 10**13, 0]])
@@ -112,6 +117,49 @@ def test_places_and_links_are_those_of_the_movement(time_s: float) -> None:
     near = {(a, b) for a in range(10) for b in range(a + 1, 10) if np.hypot(*(where[a] - where[b])) <= RANGE_M}
     assert linked == near
     assert linked
+
+
+def test_cuts_are_those_of_the_faults() -> None:
+    second = 1_000_000
+    assert recorded()[0].cuts == [(0, 5, 30 * second, 35 * second), (1, EVERYBODY, 50 * second, 58 * second)]
+
+
+def test_cuts_that_are_drawn_are_those_that_the_simulator_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nodes are down or cut off at the time, a cut ends within another, and one lasts beyond the end."""
+    faults = [
+        {"kind": "link_cuts", "every_s": 3.0, "exponential": True, "for_s": 7.0, "at_once": 3},
+        {"kind": "link_cuts", "every_s": 11.0, "for_s": 20.0, "at_once": 2},
+        {"kind": "crash", "nodes": "30%", "every_s": 20.0, "down_s": 9.0},
+        {"kind": "cut_off", "nodes": "30%", "every_s": 15.0, "for_s": 6.0},
+    ]
+    wires = [{"between": [[0, 9], [2, 7]]}]
+    one = apply(scenario("flooding"), {"faults": faults, "wires": wires})
+    told: list[tuple[int, int, bool, int]] = []
+    cut, absent = Network.set_cut, Network.set_absent
+
+    def set_cut(network: Network, a: int, b: int, on: bool) -> None:
+        told.append((min(a, b), max(a, b), on, network._kernel.now_us))
+        cut(network, a, b, on)
+
+    def set_absent(network: Network, id: int, on: bool) -> None:
+        told.append((id, EVERYBODY, on, network._kernel.now_us))
+        absent(network, id, on)
+
+    monkeypatch.setattr(Network, "set_cut", set_cut)
+    monkeypatch.setattr(Network, "set_absent", set_absent)
+    run(one, SEED)
+    since: dict[tuple[int, int], int] = {}
+    expected = []
+    for a, b, on, now in told:
+        if on:
+            since.setdefault((a, b), now)
+        elif (a, b) in since:
+            expected.append((a, b, since.pop((a, b)), now))
+    expected += [(*pair, start, 60_000_000) for pair, start in since.items()]
+    found = Scene.of(one, SEED).cuts
+    assert sorted(found) == sorted(expected)
+    assert len(found) > 20
+    assert any(end == 60_000_000 for *_, end in found)
 
 
 def test_many_drops_are_counted_by_the_second(monkeypatch: pytest.MonkeyPatch) -> None:

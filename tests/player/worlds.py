@@ -19,9 +19,11 @@ MOMENTS_S = (12.5, 31.0, 57.25)
 
 
 def scenario(protocol: str = "epidemic") -> Scenario:
-    """Ten nodes for a minute; one of them crashes and comes back, and frames get lost."""
+    """Ten nodes for a minute; one crashes and comes back, a link is cut, a node cut off, and frames get lost."""
     faults = [
         {"kind": "crash", "nodes": [4], "at_s": 20.0, "down_s": 15.0},
+        {"kind": "link_cut", "between": [5, 0], "at_s": 30.0, "for_s": 5.0},
+        {"kind": "cut_off", "nodes": [1], "at_s": 50.0, "for_s": 8.0},
         {"kind": "loss", "probability": 0.1},
     ]
     return apply(load(EXAMPLES / "quick.toml"), {"protocol": protocol, "faults": faults, "radio.range_m": RANGE_M})
@@ -34,6 +36,11 @@ def recorded(protocol: str = "epidemic") -> tuple[Scene, Tables, list[Row]]:
     table = trace.table()
     rows = [Row(*list(row.values())[1:]) for row in table.to_pylist()]
     return Scene.of(one, SEED), Tables(table, trace.events(), trace.subscriptions()), rows
+
+
+def is_cut(pair: tuple[int, int], time_s: float) -> bool:
+    """What the faults above keep apart."""
+    return (pair == (0, 5) and 30 <= time_s < 35) or (1 in pair and 50 <= time_s < 58)
 
 
 class Truth:

@@ -124,6 +124,15 @@ def test_a_protocol_is_refused_in_a_scenario_without_the_roles_that_it_needs(mon
         line(protocol={"name": "brokers", "extra": "producer"})
 
 
+def test_topics_that_nodes_of_a_role_hold_need_some() -> None:
+    """Else every event would be dropped for want of a holder, and nobody would say why."""
+    with pytest.raises(UserError, match="topic_holder needs nodes with the role cluster_head; there are cluster-head"):
+        line(protocol={"name": "topic_holder", "role": "cluster_head"}, roles={"cluster-head": [1]})
+    line(protocol={"name": "topic_holder", "role": "cluster_head"}, roles={"cluster_head": [1]})
+    line(protocol={"name": "topic_holder"})
+    line(protocol={"name": "topic_holder", "variant": "broker_gpsr", "role": "cluster_head"})
+
+
 @pytest.mark.parametrize(
     ("written", "told"),
     [

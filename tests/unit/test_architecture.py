@@ -49,7 +49,8 @@ MAY_IMPORT = {
     # Small networks for tests.
     "testing": "model matching wire protocol contacts scenario simulation stacks trace",
     # What shows them.
-    "player": "model mobility contacts trace scenario simulation",
+    "player": "model mobility contacts radio trace scenario simulation",
+    "watching": "model trace live player",
     # What judges them.
     "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player",
     "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",
@@ -58,7 +59,7 @@ MAY_IMPORT = {
 FRONT_DOORS = frozenset({"__init__", "__main__", "api", "cli"})
 
 # The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
-LIVE_ROOMS = ("record", "link", "host", "door")
+LIVE_ROOMS = ("sight", "record", "link", "host", "door")
 
 MAX_MODULE_LINES = 350
 MAX_FUNCTION_LINES = 60

@@ -38,7 +38,9 @@ class Cell(Air):
     def __init__(self, radio: CsmaRadio, places: list[Point], seed: int = 1, rng: Random | None = None) -> None:
         self.kernel = Kernel()
         rng = Random(seed) if rng is None else rng
-        self.medium = CsmaMedium(radio, "radio", len(places), self.kernel, self, rng, lambda node: places[node])
+        self.medium = CsmaMedium(
+            radio, "radio", len(places), self.kernel, self, rng, lambda nodes: [places[node] for node in nodes]
+        )
         there = Trajectories.standing(np.array([x for x, _ in places]), np.array([y for _, y in places]), 1.0)
         links = contacts(there, radio.range_m, 1.0)
         for a, b in zip(links.a.tolist(), links.b.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""`compare`, `sweep`, `reproduce`, `report`, `tour`: what runs many simulations, on Spark."""
+"""`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     compare.add_argument(
         "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
     )
-    _add_out(compare, "out/compare-SCENARIO")
+    add_out(compare, "out/compare-SCENARIO")
     compare.set_defaults(command=_compare)
 
     sweep = commands.add_parser(
@@ -46,7 +46,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     sweep.add_argument("experiment", metavar="EXPERIMENT", help="a name (driftcast experiments) or a TOML file")
     _add_size(sweep)
-    _add_out(sweep, "out/sweep")
+    add_out(sweep, "out/sweep")
     sweep.set_defaults(command=_sweep)
 
     reproduce = commands.add_parser(
@@ -59,7 +59,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     _add_size(reproduce)
     reproduce.add_argument("--require-claims", action="store_true", help="exit with 1 if a claim fails")
-    _add_out(reproduce, "out/reproduce")
+    add_out(reproduce, "out/reproduce")
     reproduce.set_defaults(command=_reproduce)
 
     report = commands.add_parser(
@@ -69,19 +69,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(report)
     report.set_defaults(command=_report)
 
-    tour = commands.add_parser(
-        "tour", help="each headline result, in minutes", description="The headline of each experiment, in minutes."
-    )
-    _add_out(tour, "out/tour")
-    tour.set_defaults(command=_tour)
-
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer runs and points; minutes instead of hours")
     parser.add_argument("--runs", type=int, metavar="N", help="seeds per point (default: the experiment's)")
 
 
-def _add_out(parser: argparse.ArgumentParser, default: str) -> None:
+def add_out(parser: argparse.ArgumentParser, default: str) -> None:
+    """Where everything goes, on which machines, and `--json`."""
     parser.add_argument(
         "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
     )
@@ -106,7 +101,7 @@ def _compare(arguments: argparse.Namespace) -> int:
             quiet=arguments.json or arguments.quiet,
             settings=dict(parse_assignment(text) for text in arguments.set),
         )
-    _explain(found.report.reasons)
+    explain(found.report.reasons)
     if arguments.json:
         print_json(found.as_row())
     elif found.report.failed < found.report.runs:
@@ -114,7 +109,7 @@ def _compare(arguments: argparse.Namespace) -> int:
             console().print(table)
         say(f"picture {found.picture}")
         say(f"report  {found.report.page}")
-        for line in found.sentences():
+        for line in found.sentences:
             say(line)
     return 1 if found.report.failed else 0
 
@@ -129,7 +124,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
             name, out, arguments.quick, arguments.runs, arguments.master, arguments.json or arguments.quiet
         )
     done, failed = len(records), sum(record["error"] is not None for record in records)
-    _explain(failure_lines(records))
+    explain(failure_lines(records))
     if arguments.json:
         print_json({"out": str(arguments.out), "runs": done, "failed": failed})
     else:
@@ -168,37 +163,24 @@ def _report(arguments: argparse.Namespace) -> int:
     return 1 if found.failed else 0
 
 
-def _tour(arguments: argparse.Namespace) -> int:
-    from driftcast.pipeline.tour import tour
-
-    with resumable(arguments.out):
-        found = tour(arguments.out, arguments.master, quiet=arguments.json or arguments.quiet)
-    if not arguments.json:
-        for table in found.tables():
-            console().print(table)
-            console().print()
-    _print_report(found.report, arguments.json, with_means=False)
-    return 1 if found.report.failed else 0
-
-
 def _named(name: str) -> str:
     """An experiment by its name or by the number of its paper."""
     paper, slash, figure = name.partition("/")
     return PAPERS.get(paper, paper) + slash + figure
 
 
-def _explain(reasons: list[str]) -> None:
+def explain(reasons: list[str]) -> None:
     """Why runs failed, where errors go: also beside `--json`."""
     for line in reasons:
         print(f"driftcast: {line}", file=sys.stderr)
 
 
-def _print_report(found: "Report", as_json: bool, with_means: bool = True) -> None:
-    _explain(found.reasons)
+def _print_report(found: "Report", as_json: bool) -> None:
+    explain(found.reasons)
     if as_json:
         print_json(found.as_row())
         return
-    for means in found.means if with_means else []:
+    for means in found.means:
         say(means.title)
         console().print(means.table())
         say(f"{means.rest}\n")

@@ -12,6 +12,8 @@ from driftcast.errors import UserError, WorkError
 if TYPE_CHECKING:
     from driftcast.model import EventId, Scalar
 
+NORMAL = "some neighbors, little waiting, no drops but link_repeated and link_own; docs/live.md says more"
+
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare them."""
@@ -200,11 +202,23 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(facts)
         return 0
+    names: dict[str, str] = {str(node): name for node, name in facts.pop("names").items()}
+    facts["neighbors"] = [_called(str(node), names) for node in facts["neighbors"]]
+    facts["links"] = {
+        f"{_called(neighbor, names)}/{interface}": cost_s
+        for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
+    }
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue
         say(f"{name} {_told(value)}")
+    say(f"normal: {NORMAL}")
     return 0
+
+
+def _called(node: str, names: dict[str, str]) -> str:
+    """A neighbor, by its name too if the node knows it."""
+    return f"{names[node]} ({node})" if node in names else node
 
 
 def _told(value: object) -> str:

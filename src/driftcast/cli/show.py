@@ -1,6 +1,7 @@
 """`show`: a run as a page that moves."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,26 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Simulate a scenario, or take a trace, and write one HTML file that plays it: nodes, links, "
         "islands, and each event on its way. The file needs no network; open it in any browser.",
     )
-    show.add_argument("source", type=Path, metavar="SCENARIO|TRACE", help="a scenario file (TOML), or a trace's folder")
+    show.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="SCENARIO|TRACE|REPORT",
+        help="a scenario (TOML), or the folder of a trace or a report",
+    )
+    show.add_argument(
+        "--live",
+        nargs="+",
+        metavar="ADDRESS",
+        help="instead: a live network, by the control channels of its nodes; a local page until Ctrl-C",
+    )
+    show.add_argument("--port", type=int, metavar="N", help="with --live, where the page is (default: any free port)")
     show.add_argument(
         "--protocol",
         metavar="P[,P2]",
         help="instead of the scenario's; two stand side by side on the same movement",
     )
+    show.add_argument("--experiment", metavar="NAME", help="of a report that has several: whose first runs")
     show.add_argument("--seed", type=int, metavar="N", help="of the run (default 1)")
     show.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace a setting of a scenario")
     show.add_argument("--out", type=Path, metavar="FILE", help="where the page goes (default out/show-NAME.html)")
@@ -33,12 +48,20 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    if arguments.live is not None:
+        return _show_live(arguments)
+    if arguments.source is None:
+        raise UserError("show: name a scenario or a trace, or the control channels of live nodes with --live")
+    if arguments.port is not None:
+        raise UserError("--port: is for --live; a scenario or a trace becomes a file")
     from driftcast.player import player_of_scenario, player_of_trace
 
     source: Path = arguments.source
     out: Path = arguments.out or Path("out") / f"show-{source.resolve().stem}.html"
     if out.is_dir():
         raise UserError(f"--out {out}: is a folder; give the name of a file, such as {out / 'player.html'}")
+    if arguments.experiment is not None or (source / "experiments").is_dir():
+        return _show_report(arguments)
     if source.suffix == ".toml":
         text = player_of_scenario(_scenarios(arguments), 1 if arguments.seed is None else arguments.seed)
     else:
@@ -50,11 +73,65 @@ def _show(arguments: argparse.Namespace) -> int:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise WorkError(f"{out}: the page cannot be written: {error.strerror or error}") from None
-    if arguments.json:
-        print_json({"page": str(out), "size_bytes": len(text.encode())})
-    else:
-        say(f"page {out} ({len(text) / 1e6:.1f} MB); open it in a browser")
+    _tell(out, arguments.json)
     return 0
+
+
+def _tell(page: Path, as_json: bool) -> None:
+    size_bytes = page.stat().st_size
+    if as_json:
+        print_json({"page": str(page), "size_bytes": size_bytes})
+    else:
+        say(f"page {page} ({size_bytes / 1e6:.1f} MB); open it in a browser")
+
+
+def _show_report(arguments: argparse.Namespace) -> int:
+    """The page that a report leads to."""
+    from driftcast.pipeline.reproduce import stored_experiments
+    from driftcast.pipeline.sweep import read_runs
+    from driftcast.pipeline.watch import make_player
+
+    source: Path = arguments.source
+    given = (arguments.protocol, arguments.seed, arguments.out)
+    if arguments.set or any(one is not None for one in given):
+        raise UserError(f"{source}: of a report its own runs are shown; --protocol, --seed, --set and --out are no use")
+    found = {experiment.name: experiment for experiment in stored_experiments(source)}
+    name = arguments.experiment if arguments.experiment is not None or len(found) > 1 else next(iter(found))
+    if name not in found:
+        raise UserError(f"--experiment: name one of {', '.join(sorted(found))}")
+    _tell(make_player(found[name], read_runs(source), source), arguments.json)
+    return 0
+
+
+def _show_live(arguments: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    given = (arguments.source, arguments.protocol, arguments.seed, arguments.out, arguments.experiment)
+    if arguments.set or any(one is not None for one in given):
+        raise UserError("--live: takes control channels and --port, and nothing of a scenario or a trace")
+    if arguments.port is not None and not 0 <= arguments.port <= 65535:
+        raise UserError(f"--port: 0 to 65535, not {arguments.port}")
+    from driftcast.watching.nodes import Watchers
+    from driftcast.watching.server import PageServer
+
+    watchers = Watchers(arguments.live)
+    with PageServer(watchers, _title(arguments.live), arguments.port or 0) as server:
+        watchers.start()
+        try:
+            if arguments.json:
+                print_json({"page": server.address})
+            else:
+                say(f"page {server.address}; open it in a browser; Ctrl-C ends it")
+            sys.stdout.flush()
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            watchers.stop()
+    return 0
+
+
+def _title(addresses: list[str]) -> str:
+    return f"{len(addresses)} live nodes" if len(addresses) > 1 else f"the live node at {addresses[0]}"
 
 
 def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":

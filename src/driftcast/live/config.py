@@ -154,6 +154,8 @@ class NodeConfig:
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
+    names: Mapping[NodeId, str] = field(default_factory=dict)
+    """What the directory calls the nodes that it knows by name."""
     area: Area | None = None
     roads: RoadMap | None = None
     applications: tuple[ApplicationConfig, ...] = ()
@@ -197,6 +199,7 @@ def load_config(path: Path) -> NodeConfig:
         processors=processors,
         roles=file.roles,
         directory=facts.directory,
+        names={node_of(name.encode()): name for name in _named(file)},
         area=facts.area,
         roads=facts.roads,
         applications=configured(file.applications, offered(file.store is not None, facts), path),
@@ -265,6 +268,10 @@ def _directory(file: NodeFile) -> dict[str, tuple[NodeId, ...]] | None:
         role: tuple(node_of(node.encode()) if isinstance(node, str) else node for node in nodes)
         for role, nodes in file.directory.items()
     }
+
+
+def _named(file: NodeFile) -> list[str]:
+    return [node for nodes in (file.directory or {}).values() for node in nodes if isinstance(node, str)]
 
 
 def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:

@@ -1,13 +1,11 @@
 """A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 
 from driftcast.errors import UserError, WorkError
-from driftcast.functions import ProcessorError, derived_event
 from driftcast.live.config import NodeConfig
 from driftcast.live.door.advertisements import Advertisements
 from driftcast.live.door.consumer import Reader
@@ -18,7 +16,7 @@ from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.host import STANDING, LiveHost
-from driftcast.live.host.outgoing import check_keeps, checked_event, checked_policy
+from driftcast.live.host.outgoing import Outgoing
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.saving import Saved, Saving
@@ -27,7 +25,7 @@ from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
-from driftcast.live.record import LOG, Record
+from driftcast.live.record import Record
 from driftcast.model import (
     FOREVER_S,
     Event,
@@ -43,7 +41,7 @@ from driftcast.model import (
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.application import Application
 from driftcast.protocol.effects import Process
-from driftcast.trace import Trace, rows
+from driftcast.trace import Trace
 from driftcast.wire import Layer
 
 
@@ -95,7 +93,6 @@ class LiveNode(Applications):
         cleanup.callback(file.close)
         self._saving = saving = Saving(file)
         store = None if config.store is None else file
-        self._event_numbers = Sequence("event", store)
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
         flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
         cleanup.callback(flushing.save)
@@ -113,6 +110,7 @@ class LiveNode(Applications):
         self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, saving, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
+        self._outgoing = Outgoing(config.node, Sequence("event", store), self._runtime, self._record, saving)
         subscription_numbers = Sequence("subscription", store)
         self._subscribers = Subscribers(
             config.node, self._runtime, self._record, file, saving, subscription_numbers, config.backlog
@@ -127,7 +125,7 @@ class LiveNode(Applications):
             self._saving,
             host,
             subscription_numbers,
-            self._publish,
+            self._outgoing.publish,
             config.allowed,
         )
         self._runtime.start()
@@ -182,6 +180,11 @@ class LiveNode(Applications):
         return None if self._control is None else self._control.address
 
     @property
+    def record(self) -> Record:
+        """What is written down here."""
+        return self._record
+
+    @property
     def trace(self) -> Trace:
         """The trace so far."""
         return self._record.trace
@@ -219,21 +222,7 @@ class LiveNode(Applications):
     ) -> EventId:
         """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk."""
         self._check_running()
-        if stored is not None:
-            check_keeps(self._runtime.protocol)
-        id = self._publish(attributes, payload, lease_s, access)
-        if stored is not None:
-            self._saving.on_disk(stored)
-        return id
-
-    def _publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> EventId:
-        policy = None if access is None else checked_policy(access)
-        id = EventId(self.node, self._event_numbers.take())
-        event = checked_event(id, attributes, payload, lease_s, policy)
-        self._record.publish(event)
-        if not self._runtime.on_publish(self._runtime.now, event):
-            raise WorkError("the protocol failed on the event; the node's log has the reason")
-        return id
+        return self._outgoing.publish(attributes, payload, lease_s, access, stored)
 
     def subscribe(
         self,
@@ -306,6 +295,9 @@ class LiveNode(Applications):
             counts=dict(self._record.counts),
             drops=dict(self._record.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
+            waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
+            | {"clients": self._subscribers.waiting},
+            names={node: name for node, name in self.config.names.items() if node in self.neighbors},
         )
 
     def note_drop(self, reason: str) -> None:
@@ -332,18 +324,5 @@ class LiveNode(Applications):
         self._processing.submit(job)
 
     def _on_processed(self, finished: Finished) -> None:
-        if not self._running:
-            return
-        error, events = finished.error, []
-        try:
-            for result in finished.results:
-                id = EventId(self.node, self._event_numbers.take())
-                events.append(derived_event(finished.processor, finished.inputs, result, id, time.time()))
-        except ProcessorError as problem:
-            error, events = problem.told, []
-        if error:
-            LOG.warning("processor %s: %s", finished.processor, error)
-            self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))
-        for event in events:
-            self._record.publish(event, finished.processor)
-        self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
+        if self._running:
+            self._outgoing.processed(finished)

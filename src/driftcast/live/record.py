@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 
+from driftcast.live.sight import Sight
 from driftcast.model import Event, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
 from driftcast.trace import Kind, Row, Trace, rows
@@ -29,6 +30,7 @@ class Record:
         self.trace = trace
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
+        self.sight = Sight()
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._wall_offset_s = time.time() - self._loop.time()
@@ -47,6 +49,7 @@ class Record:
     def publish(self, event: Event, processor: ProcessorId | None = None) -> None:
         """A local application publishes, or a processor has made an event."""
         self.counts["published"] += 1
+        self.sight.publish(self.time_s(), event, processor)
         if self.trace.deliveries:
             now_s, size_bytes = self.time_s(), rows.event_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, processor=processor)
@@ -54,6 +57,7 @@ class Record:
 
     def subscribe(self, subscription: Subscription) -> None:
         """A local application subscribes, or a subscription stands again after a start."""
+        self.sight.subscribe(subscription)
         if self.trace.deliveries:
             now_s = self.time_s()
             self.trace.add_subscription(subscription, now_s)
@@ -61,6 +65,7 @@ class Record:
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
         """A subscription has ended."""
+        self.sight.unsubscribe(subscription)
         if self.trace.deliveries:
             now_s = self.time_s()
             self.trace.end_subscription(subscription, now_s)
@@ -69,6 +74,7 @@ class Record:
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         """An event reaches a local application."""
         self.counts["delivered"] += 1
+        self.sight.note(self.time_s(), Kind.DELIVER, event.id)
         if self.trace.deliveries:
             self._keep(rows.delivered(self.time_s(), self._node, subscription, event.id, hops))
 
@@ -83,6 +89,8 @@ class Record:
     ) -> None:
         """A transmission; attempts after the first are retries."""
         self.counts["sent" if attempt == 1 else "retried"] += 1
+        # Beacons are no work, as in the player of a trace.
+        self.sight.frames += layer is not Layer.DISCOVERY
         if self.trace.full:
             transfer = rows.Transfer(layer, message, interface, size_bytes)
             self._keep(transfer.sent(self.time_s(), self._node, peer, attempt))
@@ -90,6 +98,7 @@ class Record:
     def receive(self, layer: Layer, message: Message, peer: NodeId, interface: str, size_bytes: int) -> None:
         """A reception, repetitions by retry excluded."""
         self.counts["received"] += 1
+        self.sight.receive(self.time_s(), message, peer)
         if self.trace.full:
             [row] = rows.Transfer(layer, message, interface, size_bytes).received(self.time_s(), [self._node], peer)
             self._keep(row)
@@ -109,18 +118,23 @@ class Record:
         if fact.kind in (Kind.DROP, Kind.PROCESSOR_ERROR):
             # What follows a colon is for people, and different every time.
             self.drops[fact.reason.partition(":")[0]] += 1
+        if fact.kind in (Kind.STORE, Kind.EVICT, Kind.DROP):
+            self.sight.note(self.time_s(), fact.kind, fact.event, fact.reason or None)
         if self.trace.full:
             self._keep(rows.noted(self.time_s(), self._node, layer, fact))
 
     def drop(self, layer: Layer, reason: str, peer: NodeId | None = None, message: Message | None = None) -> None:
         """The host drops something of a layer."""
         self.drops[reason] += 1
+        self.sight.drop(self.time_s(), reason, message)
         if self.trace.full:
             self._keep(rows.dropped(self.time_s(), self._node, layer, reason, peer, message))
 
     def bad_datagram(self, reason: str, peer: NodeId | None) -> None:
         """A datagram is dropped."""
         self.drops[reason] += 1
+        if reason not in UNTRACED:
+            self.sight.drop(self.time_s(), reason)
         if not self.trace.full or reason in UNTRACED:
             return
         second = int(self._loop.time())

@@ -1,6 +1,8 @@
 """Piecewise-linear movement of all nodes of a run, kept as flat arrays of legs."""
 
+import math
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _NO_LEG = (0.0, -1.0, 0.0, 0.0, 0.0, 0.0)
+_NOWHERE = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +117,18 @@ class Trajectories:
             self._lately[node] = (start_s, ends_s[leg], x_m, y_m, vx_mps, vy_mps)
         elapsed_s = time_s - start_s
         return x_m + vx_mps * elapsed_s, y_m + vy_mps * elapsed_s
+
+    def places(self, nodes: Iterable[int], time_s: float) -> list[tuple[float, float]]:
+        """Where some nodes are; not a number while one is absent, so that it is neither near nor far."""
+        lately, found = self._lately, []
+        for node in nodes:
+            start_s, end_s, x_m, y_m, vx_mps, vy_mps = lately[node]
+            if start_s <= time_s < end_s:
+                elapsed_s = time_s - start_s
+                found.append((x_m + vx_mps * elapsed_s, y_m + vy_mps * elapsed_s))
+            else:
+                found.append(self.position(node, time_s) or _NOWHERE)
+        return found
 
     def velocity(self, node: int, time_s: float) -> tuple[float, float] | None:
         """How a node moves, in meters per second; None while it is absent."""

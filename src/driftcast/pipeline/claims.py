@@ -10,7 +10,7 @@ from driftcast.errors import UserError
 from driftcast.pipeline.definition import ClaimEntry, Relation
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
-from driftcast.pipeline.verdict import Case, decide, decide_all, too_few
+from driftcast.pipeline.verdict import Case, decide, decide_all, told_relation, too_few
 
 __all__ = ["Claim", "Hook", "claimed", "decide", "decide_all", "judge", "load_hook"]
 
@@ -31,6 +31,8 @@ class Claim:
     calibration: bool = False
     """A setting was fitted to this number, so its agreement proves nothing."""
     note: str = ""
+    asked: str = ""
+    """What the interval was held against, with its tolerance."""
 
     def as_row(self) -> dict[str, object]:
         """As JSON has it."""
@@ -46,6 +48,7 @@ def claimed(
     note: str = "",
     paper: float | str | None = None,
     calibration: bool = False,
+    asked: str = "",
 ) -> Claim:
     """A claim of an experiment, with what was found."""
     return Claim(
@@ -59,6 +62,7 @@ def claimed(
         holds=holds,
         calibration=calibration,
         note=note,
+        asked=asked,
     )
 
 
@@ -71,17 +75,16 @@ def claimed_of_all(
     value: float,
     tolerance: float = 0.0,
     notes: Sequence[str] = (),
-    limit: str = "",
     paper: float | None = None,
     calibration: bool = False,
 ) -> Claim:
-    """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before the limit."""
+    """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before its name."""
     holds, decisive = decide_all(cases, relation, value, tolerance)
-    limit = limit or f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
+    asked = told_relation(relation, value, tolerance)
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
     missing = "" if decisive.found.low is not None else "too few runs at these points"
-    told = "; ".join(part for part in (*notes, limit, name, missing) if part)
-    return claimed(results, figure, statement, decisive.found, holds, told, paper, calibration)
+    told = "; ".join(part for part in (*notes, name, missing) if part)
+    return claimed(results, figure, statement, decisive.found, holds, told, paper, calibration, asked)
 
 
 Hook = Callable[[Results], Iterable[Claim]]
@@ -130,7 +133,10 @@ def _judged(entry: ClaimEntry, results: Results) -> Claim:
     holds, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
     few = too_few(decisive.found, rare) if cases else ""
     told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
-    return claimed(results, entry.figure, entry.statement, decisive.found, holds, told, entry.paper, entry.calibration)
+    asked = ("each step " if entry.kind == "trend" else "") + told_relation(relation, value, entry.tolerance)
+    return claimed(
+        results, entry.figure, entry.statement, decisive.found, holds, told, entry.paper, entry.calibration, asked
+    )
 
 
 def _steps(entry: ClaimEntry, results: Results) -> list[Case]:

@@ -10,22 +10,18 @@ import msgspec
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Figure
 from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.metrics import paired, summary
-from driftcast.pipeline.report.picture import comparison_picture
 from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import csv_text, mean_text
 from driftcast.pipeline.reproduce import Report, reproduce_experiments, write_whole
-from driftcast.pipeline.sentence import sentence
+from driftcast.pipeline.sentence import sentences
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
-from driftcast.pipeline.sweep import RUNS_FILE
 from driftcast.scenario.overrides import apply
 from driftcast.scenario.protocol_text import protocol_label
 from driftcast.scenario.scenario import Scenario, load, scenario_from
 from driftcast.settings import read_toml
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.table import Table
 
 METRICS = (
@@ -43,6 +39,9 @@ METRICS = (
     "buffer_peak",
 )
 """Those of the table: what is gained first, then what it costs."""
+PANELS = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "transmissions", "data_bytes", "control_bytes")
+"""Those of the picture: gains in the first row, costs in the second."""
+PICTURE = "overview"
 
 NONE = Interval(0, None, None, None)
 BORDER = 3
@@ -59,25 +58,13 @@ class Comparison:
     means: Mapping[tuple[str, str], Interval]
     differences: Mapping[tuple[str, str], Interval]
     report: Report
+    sentences: Sequence[str]
+    """Each protocol beside the first, in words."""
 
     @property
     def picture(self) -> Path:
         """The one picture."""
         return self.report.out / "compare.png"
-
-    def sentences(self) -> list[str]:
-        """Each protocol beside the first, in words."""
-        first = self.protocols[0]
-        return [
-            sentence(
-                protocol,
-                first,
-                self.differences.get((protocol, "delivery_ratio"), NONE),
-                self.means.get((protocol, "transmissions"), NONE),
-                self.means.get((first, "transmissions"), NONE),
-            )
-            for protocol in self.protocols[1:]
-        ]
 
     def as_row(self) -> dict[str, object]:
         """As `--json` prints it."""
@@ -99,7 +86,7 @@ class Comparison:
                 }
                 for protocol in self.protocols
             ],
-            "sentences": self.sentences(),
+            "sentences": self.sentences,
             "picture": str(self.picture),
             "report": str(self.report.page),
         }
@@ -175,9 +162,15 @@ def compare(
     spark = session("driftcast", master)
     report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
     labels = [protocol_label(protocol) for protocol in protocols]
-    means, differences = _statistics(labels, experiment.name, out, spark)
-    found = Comparison(loaded.name, note, labels, means, differences, report)
-    write_whole(found.picture, comparison_picture(loaded.name, labels, means))
+    # A point of this experiment is called by its protocol. Other experiments may stand in the same folder.
+    (means,) = (one.found for one in report.means if one.experiment.name == experiment.name)
+    differences = {key[1:]: one for key, one in report.differences.items() if key[0] == experiment.name}
+    said = sentences(experiment, means, differences)
+    found = Comparison(loaded.name, note, labels, means, differences, report, said)
+    for kind in ("png", "svg"):
+        drawn = out / "figures" / f"{experiment.name}-{PICTURE}.{kind}"
+        if drawn.exists():
+            write_whole(found.picture.with_suffix(f".{kind}"), drawn.read_bytes())
     write_whole(out / "compare.csv", csv_text(_rows(found)).encode())
     return found
 
@@ -208,8 +201,14 @@ def _experiment(
     table: dict[str, object] = msgspec.to_builtins(scenario)
     base = Path(str(table.pop("base")))
     figures = [
-        Figure(name="delivery", kind="bars", x="protocol", y="delivery_ratio", title="Who is reached"),
-        Figure(name="delay", kind="bars", x="protocol", y="delay_p50_s", title="How soon"),
+        Figure(
+            name=PICTURE,
+            kind="overview",
+            x="protocol",
+            metrics=list(PANELS),
+            title="What each gains and what it costs",
+            caption="Means; whiskers are 95 % intervals. Where one is many times another, marks on a logarithmic axis.",
+        ),
         Figure(
             name="cost", kind="tradeoff", x="transmissions", y="delivery_ratio", series="protocol", title="At what cost"
         ),
@@ -222,28 +221,10 @@ def _experiment(
         runs=runs,
         metrics=list(METRICS),
         axes=[Axis(name="protocol", values=[dict(protocol) for protocol in protocols], labels=labels)],
+        reference="protocol",
         figures=figures,
     )
     return unfold(definition, base, runs=runs, where=where)
-
-
-def _statistics(
-    labels: list[str], experiment: str, out: Path, spark: "SparkSession"
-) -> tuple[dict[tuple[str, str], Interval], dict[tuple[str, str], Interval]]:
-    """Means and paired differences, by Spark. A point of this experiment is called by its protocol."""
-    from pyspark.sql import functions as f
-
-    # Other experiments may have rows in the same file, at points of the same names.
-    runs = spark.read.parquet(str((out / RUNS_FILE).resolve())).where(f.col("experiment") == experiment)
-    pairs = [(experiment, label, labels[0]) for label in labels[1:]]
-    frames = [summary(runs, METRICS)]
-    if pairs:
-        frames.append(paired(runs, spark.createDataFrame(pairs, "experiment string, point string, reference string")))
-    found: list[dict[tuple[str, str], Interval]] = [{}, {}]
-    for place, frame in enumerate(frames):
-        for row in frame.collect():
-            found[place][row["point"], row["metric"]] = Interval(row["n"], row["mean"], row["low"], row["high"])
-    return found[0], found[1]
 
 
 def _rows(found: Comparison) -> list[dict[str, object]]:

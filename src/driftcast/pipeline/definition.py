@@ -39,17 +39,18 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pairs served within a time, from traces.
     Of single runs: `box`: the spread of `metrics` for each label of an axis, a panel for each metric. `histogram`: how
     many runs had which value of a metric. `runs`: several metrics of the first runs, run by run.
+    `overview`: a panel for each of `metrics`, with a bar for each label of an axis.
     `timeline`: a sampled metric `y` over simulated time, a line for each label of `series`; each of `metrics` has one
     line more, over all points shown.
     Of no runs: `map`: the roads that nodes move on, and places on them, a panel for each label of `panels`.
     """
 
     name: Name
-    kind: Literal["line", "bars", "tradeoff", "over_time", "timeline", "box", "histogram", "runs", "map"]
+    kind: Literal["line", "bars", "tradeoff", "over_time", "timeline", "box", "histogram", "runs", "map", "overview"]
     x: str = ""
     y: str = ""
     metrics: list[str] = []
-    """Of `box`, `runs` and `timeline`, which show several; of `line` those beside `y`."""
+    """Of `box`, `overview`, `runs` and `timeline`, which show several; of `line` those beside `y`."""
     first: Annotated[int, Meta(ge=1, le=1000)] = 60
     """Of `runs`: how many. Sixty can be told apart on a page."""
     series: str | None = None
@@ -63,10 +64,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The figure of the paper that this one stands beside."""
     log_x: bool = False
     log_y: bool = False
-    y_from: float = 0.0
+    y_from: float | None = None
+    """Where the axis of `y` begins. By default at 0, but where all that a line or a box shows is far from 0 near that;
+    bars always begin at 0, for their length is the amount."""
     y_title: str = ""
     """What stands at the vertical axis; by default what the metric `y` is called."""
-    """Where the axis of `y` begins; above 0 it shows small differences (not for bars, whose length is the amount)."""
     places: dict[str, dict[str, tuple[float, float]]] = {}
     """Of `map`: for each panel, names of places and where they are; each is joined to the nearest point of a road."""
     radius_m: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
@@ -117,6 +119,8 @@ class Fewer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `driftcast tour` shows of an experiment."""
 
+    title: str = ""
+    """What is asked, in a line; by default the title of the experiment."""
     metrics: Annotated[list[str], Meta(min_length=1)]
     figure: str = ""
     """Run and draw this figure alone; without it all of them."""
@@ -151,8 +155,15 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     axes: Annotated[list[Axis], Meta(min_length=1)]
     points: list[Selector] | None = None
     """Instead of the product: the combinations of labels to run; of lists of labels every combination."""
+    reference: str = ""
+    """An axis: the report has each point's paired differences to the one with the axis' first label, too."""
     figures: list[Figure] = []
     claims: list[ClaimEntry] = []
     quick: Quick = Quick()
     headline: Headline | None = None
     """An experiment without one is no part of the tour."""
+
+    @property
+    def order(self) -> tuple[bool, str, str]:
+        """Where it stands among others: what belongs to no paper first, then papers by their numbers."""
+        return bool(self.paper), self.aliases[0] if self.aliases else self.name, self.name

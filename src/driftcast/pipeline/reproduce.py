@@ -20,23 +20,26 @@ from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experime
 from driftcast.pipeline.failures import failure_lines
 from driftcast.pipeline.lock import held
 from driftcast.pipeline.means import Means
-from driftcast.pipeline.metrics import summary
+from driftcast.pipeline.metrics import paired, summary
 from driftcast.pipeline.plan import machines
 from driftcast.pipeline.records import Record, json_text, json_value
 from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.report.page import Section, page
+from driftcast.pipeline.report.page import Section, Summary, page
 from driftcast.pipeline.report.tables import csv_text
 from driftcast.pipeline.results import Results
+from driftcast.pipeline.sentence import reference_pairs, sentences
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE, read_runs, swept
-from driftcast.pipeline.watch import linked_player, player_file, player_page
+from driftcast.pipeline.watch import linked_player, make_players
 from driftcast.settings import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFINITIONS = "experiments"
+Summaries = Mapping[tuple[str, str, str], Interval]
+"""(experiment, point, metric) -> mean or difference, and its interval."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Report:
     reasons: list[str] = field(default_factory=list)
     """Why runs failed."""
     means: list[Means] = field(default_factory=list)
+    differences: Summaries = field(default_factory=dict)
+    """To the points that are the reference of experiments that have one, paired by seed."""
 
     @property
     def page(self) -> Path:
@@ -96,16 +101,14 @@ def reproduce_experiments(
 ) -> Report:
     """The same for experiments that are there already. The report shows whatever else the directory holds, too.
 
-    With `watch` each gets a page on which its first run is played.
+    With `watch` each gets the page on which its first runs are played, also if that takes a while.
     """
     names = {experiment.name for experiment in experiments}
     with held(out):
         swept(experiments, out, spark, quiet=quiet)
         _store(experiments, out)
-        for experiment in experiments if watch else ():
-            (out / player_file(experiment.name)).unlink(missing_ok=True)
-            if (shown := player_page(experiment)) is not None:
-                write_whole(out / player_file(experiment.name), shown.encode())
+        if watch:
+            make_players(experiments, read_runs(out), out, at_once=True)
         return _written(out, spark, names)
 
 
@@ -143,7 +146,7 @@ def stored_experiments(out: Path, names: Collection[str] | None = None) -> list[
             found.append(_stored(path))
     if not found:
         raise UserError(f"{out}: has no experiments/*/definition.json; give a directory that sweep or reproduce wrote")
-    return found
+    return sorted(found, key=lambda experiment: experiment.definition.order)
 
 
 def _stored(path: Path) -> Experiment:
@@ -182,20 +185,28 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
 def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
     experiments, records = stored_experiments(out, names), read_runs(out)
+    make_players(experiments, records, out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = summaries_of(out, spark, metrics)
+    differences = _differences_of(experiments, out, spark, metrics)
     sections = []
     for experiment in experiments:
         with _needed(experiment.name, names):
-            sections.append(_section(experiment, records, summaries, out, spark))
+            sections.append(_section(experiment, records, summaries, differences, out, spark))
     claims = [claim for section in sections for claim in section.claims]
     for section in sections:
         name = section.experiment.name
         for found in section.figures:
             write_whole(out / "figures" / f"{name}-{found.figure.name}.png", found.png)
+            write_whole(out / "figures" / f"{name}-{found.figure.name}.svg", found.svg)
             write_whole(out / "tables" / f"{name}-{found.figure.name}.csv", csv_text(found.rows).encode())
-        write_whole(out / "tables" / f"{name}-means.csv", csv_text(_mean_rows(section)).encode())
+        write_whole(out / "tables" / f"{name}-means.csv", csv_text(_mean_rows(section, section.summary)).encode())
+        if section.differences is not None:
+            write_whole(
+                out / "tables" / f"{name}-differences.csv", csv_text(_mean_rows(section, section.differences)).encode()
+            )
     rows = [claim.as_row() for claim in claims]
+    write_whole(out / "claims.csv", csv_text(rows).encode())
     write_whole(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
     title = sections[0].experiment.definition.title if len(sections) == 1 else "driftcast: experiments"
     write_whole(
@@ -209,21 +220,29 @@ def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = N
         for section in sections
         if names is None or section.experiment.name in names
     ]
-    return Report(out, len(mine), failed, judged, failure_lines(mine), means)
+    return Report(out, len(mine), failed, judged, failure_lines(mine), means, differences)
 
 
 def _section(
     experiment: Experiment,
     records: Sequence[Record],
-    summaries: Mapping[tuple[str, str, str], Interval],
+    summaries: Summaries,
+    differences: Summaries,
     out: Path,
     spark: "SparkSession",
 ) -> Section:
     mine = [record for record in records if record["experiment"] == experiment.name]
     results = Results(experiment, mine, out, spark)
     drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
-    known = {key[1:]: found for key, found in summaries.items() if key[0] == experiment.name}
-    return Section(experiment, mine, known, drawn, judge(results), linked_player(experiment.name, out))
+    known = _of(experiment, summaries)
+    compared = _of(experiment, differences) if experiment.definition.reference else None
+    said = sentences(experiment, known, compared) if compared is not None else []
+    player = linked_player(experiment.name, out)
+    return Section(experiment, mine, known, drawn, judge(results), player, compared, said)
+
+
+def _of(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
+    return {key[1:]: one for key, one in found.items() if key[0] == experiment.name}
 
 
 def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
@@ -235,11 +254,26 @@ def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> di
     }
 
 
-def _mean_rows(section: Section) -> list[dict[str, object]]:
+def _differences_of(
+    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", metrics: Sequence[str]
+) -> Summaries:
+    """The paired differences of points to their references, by Spark, for experiments that have one."""
+    pairs = [(experiment.name, *pair) for experiment in experiments for pair in reference_pairs(experiment)]
+    if not pairs:
+        return {}
+    frame = spark.read.parquet(str((out / RUNS_FILE).resolve()))
+    wanted = spark.createDataFrame(pairs, "experiment string, point string, reference string")
+    return {
+        (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
+        for row in paired(frame, wanted, metrics).collect()
+    }
+
+
+def _mean_rows(section: Section, summary: Summary) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for point in section.experiment.points:
         for metric in section.experiment.metrics:
-            found = section.summary.get((point.name, metric), Interval(0, None, None, None))
+            found = summary.get((point.name, metric), Interval(0, None, None, None))
             rows.append({**point.labels, "metric": metric, **found._asdict()})
     return rows
 

@@ -1,8 +1,39 @@
 """A comparison in a sentence: who delivers more, by how much, at what price, and when nothing is decided."""
 
 import math
+from collections.abc import Mapping
 
+from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.statistics import Interval
+
+NONE = Interval(0, None, None, None)
+Found = Mapping[tuple[str, str], Interval]
+"""(point, metric) -> mean or difference, and its interval."""
+
+
+def sentences(experiment: Experiment, means: Found, differences: Found) -> list[str]:
+    """Each point of an experiment beside its reference."""
+    found = []
+    for point, reference in reference_pairs(experiment):
+        more = differences.get((point, "delivery_ratio"), NONE)
+        frames, other = (means.get((name, "transmissions"), NONE) for name in (point, reference))
+        found.append(sentence(point, reference, more, frames, other))
+    return found
+
+
+def reference_pairs(experiment: Experiment) -> list[tuple[str, str]]:
+    """Each point and the one that differs from it in having the first label of the reference's axis."""
+    axis = experiment.definition.reference
+    if not axis:
+        return []
+    first = experiment.labels(axis)[0]
+    named = {tuple(point.labels.items()): point.name for point in experiment.points}
+    pairs = [
+        (point.name, named.get(tuple({**point.labels, axis: first}.items()), ""))
+        for point in experiment.points
+        if point.labels[axis] != first
+    ]
+    return [(point, reference) for point, reference in pairs if reference]
 
 
 def sentence(protocol: str, reference: str, more: Interval, frames: Interval, reference_frames: Interval) -> str:

@@ -130,14 +130,21 @@ def _local_master(cores: int | None) -> str:
     return f"local[{cores or available_cores()},{ATTEMPTS_PER_TASK}]"
 
 
-def _start(name: str, master: str, scratch: Path) -> "SparkSession":
+def check_installed() -> None:
+    """Refuse at once what will need Spark, before it has shown or written anything."""
     try:
-        from py4j.protocol import Py4JError, Py4JJavaError
-        from pyspark import SparkConf
-        from pyspark.errors import PySparkRuntimeError
-        from pyspark.sql import SparkSession
+        import pyspark  # noqa: F401
     except ImportError as error:
         raise UserError("Spark is not installed: `pip install 'driftcast[pipeline]'`") from error
+
+
+def _start(name: str, master: str, scratch: Path) -> "SparkSession":
+    check_installed()
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
     java_home = make_java_home(scratch, find_java())
     settings = _settings(master, scratch)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))

@@ -38,6 +38,8 @@ def check(definition: Definition, where: str) -> None:
         _check_metric(definition, metric, f"{where}: rare")
     _check_figures(definition, where)
     _check_headline(definition, where)
+    if definition.reference:
+        _check_axis(definition, definition.reference, f"{where}: reference")
     _check_claims(definition, where)
 
 
@@ -64,7 +66,7 @@ def _check_figures(definition: Definition, where: str) -> None:
             for metric in (figure.y, *figure.metrics):
                 _check_sampled(definition, metric, at)
             continue
-        if figure.kind in ("box", "runs"):
+        if figure.kind in ("box", "runs", "overview"):
             if not figure.metrics:
                 raise UserError(f"{at}.metrics: is needed: a list of metrics")
             for metric in figure.metrics:

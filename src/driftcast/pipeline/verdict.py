@@ -62,6 +62,11 @@ def decide_all(
     return Verdict(None, Case("", NOTHING))
 
 
+def told_relation(relation: Relation, value: float, tolerance: float = 0.0) -> str:
+    """What a claim asks of its mean, for people."""
+    return f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
+
+
 def runs_to_see(rare: float) -> int:
     """How many runs show, with 95 % confidence, at least one of a kind that has this share: about 3 / share."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-rare)) if rare > 0 else 0

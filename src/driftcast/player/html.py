@@ -1,6 +1,6 @@
 """The page: one HTML file with its style, its scripts and its data in it, which needs no network."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -9,12 +9,20 @@ import msgspec
 PARTS = Path(__file__).parent / "page"
 SCRIPTS = ("data.js", "moment.js", "draw.js", "controls.js")
 """In the order in which they build on each other."""
+LIVE = "live.js"
 
 
-def page(title: str, header: Mapping[str, object], columns: str) -> str:
+def live_page(title: str) -> str:
+    """The page of a live network; it asks for what happens at the address it came from, under `story`."""
+    nothing: dict[str, object] = {"columns": {}, "roads": [], "runs": [], "names": [], "nodes": 0, "duration_s": 1.0}
+    unknown = {"area_m": None, "squares": None, "moves": False}
+    return page(title, {"title": title, "live": True, **nothing, **unknown}, "", (*SCRIPTS[:-1], LIVE, SCRIPTS[-1]))
+
+
+def page(title: str, header: Mapping[str, object], columns: str, parts: Sequence[str] = SCRIPTS) -> str:
     """The whole file."""
     told = msgspec.json.encode(header).decode().replace("<", "\\u003c")
-    scripts = "\n".join(_part(name) for name in SCRIPTS)
+    scripts = "\n".join(_part(name) for name in parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -9,6 +9,7 @@ import numpy as np
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
 from driftcast.mobility.trajectory import Trajectories
+from driftcast.player.cuts import Cut, cuts_of
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import Scenario
 
@@ -41,13 +42,15 @@ class Scene:
     moving: Trajectories | None
     wires: list[tuple[int, int]] = field(default_factory=list)
     """Pairs that are always linked."""
+    cuts: list[Cut] = field(default_factory=list)
+    """What faults cut."""
 
     @classmethod
     def of(cls, scenario: Scenario, seed: int) -> "Scene":
         """The scene of a scenario."""
         plan, moving = movement(scenario, seed)
         wires = sorted({(min(a, b), max(a, b)) for wire in scenario.wires for a, b in wire.pairs(scenario.nodes)})
-        return cls(_ground(scenario, moving is not None), plan, moving, wires)
+        return cls(_ground(scenario, moving is not None), plan, moving, wires, cuts_of(scenario, plan, seed))
 
     def save(self, trace: Path) -> None:
         """Keep it in a trace's folder, so that the trace can be shown as it was."""
@@ -63,8 +66,8 @@ class Scene:
             names = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
             columns = {"node": node, **{name: getattr(moving, name) for name in names}}
             pq.write_table(pa.table(columns), folder / "legs.parquet", compression="zstd")
-        pairs = [list(pair) for pair in self.wires]
-        (folder / "ground.json").write_bytes(msgspec.json.encode({"ground": self.ground, "wires": pairs}))
+        kept = _Kept(self.ground, self.wires, self.cuts)
+        (folder / "ground.json").write_bytes(msgspec.json.encode(kept))
 
     @classmethod
     def load(cls, trace: Path) -> "Scene | None":
@@ -87,12 +90,13 @@ class Scene:
             raise UserError(f"{folder}: is no scene, or cut off: {reason}; record the trace again") from None
         if kept.ground.version != VERSION:
             raise UserError(f"{folder}: is of another version of driftcast; record the trace again")
-        return cls(kept.ground, ContactPlan.load(folder / "contacts.parquet"), moving, kept.wires)
+        return cls(kept.ground, ContactPlan.load(folder / "contacts.parquet"), moving, kept.wires, kept.cuts)
 
 
 class _Kept(msgspec.Struct, frozen=True):
     ground: Ground
     wires: list[tuple[int, int]]
+    cuts: list[Cut] = []
 
 
 def _ground(scenario: Scenario, moves: bool) -> Ground:

@@ -8,6 +8,7 @@ import numpy as np
 
 from driftcast.errors import UserError
 from driftcast.player.columns import Columns, Integers
+from driftcast.player.cuts import Cut
 from driftcast.player.html import page
 from driftcast.player.links import links_of
 from driftcast.player.scene import Ground, Scene
@@ -19,6 +20,8 @@ from driftcast.trace.files import find_traces, read_trace
 
 MAX_RUNS = 2
 CENTIMETERS = 100
+MAX_TIME_S = 1e12
+"""Beyond any clock; microseconds of it still fit the numbers of columns."""
 
 
 def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int) -> str:
@@ -43,6 +46,10 @@ def player_of_trace(path: Path) -> str:
     )
     if len(names) > 1:
         raise UserError(f"{path}: holds {len(names)} runs ({', '.join(names[:3])} ...); give the trace of one")
+    for table in (tables.trace, tables.events):
+        times = table.column("time_s").to_numpy()
+        if not (np.abs(times) < MAX_TIME_S).all():
+            raise UserError(f"{path}: has times that are none, as nan and inf are; record the trace again")
     name = names[0] if names else path.name
     return player(name, Scene.load(folders[0]) if len(folders) == 1 else None, {name: tables})
 
@@ -66,6 +73,7 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> 
     columns.add("link.lasts", end - start)
     columns.add("link.a", a)
     columns.add("link.b", b)
+    _write_cuts(columns, [] if scene is None else scene.cuts)
     told = [
         {"label": label, "prefix": f"{place}.", **write_story(columns, f"{place}.", tables, stage)}
         for place, (label, tables) in enumerate(runs.items())
@@ -107,6 +115,14 @@ def _stage(scene: Scene | None, runs: Sequence[Tables]) -> Stage:
 def _bare(stage: Stage) -> Ground:
     """Nothing is known of where nodes are."""
     return Ground(nodes=len(stage.names), duration_s=stage.duration_s, area_m=None, moves=False)
+
+
+def _write_cuts(columns: Columns, cuts: Sequence[Cut]) -> None:
+    a, b, start, end = np.array(cuts, dtype=np.int64).reshape(-1, 4).T
+    columns.add("cut.start", start, rising=True)
+    columns.add("cut.lasts", end - start)
+    columns.add("cut.a", a)
+    columns.add("cut.b", b)
 
 
 def _write_legs(columns: Columns, scene: Scene) -> None:

@@ -1,5 +1,6 @@
 """What happened in one run, from the tables of its trace: who got which event when, buffers, drops and lives."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,13 +82,12 @@ def write_story(columns: Columns, prefix: str, tables: Tables, stage: Stage) -> 
     reasons = _write_drops(columns, prefix, drops, ids, stage)
     _write_frames(columns, prefix, trace, stage)
     _write_events(columns, prefix, events, tables.subscriptions, stage)
-    attributes = [_said(text) for text in events.column("attributes").to_pylist()]
+    attributes = [said(msgspec.json.decode(text)) for text in events.column("attributes").to_pylist()]
     return {"events": ids.to_pylist(), "attributes": attributes, "reasons": reasons}
 
 
-def _said(text: str) -> str:
+def said(table: Mapping[str, object]) -> str:
     """Attributes as a reader wants them: `topic = 3, place = "north"`."""
-    table = msgspec.json.decode(text)
     return ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in table.items())
 
 

@@ -14,7 +14,7 @@ from random import Random
 from driftcast.model import Failure, NodeId
 from driftcast.radio.contention import Contention
 from driftcast.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
-from driftcast.radio.ether import Ether, Place
+from driftcast.radio.ether import Ether, Places
 from driftcast.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology
 from driftcast.radio.station import Kind, Station, Transmission
 from driftcast.radio.vicinity import Vicinity
@@ -45,7 +45,7 @@ class CsmaMedium(Medium):
     """One interface of all nodes.
 
     `topology` wants the contacts within `range_m`, `sensing` those within the radio's `cs_m`, and `interference` those
-    within its `interference_m`; where two ranges are equal, the two are one object. `place` is needed for capture.
+    within its `interference_m`; where two ranges are equal, the two are one object. `places` is needed for capture.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CsmaMedium(Medium):
         scheduler: Scheduler,
         air: Air,
         rng: Random,
-        place: Place | None = None,
+        places: Places | None = None,
     ) -> None:
         dot11 = settings.dot11()
         self.interface = interface
@@ -70,7 +70,7 @@ class CsmaMedium(Medium):
         self._dot11 = dot11
         self._scheduler = scheduler
         self._air = air
-        self._ether = Ether(dot11, place)
+        self._ether = Ether(dot11, places)
         self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
         self._contention = Contention(dot11, self._stations, self._ether, scheduler, rng, self._send)
         # By kind, as `Kind` counts them.
@@ -247,10 +247,10 @@ class CsmaMedium(Medium):
 
     def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
         """Everybody else who could read it keeps quiet until the exchange is over."""
-        stations, garbled = self._stations, transmission.garbled
-        for node in transmission.readers:
+        stations, readers = self._stations, transmission.readers
+        for node in readers - transmission.garbled if transmission.garbled else readers:
             station = stations[node]
-            if station.nav_us < until_us and node != partner and node not in garbled:
+            if station.nav_us < until_us and node != partner:
                 if station.slots and not station.queue:
                     self._contention.reserve(station, until_us)
                 else:

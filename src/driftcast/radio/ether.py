@@ -5,14 +5,17 @@ on the air answer; so a transmission costs the same however many nodes sense it 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from driftcast.model import NodeId
 from driftcast.radio.dot11 import Dot11
 from driftcast.radio.station import Transmission
 
-Place = Callable[[NodeId], tuple[float, float]]
-"""Where a node is now, in meters."""
+Places = Callable[[Iterable[NodeId]], list[tuple[float, float]]]
+"""Where nodes are now, in meters."""
+
+Ended = tuple[int, int, frozenset[NodeId], frozenset[NodeId]]
+"""What is remembered of a transmission: its start and its end, who sensed it, and who of them was puzzled by it."""
 
 # How far back the quiet of a node is looked up. A backoff rests unfinished behind so many transmissions only where the
 # medium is saturated, and there it ends within about as many transmissions as it has slots.
@@ -28,16 +31,16 @@ class Ether:
         "_difs_us",
         "_eifs_us",
         "_ended",
-        "_place",
+        "_places",
         "_sense_us",
         "_slot_us",
         "calm_us",
         "on_air",
     )
 
-    def __init__(self, dot11: Dot11, place: Place | None) -> None:
+    def __init__(self, dot11: Dot11, places: Places | None) -> None:
         self.on_air: list[Transmission] = []
-        self._ended: deque[Transmission] = deque(maxlen=REMEMBERED)
+        self._ended: deque[Ended] = deque(maxlen=REMEMBERED)
         """In the order of their ends."""
         self.calm_us = 0
         """Every backoff that began before, without a frame to send, has ended: long enough nobody sent anything."""
@@ -46,41 +49,43 @@ class Ether:
         self._slot_us = dot11.slot_us
         self._sense_us = dot11.sense_us
         self._calming_us = self._eifs_us + dot11.cw_min * dot11.slot_us
-        self._place = place
+        self._places = places
         # Squared, as squared distances are what is compared.
         self._capture = 10 ** (dot11.capture_db / (5 * dot11.path_exponent)) if dot11.capture_db > 0 else 0.0
 
     def begin(self, new: Transmission) -> None:
         """Put a transmission on the air; it and what it overlaps spoil each other wherever both are strong."""
+        start_us = new.start_us
         for other in self.on_air:
             # One that ends in the very microsecond in which this begins is over.
-            if other.end_us > new.start_us:
-                spoiled = new.readers & other.blast
-                if spoiled and self._capture:
-                    spoiled = self._not_captured(spoiled, new, other)
-                if spoiled:
-                    new.garbled = new.garbled | spoiled if new.garbled else spoiled
-                    if other.sender in spoiled:
-                        new.deaf |= {other.sender}
-                spoiled = other.readers & new.blast
-                if spoiled and self._capture:
-                    spoiled = self._not_captured(spoiled, other, new)
-                if spoiled:
-                    other.garbled = other.garbled | spoiled if other.garbled else spoiled
-                    if new.sender in spoiled:
-                        other.deaf |= {new.sender}
-        if not self.on_air and self._ended and new.start_us - self._ended[-1].end_us >= self._calming_us:
-            self.calm_us = self._ended[-1].end_us
+            if other.end_us > start_us:
+                self._spoil(new, other)
+                self._spoil(other, new)
+        if not self.on_air and self._ended:
+            last_us = self._ended[-1][1]
+            if start_us - last_us >= self._calming_us:
+                self.calm_us = last_us
         self.on_air.append(new)
+
+    def _spoil(self, heard: Transmission, other: Transmission) -> None:
+        """Whoever cannot read a transmission because of another."""
+        spoiled = heard.readers & other.blast
+        if spoiled and self._capture:
+            spoiled = self._not_captured(spoiled, heard.sender, other.sender)
+        if spoiled:
+            heard.garbled = heard.garbled | spoiled if heard.garbled else spoiled
+            if other.sender in spoiled:
+                heard.deaf |= {other.sender}
 
     def end(self, old: Transmission) -> None:
         """Take a transmission off the air."""
         self.on_air.remove(old)
-        self._ended.append(old)
         if old.garbled:
             # [IEEE 802.11-1999 §9.2.3.4] EIFS follows a reception that failed. Whoever was sending received nothing.
             puzzled = old.garbled - old.deaf if old.deaf else old.garbled
             old.puzzled = old.puzzled | puzzled if old.puzzled else puzzled
+        # Not the transmission itself, whose frame would be kept as long.
+        self._ended.append((old.start_us, old.end_us, old.sensed, old.puzzled))
 
     def hand_over(self, old: Transmission) -> None:
         """Whoever waited for a transmission that ended and senses another waits for that one."""
@@ -93,17 +98,16 @@ class Ether:
                     # Of two that end together, the one that could have been read decides what follows.
                     other.puzzled |= (held & old.puzzled) - other.readers
 
-    def _not_captured(self, hit: frozenset[NodeId], heard: Transmission, other: Transmission) -> frozenset[NodeId]:
-        """Which of the readers of one transmission another spoils indeed. Whoever sends hears nothing."""
-        place, ratio = self._place, self._capture
-        assert place is not None, "capture needs to know where nodes are"
-        (ours_x, ours_y), (theirs_x, theirs_y) = place(heard.sender), place(other.sender)
+    def _not_captured(self, hit: frozenset[NodeId], ours: NodeId, theirs: NodeId) -> frozenset[NodeId]:
+        """Which of the readers of one sender's frame that of another spoils indeed. Whoever sends hears nothing."""
+        assert self._places is not None, "capture needs to know where nodes are"
+        (ours_x, ours_y), (theirs_x, theirs_y), *places = self._places((ours, theirs, *hit))
+        ratio = self._capture
         spoiled = []
-        for node in hit:
-            x, y = place(node)
+        for node, (x, y) in zip(hit, places, strict=True):
             theirs_m2 = (x - theirs_x) * (x - theirs_x) + (y - theirs_y) * (y - theirs_y)
             ours_m2 = (x - ours_x) * (x - ours_x) + (y - ours_y) * (y - ours_y)
-            if theirs_m2 < ratio * ours_m2 or node == other.sender:
+            if theirs_m2 < ratio * ours_m2 or node == theirs:
                 spoiled.append(node)
         return frozenset(spoiled)
 
@@ -126,16 +130,12 @@ class Ether:
     def free_us(self, node: NodeId, now_us: int) -> int:
         """Since when a node that senses nothing may send: an interframe space after the last that it sensed."""
         horizon_us = now_us - self._eifs_us
-        for transmission in reversed(self._ended):
-            if transmission.end_us < horizon_us:
+        for _, end_us, sensed, puzzled in reversed(self._ended):
+            if end_us < horizon_us:
                 break
-            if node in transmission.sensed:
-                return transmission.end_us + self.space_us(node, transmission)
+            if node in sensed:
+                return end_us + (self._eifs_us if node in puzzled else self._difs_us)
         return 0
-
-    def space_us(self, node: NodeId, before: Transmission) -> int:
-        """The interframe space after a transmission."""
-        return self._eifs_us if node in before.puzzled else self._difs_us
 
     def rested(self, node: NodeId, slots: int, since_us: int, now_us: int) -> tuple[int, int]:
         """What is left of a backoff that began at some time with nothing to send: quiet slots are gone.
@@ -149,17 +149,22 @@ class Ether:
                 edge_us = transmission.start_us
         quiet, from_us = edge_us == now_us, since_us
         # From the latest end backwards, so that whatever lies between an end and the edge is quiet indeed.
-        for transmission in reversed(self._ended):
-            sensed, early = node in transmission.sensed, transmission.end_us <= since_us
-            if sensed or early:
-                free_us = transmission.end_us + self.space_us(node, transmission) if sensed else since_us
+        for start_us, end_us, sensed, puzzled in reversed(self._ended):
+            early = end_us <= since_us
+            if node in sensed:
+                free_us = end_us + (self._eifs_us if node in puzzled else self._difs_us)
                 if free_us < since_us:
                     free_us = since_us
-                if quiet:
-                    quiet, from_us = False, free_us
-                elif edge_us > free_us:
-                    slots -= (edge_us - free_us) // self._slot_us
-                edge_us = min(edge_us, transmission.start_us)
+            elif early:
+                free_us = since_us
+            else:
+                continue
+            if quiet:
+                quiet, from_us = False, free_us
+            elif edge_us > free_us:
+                slots -= (edge_us - free_us) // self._slot_us
+            if start_us < edge_us:
+                edge_us = start_us
             if slots <= 0:
                 return 0, from_us
             if early:

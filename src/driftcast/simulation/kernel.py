@@ -7,9 +7,9 @@ Only what is due within the current second stands in a heap. What is due later w
 sorted in when its second begins. So the heap stays small and near, however many timers a large network has armed.
 """
 
-import heapq
 import math
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 
 from driftcast.radio.medium import Scheduler
 
@@ -70,7 +70,7 @@ class Kernel(Scheduler):
         """Call `action(argument)` at a time, which is not before now."""
         self._sequence += 1
         if time_us < self._horizon_us:
-            heapq.heappush(self._queue, (time_us, self._sequence, action, argument))
+            heappush(self._queue, (time_us, self._sequence, action, argument))
         else:
             self._put_off((time_us, self._sequence, action, argument))
 
@@ -91,9 +91,10 @@ class Kernel(Scheduler):
     def run(self, until_us: int) -> None:
         """Work through everything that is due up to a time, that time included; the clock stands there afterwards."""
         while self._queue or self._begin_second(until_us):
-            if self._queue[0][0] > until_us:
+            queue = self._queue
+            if queue[0][0] > until_us:
                 break
-            time_us, _, action, argument = heapq.heappop(self._queue)
+            time_us, _, action, argument = heappop(queue)
             if time_us != self.now_us:
                 self.now_us = time_us
                 self.now_s = time_us / US_PER_S
@@ -107,7 +108,7 @@ class Kernel(Scheduler):
         waiting = self._later.get(second)
         if waiting is None:
             self._later[second] = [entry]
-            heapq.heappush(self._seconds, second)
+            heappush(self._seconds, second)
         else:
             waiting.append(entry)
         self._waiting += 1
@@ -116,17 +117,17 @@ class Kernel(Scheduler):
         """Sort in the next second in which something waits, if it begins by then; whether there is one."""
         if not self._seconds or self._seconds[0] * _SECOND_US > until_us:
             return False
-        second = heapq.heappop(self._seconds)
+        second = heappop(self._seconds)
         self._horizon_us = (second + 1) * _SECOND_US
         self._queue = self._later.pop(second)
         self._waiting -= len(self._queue)
-        heapq.heapify(self._queue)
+        heapify(self._queue)
         return True
 
     def _sweep(self) -> None:
         """Drop everything that was called off."""
         self._queue = [entry for entry in self._queue if _wanted(entry[3])]
-        heapq.heapify(self._queue)
+        heapify(self._queue)
         # A second that is emptied stays announced; it then begins with nothing in it, and goes by.
         self._later = {
             second: [entry for entry in entries if _wanted(entry[3])] for second, entries in self._later.items()

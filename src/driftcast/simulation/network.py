@@ -1,9 +1,8 @@
 """All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from math import nan
 from random import Random
 
 from driftcast.model import Failure, NodeId
@@ -25,8 +24,6 @@ from driftcast.simulation.world import World
 from driftcast.streams import stream
 from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message
 
-# Where the radio takes a node to be that has left in the midst of a frame: no distance from there spoils another frame.
-_NOWHERE = (nan, nan)
 TRANSIT_US = 2_000
 """What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
 off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
@@ -47,7 +44,8 @@ class Network(Air):
         self._rng: Random = stream(seed, "frame faults")
         # The stack says whether a message may go straight to a layer's handler; clocks of their own, faults of
         # frames and decoding must come between here.
-        self._plain = not faults.disturbs_frames and not faults.clocks and not recode
+        self._disturbs = faults.disturbs_frames
+        self._plain = not self._disturbs and not faults.clocks and not recode
         self.medium = self._radio(world)
         self.medium.promiscuous = world.stack.overhears
         self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
@@ -93,9 +91,11 @@ class Network(Air):
             return DiskMedium(radio, RADIO, scenario.nodes, kernel, self, rng)
         assert world.trajectories is not None, "checked when the scenario was loaded"
         there = world.trajectories
-        medium = CsmaMedium(
-            radio, RADIO, scenario.nodes, kernel, self, rng, lambda node: there.position(node, kernel.now_s) or _NOWHERE
-        )
+
+        def places(nodes: Iterable[NodeId]) -> list[tuple[float, float]]:
+            return there.places(nodes, kernel.now_s)
+
+        medium = CsmaMedium(radio, RADIO, scenario.nodes, kernel, self, rng, places)
         for range_m, vicinity in medium.wider:
             vicinity.follow(world.contacts_within(range_m), scenario.duration_s)
         return medium
@@ -130,7 +130,7 @@ class Network(Air):
             # It still stood in the queue when its sender crashed, and the queue went with it.
             self.lost(frame, frame.sender, "sender_crashed")
             return
-        if self._faults.disturbs_frames:
+        if self._disturbs:
             reach = self._disturbed(frame, reach)
         self._recorder.on_frame(frame, reach, frame.interface)
         if self._slow:
@@ -140,8 +140,9 @@ class Network(Air):
                 self._queues.take(frame, node)
             return
         message: Message | None = frame.message
-        if self._kernel.now_us - frame.sent_us > TRANSIT_US and reach.nodes:
-            message = frame.message.aged((self._kernel.now_us - frame.sent_us) / US_PER_S)
+        waited_us = self._kernel.now_us - frame.sent_us
+        if waited_us > TRANSIT_US and reach.nodes:
+            message = frame.message.aged(waited_us / US_PER_S)
         receivers = self._receivers[frame.layer]
         if message is None:
             self.missed(frame, reach.nodes, LEASE_OVER)

@@ -70,7 +70,8 @@ class World:
         if self.trajectories is None:
             raise TypeError("a replayed contact plan has no positions")
         where = self.trajectories.position(node, self.kernel.now_s)
-        return None if where is None else Position(*where)
+        # As `Position(*where)`, at a third of the cost: routers ask at every frame.
+        return None if where is None else tuple.__new__(Position, where)
 
     def road_map(self) -> RoadMap:
         """The map that nodes move on, read when somebody first asks."""

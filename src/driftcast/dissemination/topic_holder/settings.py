@@ -33,10 +33,12 @@ class TopicHolderSettings(Settings, frozen=True):
     publish_to: Annotated[
         Literal["one", "all"], Meta(description="the holders of a topic that a publisher turns to")
     ] = "one"
-    # [003 §3.4] has a new holder "if a failure occurs" and does not say which. Two more cover neighbors by hash.
+    # [003 §3.4] has a new holder "if a failure occurs" and does not say which. A router gives a packet back when a link
+    # breaks just as when its target fails, and each node notices by itself: where nodes move, subscribers and
+    # publishers would part for `failed_s` at a time. So it is for those who expect nodes to fail.
     next_holders: Annotated[
         int, Meta(ge=0, le=16, description="nodes, next by hash, that are tried if a holder cannot be reached")
-    ] = 2
+    ] = 0
     # Longer than AODV takes to give up (21.5 s with its defaults), so that most of the time the next one is in use.
     failed_s: Annotated[
         Seconds, Meta(description="a holder that could not be reached is passed over for this long")
@@ -103,6 +105,10 @@ class TopicHolderSettings(Settings, frozen=True):
         return frozenset({Capability.POSITION, Capability.AREA}) | (
             {Capability.MAP} if self.holder == "road" else frozenset()
         )
+
+    def needs_roles(self) -> frozenset[str]:
+        """If nodes hold topics, somebody must."""
+        return frozenset({self.role}) if self.holder == "node" and self.role != "all" else frozenset()
 
 
 SCHEMES: dict[str, dict[str, object]] = {

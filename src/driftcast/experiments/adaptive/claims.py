@@ -287,5 +287,5 @@ class Study:
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
         limit = f"tolerance {tolerance:g}" if tolerance else ""
         return claimed_of_all(
-            self.results, figure, statement, cases, relation, value, tolerance, (small, standing), limit, paper
+            self.results, figure, statement, cases, relation, value, tolerance, (small, standing, limit), paper
         )

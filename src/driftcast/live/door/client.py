@@ -44,6 +44,8 @@ from driftcast.live.door.messages import (
     Subscribed,
     Unsubscribe,
     Unsubscribed,
+    Watch,
+    Watched,
 )
 from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
@@ -187,6 +189,10 @@ class Client:
     def status(self) -> Status:
         """How the node is."""
         return self._ask(AskStatus(id=self._number()), Status)
+
+    def watch(self, after: int | None = None) -> Watched:
+        """What happened to events at the node from a number on; without one it begins now."""
+        return self._ask(Watch(id=self._number(), after=after), Watched)
 
     def advertise(self, filter: str = "", stored: bool = False) -> None:
         """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""

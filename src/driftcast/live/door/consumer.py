@@ -96,6 +96,11 @@ class Consumer:
         self._backlog.clear()
 
     @property
+    def waiting(self) -> int:
+        """How many events it has not acknowledged."""
+        return self._backlog.waiting
+
+    @property
     def _room(self) -> int:
         return WINDOW - len(self._with_reader)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from driftcast.live.sight import Sighting, Wish
 from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from driftcast.model.subscription import MAX_STATE_BYTES
 
@@ -97,6 +98,12 @@ class Command(Ask, frozen=True, tag="command"):
 
 class AskStatus(Ask, frozen=True, tag="status"):
     """How is the node?"""
+
+
+class Watch(Ask, frozen=True, tag="watch"):
+    """What happened to events at the node, from a number on; without one, from now on, and how things stand."""
+
+    after: Number | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
@@ -192,6 +199,26 @@ class Status(Answer, frozen=True, tag="status"):
     drops: dict[str, int]
     position: Position | None = None
     """Where it takes itself to be, if it has been told."""
+    waiting: dict[str, int] = {}
+    """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away."""
+    names: dict[int, str] = {}
+    """What the directory of the node calls its neighbors."""
+
+
+class Watched(Answer, frozen=True, tag="watched"):
+    """What happened. Asking again with `next` goes on from there; `missed` is what was forgotten in between."""
+
+    time_s: float
+    """The node's clock, which sightings have."""
+    next: int
+    missed: int
+    sightings: list[Sighting]
+    frames: int
+    """Sent since the node started, without beacons."""
+    subscriptions: list[Wish] | None = None
+    """Those that stand, if they are others than in the last answer."""
+    holds: list[str] | None = None
+    """The events that the node stores, in a first answer."""
 
 
 class Refused(Answer, frozen=True, tag="refused"):
@@ -202,7 +229,7 @@ class Refused(Answer, frozen=True, tag="refused"):
 
 
 Question: TypeAlias = (
-    Publish | Subscribe | Acknowledge | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus
+    Publish | Subscribe | Acknowledge | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus | Watch
 )
 Reply: TypeAlias = (
     Published
@@ -216,5 +243,6 @@ Reply: TypeAlias = (
     | Closed
     | Commanded
     | Status
+    | Watched
     | Refused
 )

@@ -8,11 +8,15 @@ from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.host.applications import Forget, Replied
 from driftcast.live.host.saving import Saved
+from driftcast.live.record import Record
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 
 class Served(Protocol):
     """What the door asks of the node behind it."""
+
+    @property
+    def record(self) -> Record: ...
 
     def publish(
         self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None, stored: Saved | None

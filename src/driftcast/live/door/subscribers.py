@@ -80,6 +80,11 @@ class Subscribers:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait for clients that are away."""
+        return sum(entry.consumer.waiting for entry in self._entries.values() if entry.consumer is not None)
+
     def restore(self) -> None:
         """Subscribe again to what stood when the node last ran."""
         self._review = self._loop.call_later(REVIEW_S, self._review_all)

@@ -166,6 +166,11 @@ class Exchange(Generic[P, M]):
         self._probes.clear()
         self._transport.close()
 
+    @property
+    def waiting(self) -> int:
+        """How many unicasts wait or are on the air."""
+        return self._accepted
+
     def broadcast(self, addresses: Iterable[Address], body: bytes) -> None:
         """One frame to every address; whoever hears it under two of them takes it once."""
         self._broadcasts += 1

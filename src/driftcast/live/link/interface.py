@@ -100,6 +100,11 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """Where the node is heard over this interface."""
         return self._transport.address
 
+    @property
+    def waiting(self) -> int:
+        """How many messages to neighbors have not arrived yet."""
+        return self._exchange.waiting
+
     def leads_to(self, node: NodeId) -> bool:
         """Whether a node was ever heard over this interface, so that it can be sent to."""
         return node in self._addresses

@@ -21,6 +21,9 @@ h3 { font-size: 1.02rem; margin: 2.4rem 0 0.7rem; }
 p { max-width: 44rem; margin: 0.7rem 0; }
 a { color: var(--accent); text-decoration: none; } a:hover { text-decoration: underline; }
 small { display: block; color: var(--soft); font-size: 0.82em; line-height: 1.4; }
+.files { font-size: 0.75rem; font-weight: 400; margin-left: 0.4rem; white-space: nowrap; }
+.files a { color: var(--soft); }
+.sentence { font-size: 1.05rem; }
 .watch a { border: 1px solid var(--accent); border-radius: 8px; padding: 0.3rem 0.8rem; margin-right: 0.4rem; }
 .scope, .paper { color: var(--soft); font-size: 0.88rem; }
 .tiles { display: flex; flex-wrap: wrap; gap: 0.8rem; margin: 0 0 1.6rem; }
@@ -60,5 +63,9 @@ code { font: 0.85em Consolas, "DejaVu Sans Mono", monospace; color: var(--soft);
 dl { font-size: 0.9rem; } dt { font-weight: 600; margin-top: 0.5rem; } dd { margin: 0; color: var(--soft); }
 .errors { font-size: 0.85rem; color: var(--bad); }
 footer { margin-top: 4rem; color: var(--soft); font-size: 0.8rem; }
+@media (max-width: 40rem) { main { padding: 1.5rem 1rem 3rem; } h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; }
+  th, td { padding: 0.35rem 0.5rem; } table.claims { min-width: 46rem; } .tiles div { padding: 0.4rem 0.8rem; }
+  figure img { padding: 0.3rem; } }
+p, li, dd, figcaption, h1, h2, h3, summary { overflow-wrap: anywhere; }
 @media print { body { background: #fff; } details { display: none; } }
 """

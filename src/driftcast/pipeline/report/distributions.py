@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.pipeline.definition import Figure, Selector
-from driftcast.pipeline.report.style import COLORS, HEIGHT_IN, WIDTH_IN, metric_label, metric_scale, name_places
+from driftcast.pipeline.report.style import (
+    COLORS,
+    HEIGHT_IN,
+    WIDTH_IN,
+    metric_label,
+    metric_scale,
+    name_places,
+    value_limits,
+)
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import interval
 from driftcast.simulation.witness.meter import quantile
@@ -91,7 +99,8 @@ def _boxes(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None
         if figure.log_y:
             ax.set_yscale("log")
         else:
-            ax.set_ylim(bottom=figure.y_from)
+            ends = [value for sample in samples for value in sample.values]
+            ax.set_ylim(*value_limits(ends, figure.y_from, from_zero=False))
     plt.close(canvas)
     rows: list[Row] = [
         {"metric": metric, figure.x: sample.label, **box_numbers(sample.values)}

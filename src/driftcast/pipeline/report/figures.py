@@ -11,6 +11,7 @@ from driftcast.pipeline.labels import labels_of
 from driftcast.pipeline.pairs import served_within, time_grid
 from driftcast.pipeline.report.distributions import KINDS as DISTRIBUTIONS
 from driftcast.pipeline.report.distributions import distribution
+from driftcast.pipeline.report.picture import overview
 from driftcast.pipeline.report.roads import map_figure
 from driftcast.pipeline.report.style import (
     COLORS,
@@ -24,6 +25,7 @@ from driftcast.pipeline.report.style import (
     metric_scale,
     name_places,
     paper_style,
+    value_limits,
 )
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval
@@ -63,9 +65,10 @@ class _Mark:
 
 def draw(figure: Figure, results: Results) -> Drawn | None:
     """One figure; None if what it shows left no data."""
-    if figure.kind == "map" or figure.kind in DISTRIBUTIONS:
+    if figure.kind in ("map", "overview") or figure.kind in DISTRIBUTIONS:
+        of_kind = {"map": map_figure, "overview": overview}.get(figure.kind, distribution)
         with paper_style():
-            found = map_figure(figure, results) if figure.kind == "map" else distribution(figure, results)
+            found = of_kind(figure, results)
             return None if found is None else _finished(figure, *found)
     curves = _curves(results) if figure.kind == "over_time" else {}
     panels: list[tuple[str, dict[str, list[_Mark]]]] = []
@@ -180,7 +183,8 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
     # As many beside each other as fit.
     fitting = LEGEND_CHARACTERS * len(panels) // (max(map(len, names)) + SWATCH_CHARACTERS)
     columns = max(1, min(len(names), 3 * len(panels), fitting))
-    extra_in = 0.22 * math.ceil(len(names) / columns) + 0.05 if names != [""] else 0.0
+    # A row more for what the legend is called.
+    extra_in = 0.22 * (math.ceil(len(names) / columns) + 1) + 0.05 if names != [""] else 0.0
     canvas, axes = plt.subplots(
         1,
         len(panels),
@@ -189,8 +193,9 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
         squeeze=False,
         layout="constrained",
     )
+    limits = _limits(figure, panels)
     for ax, (panel, series) in zip(axes[0], panels, strict=True):
-        _panel(ax, figure, series, names, experiment)
+        _panel(ax, figure, series, names, experiment, limits)
         if panel:
             ax.set_title(panel)
     title = "share of pairs served" if figure.kind == "over_time" else metric_label(figure.y)
@@ -199,13 +204,37 @@ def _canvas(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]], ex
     # Of marks with intervals the mark alone: its whiskers would make another shape of it.
     handles = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
     if names != [""]:
-        canvas.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), columns), handlelength=2.4)
+        canvas.legend(
+            handles,
+            labels,
+            loc="outside upper center",
+            ncols=min(len(labels), columns),
+            handlelength=2.4,
+            title=_legend_title(figure, experiment),
+        )
     plt.close(canvas)
     return canvas
 
 
+def _limits(figure: Figure, panels: list[tuple[str, dict[str, list[_Mark]]]]) -> tuple[float, float]:
+    """Of the axis that all panels share."""
+    marks = [mark for _, series in panels for marks in series.values() for mark in marks]
+    ends = [end for mark in marks for end in mark.y[1:] if end is not None and math.isfinite(end)]
+    share = figure.kind == "over_time" or figure.y.endswith("_ratio")
+    whole = 1.0 if share and all(mark.y.mean is None or mark.y.mean <= 1.0 for mark in marks) else 0.0
+    if whole:
+        # Of few runs an interval may reach beyond what a share can be; nothing is to be seen there.
+        ends = [min(max(end, 0.0), whole) for end in ends]
+    return value_limits(ends, figure.y_from, figure.kind in ("bars", "over_time"), whole)
+
+
 def _panel(
-    ax: "Axes", figure: Figure, series: dict[str, list[_Mark]], names: list[str], experiment: Experiment
+    ax: "Axes",
+    figure: Figure,
+    series: dict[str, list[_Mark]],
+    names: list[str],
+    experiment: Experiment,
+    limits: tuple[float, float],
 ) -> None:
     for label, marks in series.items():
         place = names.index(label)
@@ -224,11 +253,8 @@ def _panel(
         ax.set_xscale("log")
     if figure.log_y:
         ax.set_yscale("log")
-    elif figure.kind == "over_time" or figure.y == "delivery_ratio":
-        ax.set_ylim(0, 1.05)
     else:
-        # A little room, so that a mark at the top is whole.
-        ax.set_ylim(figure.y_from, figure.y_from + 1.03 * (ax.get_ylim()[1] - figure.y_from))
+        ax.set_ylim(*limits)
     if figure.kind == "line":
         _name_values(ax, experiment.axis(figure.x), [mark.x for marks in series.values() for mark in marks])
     elif figure.kind == "tradeoff":
@@ -236,6 +262,14 @@ def _panel(
     if not figure.log_y:
         group_digits(ax.yaxis)
     ax.set_xlabel(_x_label(figure, experiment))
+
+
+def _legend_title(figure: Figure, experiment: Experiment) -> str | None:
+    """What the series are of; where each is another metric there is nothing to say."""
+    if figure.series is None:
+        return None
+    axis = experiment.axis(figure.series)
+    return axis.title or axis.name
 
 
 def _name_values(ax: "Axes", axis: Axis, present: list[float]) -> None:

@@ -8,12 +8,14 @@ from html import escape
 import msgspec
 
 from driftcast.pipeline.claims import Claim
-from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.pipeline.records import Record
 from driftcast.pipeline.report.css import CSS
 from driftcast.pipeline.report.figures import Drawn
+from driftcast.pipeline.report.judged import claims_table, meanings_of_verdicts
+from driftcast.pipeline.report.markdown import paragraphs, words
 from driftcast.pipeline.report.style import metric_label, metric_scale
-from driftcast.pipeline.report.tables import mean_text, number
+from driftcast.pipeline.report.tables import mean_text
 from driftcast.pipeline.statistics import Interval
 from driftcast.scenario.measures import METRIC_MEANINGS
 
@@ -32,13 +34,18 @@ class Section:
     claims: Sequence[Claim]
     player: str | None = None
     """A page beside this one on which a run of it is played."""
+    differences: Summary | None = None
+    """Of each point to the one with the first label of the experiment's reference, paired by seed."""
+    sentences: Sequence[str] = ()
 
 
 def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -> str:
     """The whole page."""
     body = [f"<h1>{escape(title)}</h1>", _overview(sections), _contents(sections)]
     body += [_section(section, alone=len(sections) == 1) for section in sections]
-    body += [_verdicts(sections), _meanings(sections), _versions(versions)]
+    if any(section.claims for section in sections):
+        body.append(meanings_of_verdicts())
+    body += [_meanings(sections), _versions(versions)]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -77,6 +84,8 @@ def _contents(sections: Sequence[Section]) -> str:
             f'<a href="#{_id(name, drawn.figure.name)}">{escape(drawn.figure.title or drawn.figure.name)}</a>'
             for drawn in section.figures
         ]
+        if section.differences is not None:
+            inner.append(f'<a href="#{_id(name, "differences")}">differences</a>')
         inner.append(f'<a href="#{_id(name, "means")}">means</a>')
         inner.append(f'<a href="#{_id(name, "settings")}">settings</a>')
         title = section.experiment.definition.title or name
@@ -90,18 +99,19 @@ def _id(*parts: str) -> str:
 
 def _section(section: Section, alone: bool) -> str:
     experiment, definition = section.experiment, section.experiment.definition
-    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in definition.description.strip().split("\n\n") if text)
-    paper = f'<p class="paper">{escape(definition.paper)}</p>' if definition.paper else ""
+    paper = f'<p class="paper">{words(definition.paper)}</p>' if definition.paper else ""
     heading = "The experiment" if alone else definition.title or experiment.name
     scope = f"{len(experiment.points)} points × {len(experiment.seeds)} seeds; means with 95 % intervals."
     if definition.fewer:
         scope = scope.replace("seeds;", "seeds, fewer at some;")
     parts = [
         f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
-        f'{paper}{paragraphs}<p class="scope">{escape(scope)}</p>',
+        f'{paper}{paragraphs(definition.description)}<p class="scope">{escape(scope)}</p>',
         _watch(section),
+        _sentences(section),
         _claims(section),
         *(_figure(experiment, drawn) for drawn in section.figures),
+        _differences(section),
         _means(section),
         _errors(section),
         _settings(section),
@@ -117,67 +127,92 @@ def _watch(section: Section) -> str:
     return f'<p class="watch"><a href="{escape(section.player, quote=True)}">▶ Watch it</a> at seed {seed}</p>'
 
 
-_MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "?")}
-
-
 def _claims(section: Section) -> str:
     if not section.claims:
         return ""
-    rows = []
-    for claim in section.claims:
-        word, mark = _MARKS[claim.holds]
-        calibration = ' <span class="tag">calibration</span>' if claim.calibration else ""
-        note = f"<small>{escape(claim.note)}</small>" if claim.note else ""
-        paper = claim.paper if isinstance(claim.paper, str) else number(claim.paper)
-        bounds = f"[{number(claim.low)}, {number(claim.high)}]" if claim.low is not None else "–"
-        rows.append(
-            f'<tr><td class="verdict {word}"><i>{mark}</i> {word}</td>'
-            f"<td>{escape(claim.statement)}{calibration}{note}</td>"
-            f'<td class="n">{escape(paper)}</td><td class="n">{number(claim.ours)}</td><td class="n">{bounds}</td></tr>'
-        )
-    return (
-        f'<h3 id="{_id(section.experiment.name, "claims")}">Claims</h3>'
-        '<p class="scope"><a href="#verdicts">What the verdicts mean</a></p>'
-        '<div class="scroll"><table class="claims"><thead><tr>'
-        '<th>verdict</th><th>statement</th><th class="n">paper</th><th class="n">ours</th>'
-        f'<th class="n">95 % interval</th></tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    )
+    heading = f'<h3 id="{_id(section.experiment.name, "claims")}">Claims {_files("claims.csv")}</h3>'
+    return heading + claims_table(section.claims)
+
+
+def _files(*paths: str) -> str:
+    """Links to the same in files beside the page, called by their kinds."""
+    links = " · ".join(f'<a href="{escape(path, quote=True)}">{path.rsplit(".", 1)[1].upper()}</a>' for path in paths)
+    return f'<span class="files">{links}</span>'
 
 
 def _figure(experiment: Experiment, drawn: Drawn) -> str:
     figure = drawn.figure
     image = base64.b64encode(drawn.svg).decode("ascii")
     title = figure.title or figure.name
-    caption = " ".join(figure.caption.split())
     paper = f" <em>Paper: {escape(figure.paper)}.</em>" if figure.paper else ""
     wide = ' class="wide"' if figure.panels or len(figure.metrics) > 1 or figure.kind == "runs" else ""
+    file = f"{experiment.name}-{figure.name}"
+    files = _files(f"figures/{file}.svg", f"figures/{file}.png", f"tables/{file}.csv")
     return (
         f'<figure id="{_id(experiment.name, figure.name)}"{wide}>'
         f'<img alt="{escape(title, quote=True)}" src="data:image/svg+xml;base64,{image}">'
-        f"<figcaption><b>{escape(title)}.</b> {escape(caption)}{paper}</figcaption></figure>"
+        f"<figcaption><b>{escape(title)}.</b> {words(figure.caption)}{paper} {files}</figcaption></figure>"
     )
 
 
 def _means(section: Section) -> str:
-    experiment, metrics = section.experiment, section.experiment.definition.metrics
-    axes = [axis.name for axis in experiment.definition.axes]
-    head = "".join(f"<th>{escape(axis)}</th>" for axis in axes)
-    head += '<th class="n">runs</th>'
-    head += "".join(f'<th class="n">{escape(metric_label(metric))}</th>' for metric in metrics)
+    experiment = section.experiment
     rows = []
     for point in experiment.points:
-        cells = "".join(f"<td>{escape(point.labels[axis])}</td>" for axis in axes)
         done = sum(record["point"] == point.name and record["error"] is None for record in section.records)
-        cells += f'<td class="n">{done}</td>'
-        for metric in metrics:
-            found = section.summary.get((point.name, metric), Interval(0, None, None, None))
-            left_out = f'<small title="runs in which it exists">n = {found.n}</small>' if found.n != done else ""
-            cells += f'<td class="n">{escape(mean_text(found, metric_scale(metric)))}{left_out}</td>'
-        rows.append(f"<tr>{cells}</tr>")
+        rows.append(_row(section, point, f'<td class="n">{done}</td>', section.summary, done))
     return (
-        f'<h3 id="{_id(experiment.name, "means")}">Means</h3><div class="scroll"><table class="means">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f'<h3 id="{_id(experiment.name, "means")}">Means {_files(f"tables/{experiment.name}-means.csv")}</h3>'
+        + _table(section, rows, ["runs"])
     )
+
+
+def _differences(section: Section) -> str:
+    """Each point beside the reference, on the same seeds."""
+    experiment, axis = section.experiment, section.experiment.definition.reference
+    if section.differences is None:
+        return ""
+    first = experiment.labels(axis)[0]
+    rows = [
+        _row(section, point, "", section.differences, signed=True)
+        for point in experiment.points
+        if point.labels[axis] != first
+    ]
+    name = escape(first)
+    return (
+        f'<h3 id="{_id(experiment.name, "differences")}">Paired differences to {name} '
+        f"{_files(f'tables/{experiment.name}-differences.csv')}</h3>"
+        f'<p class="scope">Each run minus that of {name} with the same seed, so on the same movement. '
+        "An interval without 0 in it tells the two apart.</p>" + _table(section, rows, [])
+    )
+
+
+def _table(section: Section, rows: Sequence[str], more: Sequence[str]) -> str:
+    definition = section.experiment.definition
+    head = "".join(f"<th>{escape(axis.name)}</th>" for axis in definition.axes)
+    head += "".join(f'<th class="n">{name}</th>' for name in more)
+    head += "".join(f'<th class="n">{escape(metric_label(metric))}</th>' for metric in definition.metrics)
+    return (
+        f'<div class="scroll"><table class="means"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _row(
+    section: Section, point: Point, more: str, found: Summary, done: int | None = None, signed: bool = False
+) -> str:
+    definition = section.experiment.definition
+    cells = "".join(f"<td>{escape(point.labels[axis.name])}</td>" for axis in definition.axes) + more
+    for metric in definition.metrics:
+        one = found.get((point.name, metric), Interval(0, None, None, None))
+        left_out = f'<small title="runs in which it exists">n = {one.n}</small>' if done not in (None, one.n) else ""
+        sign = "+" if signed and one.mean is not None and one.mean > 0 else ""
+        cells += f'<td class="n">{sign}{escape(mean_text(one, metric_scale(metric)))}{left_out}</td>'
+    return f"<tr>{cells}</tr>"
+
+
+def _sentences(section: Section) -> str:
+    return "".join(f'<p class="sentence">{escape(text)}</p>' for text in section.sentences)
 
 
 def _errors(section: Section) -> str:
@@ -211,23 +246,6 @@ def _settings(section: Section) -> str:
         f'<h3 id="{_id(section.experiment.name, "settings")}">Exact settings</h3>'
         f"<p>Seeds {escape(seeds)}. Each point unfolds to all that decides its runs.</p>{''.join(folds)}"
     )
-
-
-_VERDICTS = {
-    "holds": "the whole 95 % interval of the runs lies where the statement wants it, its tolerance included.",
-    "fails": "no part of the interval does.",
-    "undecided": "part of it does, or there are too few runs for an interval: more runs may tell.",
-    "calibration": "a setting was fitted to this number, so that it agrees proves nothing; it counts in no sum.",
-}
-
-
-def _verdicts(sections: Sequence[Section]) -> str:
-    """What the words beside claims mean, once, if there are claims."""
-    if not any(section.claims for section in sections):
-        return ""
-    items = "".join(f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" for word, meaning in _VERDICTS.items())
-    before = "The tolerance of a claim is part of its experiment and was fixed before the runs."
-    return f'<section id="verdicts"><h2>What the verdicts mean</h2><p>{before}</p><dl>{items}</dl></section>'
 
 
 def _meanings(sections: Sequence[Section]) -> str:

@@ -1,54 +1,58 @@
-"""The one picture of a comparison: what each protocol delivers, how soon, and what it costs, side by side."""
+"""An overview: a panel for each of several metrics, a bar for each label of an axis, side by side."""
 
-import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from driftcast.pipeline.report.style import (
-    COLORS,
-    MARKERS,
-    RESOLUTION_DPI,
-    group_digits,
-    metric_label,
-    metric_scale,
-    paper_style,
-)
-from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.definition import Figure
+from driftcast.pipeline.report.style import COLORS, MARKERS, group_digits, metric_label, metric_scale
+from driftcast.pipeline.results import Results
+from driftcast.pipeline.statistics import Interval, interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
-PANELS = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "transmissions", "data_bytes", "control_bytes")
-"""Gains in the first row, costs in the second."""
 COLUMNS = 3
 WIDTH_IN = 7.16
 """Both columns of a two-column paper."""
-# Where one protocol's value is that many times another's, a linear axis would hide the smaller one.
+# Where one label's value is that many times another's, a linear axis would hide the smaller one.
 LOG_RATIO = 50.0
 _NOTE_COLOR = "#5d646d"
+Row = dict[str, object]
 
 
-def comparison_picture(title: str, protocols: Sequence[str], means: Mapping[tuple[str, str], Interval]) -> bytes:
-    """A PNG with one panel per metric and one row per protocol; whiskers are 95 % intervals."""
-    with paper_style():
-        from matplotlib import pyplot as plt
+def overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | None":
+    """One panel per metric and one row per label; whiskers are 95 % intervals. None if no run has any."""
+    from matplotlib import pyplot as plt
 
-        rows = len(PANELS) // COLUMNS
-        height_in = 0.75 + 0.21 * len(protocols)
-        canvas, axes = plt.subplots(
-            rows, COLUMNS, figsize=(WIDTH_IN, rows * height_in + 0.35), squeeze=False, layout="constrained", sharey=True
-        )
-        for place, metric in enumerate(PANELS):
-            found = [means.get((protocol, metric), Interval(0, None, None, None)) for protocol in protocols]
-            _panel(axes[place // COLUMNS][place % COLUMNS], metric, found)
-        for row in axes:
-            row[0].set_yticks(range(len(protocols)), protocols)
-            row[0].set_ylim(len(protocols) - 0.4, -0.6)
-        canvas.suptitle(title, fontsize=9, fontweight="bold")
-        picture = io.BytesIO()
-        canvas.savefig(picture, format="png", dpi=RESOLUTION_DPI, metadata={"Software": None})
-        plt.close(canvas)
-    return picture.getvalue()
+    shown = {point.labels[figure.x] for point in results.points(figure.where)}
+    labels = [label for label in results.experiment.labels(figure.x) if label in shown]
+    panels = {
+        metric: [interval(results.selected({**figure.where, figure.x: label}, metric).values()) for label in labels]
+        for metric in figure.metrics
+    }
+    if not any(one.n for found in panels.values() for one in found):
+        return None
+    rows = math.ceil(len(panels) / COLUMNS)
+    height_in = rows * (0.75 + 0.21 * len(labels)) + 0.1
+    canvas, axes = plt.subplots(
+        rows, COLUMNS, figsize=(WIDTH_IN, height_in), squeeze=False, layout="constrained", sharey=True
+    )
+    for ax, (metric, found) in zip(axes.flat, panels.items(), strict=False):
+        _panel(ax, metric, found)
+    for ax in list(axes.flat)[len(panels) :]:
+        ax.set_visible(False)
+    for row in axes:
+        row[0].set_yticks(range(len(labels)), labels)
+        row[0].set_ylim(len(labels) - 0.4, -0.6)
+    plt.close(canvas)
+    numbers: list[Row] = [
+        {"metric": metric, figure.x: label, **one._asdict()}
+        for metric, found in panels.items()
+        for label, one in zip(labels, found, strict=True)
+    ]
+    return canvas, numbers
 
 
 def _panel(ax: "Axes", metric: str, found: Sequence[Interval]) -> None:

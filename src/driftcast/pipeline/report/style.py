@@ -21,6 +21,8 @@ LABEL_CHARACTERS = 42
 """As many fit side by side into that width."""
 GROUPED_FROM = 10_000
 """Numbers with as many digits are grouped."""
+CLOSE = 0.4
+"""Values that differ by less than this share of the largest are shown from near: from 0 they would look alike."""
 RESOLUTION_DPI = 300
 """What journals ask for."""
 
@@ -104,6 +106,23 @@ def name_places(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> N
     ax.set_xticks(places, labels, rotation=30 if slanting else 0, ha="right" if slanting else "center")
     ax.grid(visible=False, axis="x")
     ax.tick_params(axis="x", length=0)
+
+
+def value_limits(
+    ends: Sequence[float], y_from: float | None = None, from_zero: bool = False, whole: float = 0.0
+) -> tuple[float, float]:
+    """Where an axis of values begins and ends: at 0, unless all of them are far from it and close together.
+
+    `whole` is what a share can be at most: an axis that begins at 0 shows all of it.
+    """
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    near = low > 0 and high - low < CLOSE * high
+    if y_from is None and near and not from_zero:
+        margin = 0.08 * (high - low) or 0.05 * high
+        return low - margin, high + margin
+    begin = min(0.0, low) if y_from is None or from_zero else y_from
+    # A little room, so that a mark at the top is whole.
+    return begin, begin + 1.05 * (max(high, whole) - begin or 1.0)
 
 
 @contextmanager

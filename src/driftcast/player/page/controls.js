@@ -1,7 +1,6 @@
 // Time, what is followed, and everything that a hand can touch.
 const $ = (id) => document.getElementById(id);
 const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600];
-const duration = header.duration_s;
 // As a rule the whole run takes about a minute to watch.
 let speed = SPEEDS.reduce((best, one) => (Math.abs(Math.log((one * 60) / duration)) < Math.abs(Math.log((best * 60) / duration)) ? one : best));
 let time = 0, playing = false, node = -1, event = null, last = 0, drawn = 0;
@@ -17,7 +16,7 @@ function seek(to) {
 }
 
 function setPlaying(on) {
-  if (on && time >= duration) seek(0);
+  if (on && time >= duration && !header.live) seek(0);
   playing = on;
   last = performance.now();
   $("play").textContent = on ? "❚❚" : "▶";
@@ -64,7 +63,7 @@ function stepEvent(by) {
 }
 
 function fitView() {
-  Object.assign(view, { x: width / 2, y: height / 2, scale: stages[0].fit(), fitted: true });
+  Object.assign(view, { x: extent.x + extent.width / 2, y: extent.y + extent.height / 2, scale: stages[0].fit(), fitted: true });
   stale = true;
 }
 
@@ -117,7 +116,7 @@ function tell() {
   const row = (name, value, kind = "") => rows.push(`<tr><td class="${kind}">${escapeText(name)}</td>${moments.map((moment, i) => `<td>${value(moment, i)}</td>`).join("")}</tr>`);
   const shared = (name, value) => rows.push(`<tr><td>${name}</td><td colspan="${moments.length}">${value}</td></tr>`);
   shared("islands", `${network.islands} <small>and ${network.alone} alone</small>`);
-  shared("links", whole(network.count));
+  shared("links", whole(network.linksUp) + (network.linksCut ? ` <small>and ${whole(network.linksCut)} cut by faults</small>` : ""));
   if (event !== null) {
     row("delivered", (moment) => { const [got, wanted] = moment.served(); return moment.event < 0 ? "–" : `${got} of ${wanted}`; });
     row("carried by", (moment) => total(moment.carries));
@@ -129,9 +128,10 @@ function tell() {
   row("most at a node", (moment) => whole(moment.stored.reduce((most, value) => Math.max(most, value), 0)));
   row("drops", (moment) => whole(moment.drops));
   for (const reason of reasonsShown()) row(reason, (moment) => whole(moment.reasons[moment.run.reasons.indexOf(reason)] ?? 0), "reason");
+  if (header.live && feed.missed) shared("missed", `${whole(feed.missed)} <small>too fast to be told</small>`);
   if (node >= 0) {
     row(`node ${nodeName(node)} holds`, (moment) => whole(moment.stored[node]));
-    shared("its island", network.here[node] ? `${network.size[network.island[node]]} nodes` : "away");
+    shared("its island", network.here[node] ? network.size[network.island[node]] > 1 ? `${network.size[network.island[node]]} nodes` : "none, it is alone" : "away");
   }
   const head = moments.length > 1 ? `<tr><th></th>${runs.map((run) => `<th title="${escapeText(run.label)}">${escapeText(run.label)}</th>`).join("")}</tr>` : "";
   $("facts").innerHTML = `<table>${head}${rows.join("")}</table>`;
@@ -148,7 +148,7 @@ function tellFollowed() {
   const said = [];
   if (event !== null) {
     const run = runs.find((one) => one.place.has(event)), place = run.place.get(event);
-    said.push(`<p><b>event ${escapeText(event)}</b> <small>from node ${nodeName(run.source[place])} at ${clockText(run.published[place])}<br>${escapeText(run.attributes[place]).slice(0, 200)}</small></p>`);
+    said.push(`<p><b>event ${escapeText(event)}</b> <small>from node ${escapeText(nodeName(run.source[place]))} at ${clockText(run.published[place])}<br>${escapeText(run.attributes[place].slice(0, 200))}</small></p>`);
   }
   if (node >= 0) said.push(`<p><b>node ${escapeText(nodeName(node))}</b></p>`);
   $("following").innerHTML = said.join("") || '<p class="soft">Click a node, or press <b>e</b> for an event, to follow it.</p>';
@@ -156,13 +156,13 @@ function tellFollowed() {
   $("legend").innerHTML = (event === null
     ? [spot(islandColor(1), "one color, one island"), spot(colors.faint, "alone")]
     : [spot(colors.got, "got it, wanted it"), spot(colors.carry, "carries it"), spot(colors.reach, "had it"), spot(colors.want, "wants it", true), spot(colors.faint, "does not have it")]
-  ).concat([`<span><b style="color:${colors.drop}">×</b> a drop</span>`, "<span>larger: more in its buffer</span>"]).join("");
+  ).concat([`<span><b style="color:${colors.drop}">×</b> a drop</span>`, "<span>larger: more in its buffer</span>"], network.cuts.start.length ? [`<span><b style="color:${colors.drop}">┄</b> a link that a fault cuts</span>`] : []).join("");
 }
 
 function frame(now) {
   if (playing) {
     seek(time + (Math.min(now - last, 250) / 1000) * speed);
-    if (time >= duration) setPlaying(false);
+    if (time >= duration && !header.live) setPlaying(false);
   }
   last = now;
   if (node >= 0 && network.here[node]) [view.x, view.y] = [network.x[node], network.y[node]];
@@ -186,7 +186,7 @@ function search(text) {
   hits = [];
   if (sought) {
     const number = sought.replace(/^node\s*/, "");
-    for (let i = 0; i < header.nodes && hits.length < 6; i++) if (nodeName(i).startsWith(number)) hits.push({ text: `node ${nodeName(i)}`, go: () => followNode(i) });
+    for (let i = 0; i < header.nodes && hits.length < 6; i++) if (nodeName(i).toLowerCase().startsWith(number)) hits.push({ text: `node ${nodeName(i)}`, go: () => followNode(i) });
     runs[0].events.some((id, place) => {
       if (`event ${id} ${runs[0].attributes[place]}`.toLowerCase().includes(sought))
         hits.push({ text: `event ${id} · ${clockText(runs[0].published[place])} · ${runs[0].attributes[place]}`, go: () => { followEvent(id); seek(runs[0].published[place]); } });
@@ -311,9 +311,9 @@ function obeyAddress() {
 // For programs: what a hand can do, and what is to be seen.
 function state() {
   return {
-    time_s: time, playing, speed, node, event, duration_s: duration,
+    time_s: time, playing, speed, node, event, duration_s: duration, names: header.names,
     places: Array.from(network.here, (here, one) => (here ? [network.x[one], network.y[one]] : null)),
-    links: network.pairs(), islands: network.islands, alone: network.alone, view: { ...view },
+    links: network.pairs((link) => network.stands(link)), cut: network.pairs((link) => network.isCut(link)), islands: network.islands, alone: network.alone, view: { ...view },
     runs: moments.map((moment) => ({
       label: moment.run.label, reached: members(moment.reached), carries: members(moment.carries),
       delivered: members(moment.delivered), wants: members(moment.wants), down: members(moment.down),
@@ -322,14 +322,19 @@ function state() {
   };
 }
 
-async function open() {
-  const begun = performance.now();
-  $("title").textContent = header.title;
+async function readRuns() {
   const bytes = await readColumns();
-  network = new Network(readLegs(bytes), readLinks(bytes), header.nodes);
+  network = new Network(readLegs(bytes), readPairs(bytes, "link"), readPairs(bytes, "cut"), header.nodes);
   runs = header.runs.map((told) => readRun(bytes, told));
   moments = runs.map((run) => new Moment(run, header.nodes));
   network.down = moments[0].down;
+}
+
+async function open() {
+  const begun = performance.now();
+  $("title").textContent = header.title;
+  if (header.live) await pull();
+  else await readRuns();
   readColors();
   stages = runs.map((run, place) => {
     const box = document.createElement("section");
@@ -343,6 +348,7 @@ async function open() {
   setSpeed(speed);
   seek(0);
   resize();
+  if (header.live) startFeed();
   obeyAddress();
   requestAnimationFrame(frame);
   return performance.now() - begun;

@@ -1,5 +1,20 @@
 // What Python wrote: a header, and columns of whole numbers as compressed varints.
 const header = JSON.parse(document.getElementById("header").textContent);
+// Of a live network both grow: how long it was watched, and what the map must show.
+let duration = header.duration_s;
+const extent = { x: 0, y: 0, width: header.area_m?.[0] ?? 1000, height: header.area_m?.[1] ?? 1000 };
+
+// Movement from a file may lead beyond the ground that the scenario names.
+function widen(xs, ys) {
+  let [left, low, right, high] = [extent.x, extent.y, extent.x + extent.width, extent.y + extent.height];
+  for (let i = 0; i < xs.length; i++) {
+    if (xs[i] < left) left = xs[i];
+    if (xs[i] > right) right = xs[i];
+    if (ys[i] < low) low = ys[i];
+    if (ys[i] > high) high = ys[i];
+  }
+  Object.assign(extent, { x: left, y: low, width: right - left, height: high - low });
+}
 
 async function readColumns() {
   const text = document.getElementById("columns").textContent;
@@ -63,16 +78,18 @@ function readLegs(bytes) {
     x[leg] /= 100;
     y[leg] /= 100;
   }
+  widen(x, y);
   return { first, start: wait, end: lasts, x, y, vx: dx, vy: dy, at: first.slice(0, -1) };
 }
 
-function readLinks(bytes) {
-  const start = readColumn(bytes, "link.start"), end = readColumn(bytes, "link.lasts");
+// Of two nodes each: links, or cuts, of which one with nobody as its second cuts its first off from all.
+function readPairs(bytes, name) {
+  const start = readColumn(bytes, name + ".start"), end = readColumn(bytes, name + ".lasts");
   for (let i = 0; i < start.length; i++) end[i] += start[i];
   seconds(start);
   seconds(end);
   const byEnd = Uint32Array.from(start.keys()).sort((one, other) => end[one] - end[other]);
-  return { start, end, byEnd, a: readColumn(bytes, "link.a", Int32Array), b: readColumn(bytes, "link.b", Int32Array) };
+  return { start, end, byEnd, a: readColumn(bytes, name + ".a", Int32Array), b: readColumn(bytes, name + ".b", Int32Array) };
 }
 
 function readRun(bytes, told) {

@@ -1,6 +1,5 @@
 // Draws a moment on a canvas. The view (what is in the middle, how large) is shared by all canvases.
 const view = { x: 0, y: 0, scale: 1, fitted: true };
-const [width, height] = header.area_m ?? [1000, 1000];
 let colors = {};
 
 function readColors() {
@@ -32,7 +31,7 @@ class Stage {
   }
 
   fit() {
-    return Math.max(Math.min((this.wide - 36) / width, (this.high - 36) / height), 1e-9);
+    return Math.max(Math.min((this.wide - 36) / extent.width, (this.high - 36) / extent.height), 1e-9);
   }
 
   px(x) { return this.wide / 2 + (x - view.x) * view.scale; }
@@ -50,9 +49,11 @@ class Stage {
   }
 
   drawGround() {
-    const { pen } = this;
+    const { pen } = this, [width, height] = header.area_m ?? [extent.width, extent.height];
+    const [left, low] = header.area_m ? [0, 0] : [extent.x, extent.y];
+    const box = [this.px(left), this.py(low + height), width * view.scale, height * view.scale];
     pen.fillStyle = colors.ground;
-    pen.fillRect(this.px(0), this.py(height), width * view.scale, height * view.scale);
+    pen.fillRect(...box);
     if (header.squares) {
       const [columns, rows] = header.squares;
       pen.beginPath();
@@ -74,7 +75,7 @@ class Stage {
     if (!header.moves) return;
     pen.strokeStyle = colors.line;
     pen.lineWidth = 1;
-    pen.strokeRect(this.px(0), this.py(height), width * view.scale, height * view.scale);
+    pen.strokeRect(...box);
   }
 
   line(x, y, toX, toY) {
@@ -83,22 +84,28 @@ class Stage {
   }
 
   drawLinks() {
-    const { pen, network } = this, { a, b } = network.links, paths = new Map();
-    for (let i = 0; i < network.count; i++) {
-      const link = network.open[i], root = network.island[a[link]];
+    const { pen, network } = this, { a, b } = network.links, { open, count } = network.linked, paths = new Map(), cut = [];
+    for (let i = 0; i < count; i++) {
+      const link = open[i], root = network.island[a[link]];
+      if (network.isCut(link)) cut.push(link);
       if (!network.stands(link)) continue;
       if (!paths.has(root)) paths.set(root, []);
       paths.get(root).push(link);
     }
     // Where many are linked, thin lines say more than a carpet.
-    pen.globalAlpha = network.count > 4 * network.nodes ? 0.22 : 0.5;
-    pen.lineWidth = network.count > 4 * network.nodes ? 0.8 : 1.3;
-    for (const [root, links] of paths) {
+    pen.globalAlpha = count > 4 * network.nodes ? 0.22 : 0.5;
+    pen.lineWidth = count > 4 * network.nodes ? 0.8 : 1.3;
+    const stroke = (links, color) => {
       pen.beginPath();
       for (const link of links) this.line(network.x[a[link]], network.y[a[link]], network.x[b[link]], network.y[b[link]]);
-      pen.strokeStyle = islandColor(root);
+      pen.strokeStyle = color;
       pen.stroke();
-    }
+    };
+    for (const [root, links] of paths) stroke(links, islandColor(root));
+    pen.globalAlpha = 0.8;
+    pen.setLineDash([3, 5]);
+    if (cut.length) stroke(cut, colors.drop);
+    pen.setLineDash([]);
     pen.globalAlpha = 1;
   }
 
@@ -108,7 +115,7 @@ class Stage {
     pen.beginPath();
     for (let node = 0; node < network.nodes; node++) {
       const peer = moment.from[node];
-      if (peer >= 0 && time - moment.since[node] < header.duration_s / 20 && network.here[node] && network.here[peer])
+      if (peer >= 0 && time - moment.since[node] < duration / 20 && network.here[node] && network.here[peer])
         this.line(network.x[peer], network.y[peer], network.x[node], network.y[node]);
     }
     pen.setLineDash([2, 4]);
@@ -122,7 +129,7 @@ class Stage {
 
   // By how much room there is for each, how far the map is enlarged, and what the node has in its buffer.
   radius(node) {
-    const room = (0.08 * this.fit() * Math.sqrt(width * height)) / Math.sqrt(this.network.nodes);
+    const room = (0.08 * this.fit() * Math.sqrt(extent.width * extent.height)) / Math.sqrt(this.network.nodes);
     const plain = Math.min(Math.max(room, 2), 5) * Math.min(Math.max(Math.sqrt(view.scale / this.fit()), 0.8), 2.5);
     return plain * Math.min(1 + 0.13 * Math.log2(1 + Math.max(this.moment.stored[node], 0)), 2.2);
   }

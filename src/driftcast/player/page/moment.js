@@ -1,10 +1,37 @@
 // What holds at a moment. Time runs forward by applying what happened; back by starting over, which takes milliseconds.
 const REACH = 0, STORE = 1, EVICT = 2, DELIVER = 3, CRASH = 4, STOP = 5, START = 6;
 
+class Standing {
+  // Which of many intervals, ordered by their starts, stand at a moment.
+  constructor(pairs) {
+    this.pairs = pairs;
+    this.restart();
+  }
+
+  restart() {
+    const size = this.pairs.start.length;
+    if (!this.open || this.open.length < size) [this.open, this.spot] = [new Int32Array(2 * size), new Int32Array(2 * size)];
+    this.opened = this.closed = this.count = 0;
+  }
+
+  seek(time) {
+    const { start, end, byEnd } = this.pairs;
+    while (this.opened < start.length && start[this.opened] <= time) {
+      this.spot[this.opened] = this.count;
+      this.open[this.count++] = this.opened++;
+    }
+    while (this.closed < byEnd.length && end[byEnd[this.closed]] <= time) {
+      const gone = byEnd[this.closed++], spot = this.spot[gone], last = this.open[--this.count];
+      this.open[spot] = last;
+      this.spot[last] = spot;
+    }
+  }
+}
+
 class Network {
   // Where everybody is, who is linked, and which nodes are islands together: the same for all runs.
-  constructor(legs, links, nodes) {
-    Object.assign(this, { legs, links, nodes });
+  constructor(legs, links, cuts, nodes) {
+    Object.assign(this, { legs, links, cuts, nodes });
     this.x = new Float64Array(nodes);
     this.y = new Float64Array(nodes);
     this.here = new Uint8Array(nodes);
@@ -12,15 +39,19 @@ class Network {
     this.size = new Int32Array(nodes);
     // Nodes that are down take part in nothing; the first run tells, since faults are the same for all.
     this.down = new Uint8Array(nodes);
-    this.open = new Int32Array(links.start.length);
-    this.spot = new Int32Array(links.start.length);
+    this.linked = new Standing(links);
+    this.severed = new Standing(cuts);
+    // Who is cut off from all, and which pairs from each other.
+    this.off = new Uint8Array(nodes);
+    this.apart = new Set();
     this.restart();
     if (!legs) this.circle();
   }
 
   restart() {
     this.time = -1;
-    this.opened = this.closed = this.count = 0;
+    this.linked.restart();
+    this.severed.restart();
   }
 
   circle() {
@@ -36,18 +67,21 @@ class Network {
   seek(time) {
     if (time < this.time) this.restart();
     this.time = time;
-    const { start, end, byEnd } = this.links;
-    while (this.opened < start.length && start[this.opened] <= time) {
-      this.spot[this.opened] = this.count;
-      this.open[this.count++] = this.opened++;
-    }
-    while (this.closed < byEnd.length && end[byEnd[this.closed]] <= time) {
-      const gone = byEnd[this.closed++], spot = this.spot[gone], last = this.open[--this.count];
-      this.open[spot] = last;
-      this.spot[last] = spot;
+    this.linked.seek(time);
+    this.severed.seek(time);
+    this.off.fill(0);
+    this.apart.clear();
+    for (let i = 0; i < this.severed.count; i++) {
+      const cut = this.severed.open[i], a = this.cuts.a[cut], b = this.cuts.b[cut];
+      if (b < 0) this.off[a] = 1;
+      else this.apart.add(this.pair(a, b));
     }
     if (this.legs) this.move(time);
     this.join();
+  }
+
+  pair(a, b) {
+    return a < b ? a * this.nodes + b : b * this.nodes + a;
   }
 
   move(time) {
@@ -79,9 +113,13 @@ class Network {
       while (island[node] !== node) node = island[node] = island[island[node]];
       return node;
     };
-    for (let i = 0; i < this.count; i++) {
-      if (!this.stands(this.open[i])) continue;
-      const a = root(this.links.a[this.open[i]]), b = root(this.links.b[this.open[i]]);
+    this.linksUp = this.linksCut = 0;
+    for (let i = 0; i < this.linked.count; i++) {
+      const link = this.linked.open[i];
+      if (this.isCut(link)) this.linksCut++;
+      if (!this.stands(link)) continue;
+      this.linksUp++;
+      const a = root(this.links.a[link]), b = root(this.links.b[link]);
       // The lowest number names an island, so that its color stays while its others come and go.
       if (a < b) island[b] = a;
       else island[a] = b;
@@ -95,14 +133,26 @@ class Network {
     }
   }
 
-  stands(link) {
+  // Both ends are there, and up: they would hear each other.
+  near(link) {
     const a = this.links.a[link], b = this.links.b[link];
     return this.here[a] && this.here[b] && !this.down[a] && !this.down[b];
   }
 
-  pairs() {
-    const standing = Array.from(this.open.subarray(0, this.count)).filter((link) => this.stands(link));
-    return standing.map((link) => [this.links.a[link], this.links.b[link]]);
+  // What a fault keeps apart, though it is near.
+  isCut(link) {
+    if (!this.severed.count) return false;
+    const a = this.links.a[link], b = this.links.b[link];
+    return this.near(link) && (this.off[a] || this.off[b] || this.apart.has(this.pair(a, b)));
+  }
+
+  stands(link) {
+    return this.near(link) && !this.isCut(link);
+  }
+
+  pairs(which) {
+    const found = Array.from(this.linked.open.subarray(0, this.linked.count)).filter(which);
+    return found.map((link) => [this.links.a[link], this.links.b[link]]);
   }
 }
 
@@ -174,7 +224,7 @@ class Moment {
   }
 
   frames(time) {
-    const bin = Math.floor((time / header.duration_s) * this.run.frames.length);
+    const bin = Math.floor((time / duration) * this.run.frames.length);
     return bin < 1 ? 0 : this.run.frames[Math.min(bin, this.run.frames.length) - 1];
   }
 

@@ -1,6 +1,6 @@
 """When a node says where it is [GPSR00 §2.1], and when it need not."""
 
-import math
+from math import isfinite
 from random import Random
 from typing import TypeGuard
 
@@ -14,7 +14,7 @@ from driftcast.routing.gpsr.settings import GpsrSettings
 
 def is_position(position: Position | None) -> TypeGuard[Position]:
     """Whether it is one at all: a node that is not there has none."""
-    return position is not None and math.isfinite(position[0]) and math.isfinite(position[1])
+    return position is not None and isfinite(position[0]) and isfinite(position[1])
 
 
 class Beacons:
@@ -69,7 +69,7 @@ class Beacons:
         if not self._settings.dead_reckoning:
             return None
         velocity = self._host.velocity(now)
-        known = velocity is not None and math.isfinite(velocity[0]) and math.isfinite(velocity[1])
+        known = velocity is not None and isfinite(velocity[0]) and isfinite(velocity[1])
         return velocity if known else Velocity(0.0, 0.0)
 
     def _may_skip(self, now: float, position: Position) -> bool:

@@ -4,6 +4,7 @@ The sign of a product is taken as floats have it where rounding cannot have chan
 it could: points on a line, on a circle or at the same place are recognized as such.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from driftcast.model import Position
@@ -60,13 +61,17 @@ def _sign(value: Fraction) -> int:
     return (value > 0) - (value < 0)
 
 
-def comes_first(center: Position, toward: Position, a: Position, b: Position, straight_first: bool) -> bool:
-    """Whether turning counterclockwise from one direction meets `a` before `b`.
+def first_met(center: Position, toward: Position, points: Sequence[Position], straight_first: bool) -> int:
+    """Which of some points turning counterclockwise from one direction meets first, by its number; the first of equals.
 
     What lies in the very direction is met at once (`straight_first`), or only after a full turn.
     """
-    one, other = _sector(center, toward, a, straight_first), _sector(center, toward, b, straight_first)
-    return one < other if one != other else turn(center, a, b) > 0
+    best, least = 0, _sector(center, toward, points[0], straight_first)
+    for number in range(1, len(points)):
+        found = _sector(center, toward, points[number], straight_first)
+        if found < least or (found == least and turn(center, points[number], points[best]) > 0):
+            best, least = number, found
+    return best
 
 
 def _sector(center: Position, toward: Position, point: Position, straight_first: bool) -> int:

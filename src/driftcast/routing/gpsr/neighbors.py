@@ -41,17 +41,18 @@ class NeighborTable:
         """A neighbor has said where it is. True if it is a new one, None if there is no room."""
         known = self._neighbors.get(node)
         until = now + self._expiry_s
-        if known is None:
-            if len(self._neighbors) >= self._most:
-                return None
-            self._neighbors[node] = Neighbor(position, velocity, now, until)
-            self.version += 1
-        else:
-            if known.position != position or known.velocity != velocity or velocity is not None:
+        if known is not None:
+            if velocity is not None or known.velocity is not None or known.position != position:
                 self.version += 1
+            # Its end was not before `_next_end`, and is later now.
             known.position, known.velocity, known.heard, known.until = position, velocity, now, until
+            return False
+        if len(self._neighbors) >= self._most:
+            return None
+        self._neighbors[node] = Neighbor(position, velocity, now, until)
+        self.version += 1
         self._next_end = min(self._next_end, until)
-        return known is None
+        return True
 
     def known_velocity(self, node: NodeId) -> Velocity | None:
         """What a neighbor last said of its velocity."""

@@ -8,7 +8,7 @@ the next face. When it has come around a face without such an edge, the target i
 from collections.abc import Sequence
 
 from driftcast.model import NodeId, Position
-from driftcast.routing.gpsr.geometry import Progress, comes_first, crossing
+from driftcast.routing.gpsr.geometry import Progress, crossing, first_met
 from driftcast.routing.gpsr.messages import Tour
 from driftcast.routing.gpsr.planar import Edge
 
@@ -17,11 +17,7 @@ START: Progress = (0.0, 0.0)
 
 def next_edge(here: Position, edges: Sequence[Edge], toward: Position, straight_first: bool) -> Edge:
     """[GPSR00 §2.2] The first edge of this node counterclockwise from a direction."""
-    best = edges[0]
-    for edge in edges[1:]:
-        if comes_first(here, toward, edge[1], best[1], straight_first):
-            best = edge
-    return best
+    return edges[first_met(here, toward, [where for _, where in edges], straight_first)]
 
 
 def enter(node: NodeId, here: Position, edges: Sequence[Edge], goal: Position) -> tuple[NodeId, Tour]:

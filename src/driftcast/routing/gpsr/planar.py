@@ -42,14 +42,15 @@ def _is_kept(u: Position, v: Position, away_m2: float, ranked: list[tuple[float,
     for near_m2, _, w in ranked:
         if near_m2 > most_m2:
             break
-        if w == v:
+        if w is v:
             continue
         # Gabriel: |uw|^2 + |wv|^2 <= |uv|^2, w in the circle over uv. With a witness on the circle the edge goes too,
         # or both diagonals of a square would stay, and cross.
         wx, wy = w
-        # Clearly outside, as most are, is seen without a call.
+        # What is clear, as it mostly is, is seen without a call.
         found = (one := (ux - wx) * (vx - wx)) + (other := (uy - wy) * (vy - wy))
-        if found <= CLEARLY * (abs(one) + abs(other)) + TINY and facing(w, u, v) <= 0:
+        unclear = CLEARLY * (abs(one) + abs(other)) + TINY
+        if found <= unclear and (found < -unclear or facing(w, u, v) <= 0):
             return False
         # RNG: max(|uw|, |wv|) < |uv|.
         if rng and is_shorter(u, w, u, v) and is_shorter(w, v, u, v):

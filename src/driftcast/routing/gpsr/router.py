@@ -54,6 +54,7 @@ class Gpsr(Router):
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
         self._most_m2 = settings.max_range_m**2
+        self._max_hops = min(settings.max_hops, MAX_HOPS)
         self.table = NeighborTable(settings.expiry_s, settings.max_neighbors)
         self._beacons = Beacons(settings, port, host, rng)
         self._links = Neighbors()
@@ -98,7 +99,7 @@ class Gpsr(Router):
             self._learn(now, sender, message.at, known)
         if not self._passed.comes_first(now, sender, message):
             self._drop("repeated", message, sender)
-        elif message.hops >= min(self._settings.max_hops, MAX_HOPS):
+        elif message.hops >= self._max_hops:
             self._drop("hops_exhausted", message, sender)
         elif isinstance(message, GeoBundle):
             self._forward_each(now, [Carried(packet, packet.place, sender, now) for packet in message.packets()])

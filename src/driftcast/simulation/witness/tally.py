@@ -12,6 +12,8 @@ from driftcast.simulation.witness.meter import Metrics
 from driftcast.simulation.witness.pairs import NoPairs, Pairs
 from driftcast.wire import Layer, Message, Traffic, carried
 
+# Looking a member up in its enumeration costs a call, in every transmission.
+_CONTROL, _DISCOVERY = Traffic.CONTROL, Traffic.DISCOVERY
 MICROSECOND_S = 1e-6
 """The accuracy of all times."""
 
@@ -45,7 +47,7 @@ class Tally:
         """Node -> the source messages that reached it, and when they did first."""
         self._reached_any: dict[EventId, None] = {}
         self._load_bytes = 0
-        self._bytes: dict[tuple[Layer, Traffic, str, bool], int] = {}
+        self._bytes: dict[tuple[Layer, Traffic, type[Message]], list[int]] = {}
         """Of each layer, class and type in the measured window, without repetitions by the radio and with them."""
         self._reports = 0
         self.pairs = Pairs(from_s, to_s) if any(entry.counts == "pairs" for entry in asked) else NoPairs()
@@ -84,17 +86,19 @@ class Tally:
 
     def on_frame(self, frame: Frame, reach: Reach) -> None:
         """A transmission, however often it was repeated, and everybody who heard it."""
-        traffic = carried(frame.message)[0]
-        if traffic is not Traffic.DISCOVERY:
-            self._load_bytes += frame.copies * len(frame.encoded)
+        message, size_bytes = frame.message, frame.copies * len(frame.encoded)
+        traffic = carried(message)[0]
+        if traffic is not _DISCOVERY:
+            self._load_bytes += size_bytes
         if self._from_s <= frame.sent_us / US_PER_S <= self._to_s:
-            if traffic is Traffic.CONTROL:
+            if traffic is _CONTROL:
                 self._reports += len(reach.nodes)
-            size_bytes = frame.copies * len(frame.encoded)
-            kind = type(frame.message).__name__
-            for repetitions, times in ((False, 1), (True, frame.attempts)):
-                key = (frame.layer, traffic, kind, repetitions)
-                self._bytes[key] = self._bytes.get(key, 0) + times * size_bytes
+            kind = (frame.layer, traffic, type(message))
+            sums = self._bytes.get(kind)
+            if sums is None:
+                sums = self._bytes[kind] = [0, 0]
+            sums[0] += size_bytes
+            sums[1] += frame.attempts * size_bytes
 
     def metrics(self) -> Metrics:
         """Every metric asked for."""
@@ -127,12 +131,11 @@ class Tally:
 
     def _bytes_of(self, entry: Asked) -> float | int | None:
         found = sum(
-            size_bytes
-            for (layer, traffic, kind, repetitions), size_bytes in self._bytes.items()
-            if repetitions is entry.repetitions
-            and (not entry.layers or layer.name.lower() in entry.layers)
+            sums[entry.repetitions]
+            for (layer, traffic, kind), sums in self._bytes.items()
+            if (not entry.layers or layer.name.lower() in entry.layers)
             and (not entry.traffic or traffic.name.lower() in entry.traffic)
-            and (not entry.messages or kind in entry.messages)
+            and (not entry.messages or kind.__name__ in entry.messages)
         )
         if entry.per == "run":
             return found

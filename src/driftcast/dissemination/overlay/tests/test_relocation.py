@@ -115,20 +115,26 @@ def test_lighter_moves_lose_nothing_and_double_nothing_either(carry_state: bool,
     assert ("Release" in steps) == keep_order
 
 
+def midway(net: Bench, wait_s: float) -> tuple[SubscriptionId, NodeId, list[Event]]:
+    """A place that began to move so long ago: the subscription, where it goes, and what was published before."""
+    id = net.subscribe(CONSUMER)
+    net.run(5)
+    first = net.place(id)
+    assert first is not None
+    target = (first + 1) % 4
+    events = [net.publish(5, number) for number in range(3)]
+    net.run(5)
+    net.delay_s = (0.02, 0.021)
+    assert move(net, id, target, with_home=True)
+    net.run(wait_s)
+    return id, target, events
+
+
 def test_a_destination_that_crashes_midway_costs_nothing() -> None:
     """It has the record, and is lost with it before it is released, or after."""
     for wait_s in (0.03, 0.06, 0.09, 0.12):
         net = bench()
-        id = net.subscribe(CONSUMER)
-        net.run(5)
-        first = net.place(id)
-        assert first is not None
-        target = (first + 1) % 4
-        events = [net.publish(5, number) for number in range(3)]
-        net.run(5)
-        net.delay_s = (0.02, 0.021)
-        assert move(net, id, target, with_home=True)
-        net.run(wait_s)
+        id, target, events = midway(net, wait_s)
         if not holds_something(net, target):
             net.crash(target)
             net.run(3)
@@ -141,16 +147,7 @@ def test_a_destination_that_crashes_midway_costs_nothing() -> None:
 def test_a_link_that_is_lost_midway_costs_nothing() -> None:
     for wait_s in (0.03, 0.06, 0.09, 0.12):
         net = bench(move_s=5.0)
-        id = net.subscribe(CONSUMER)
-        net.run(5)
-        first = net.place(id)
-        assert first is not None
-        target = (first + 1) % 4
-        events = [net.publish(5, number) for number in range(3)]
-        net.run(5)
-        net.delay_s = (0.02, 0.021)
-        assert move(net, id, target, with_home=True)
-        net.run(wait_s)
+        id, target, events = midway(net, wait_s)
         net.apart = {target}
         events += [net.publish(5, number) for number in range(3, 6)]
         net.run(60)

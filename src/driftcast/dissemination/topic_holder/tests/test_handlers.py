@@ -263,7 +263,7 @@ def test_without_holders_events_go_nowhere_by_name() -> None:
 
 def test_the_next_node_by_hash_stands_in_for_one_that_cannot_be_reached() -> None:
     """[003 §3.4]"""
-    bench = Bench()
+    bench = Bench(next_holders=2)
     event = jam(ME)
     bench.node.on_publish(0.0, event)
     ((first, message),) = routed(bench.port.take())
@@ -281,8 +281,18 @@ def test_the_next_node_by_hash_stands_in_for_one_that_cannot_be_reached() -> Non
     assert routed(bench.port.take()) == [(first, message)], "the first stands again"
 
 
-def test_of_refreshes_that_come_back_the_newest_goes_on() -> None:
+def test_a_link_that_breaks_does_not_part_publishers_and_subscribers() -> None:
+    """[003 §3.4] "Unless a failure occurs, the broker is fixed": a packet given back says nothing of a failure."""
     bench = Bench()
+    bench.node.on_publish(0.0, jam(ME))
+    ((first, message),) = routed(bench.port.take())
+    bench.node.on_unreachable(1.0, first, message)
+    assert drops(bench.port.take()) == ["no_holder"]
+    assert list(bench.node.homes.all(1.0, JAM)) == [first]
+
+
+def test_of_refreshes_that_come_back_the_newest_goes_on() -> None:
+    bench = Bench(next_holders=2)
     bench.node.on_subscribe(0.0, subscription(ME))
     sent = [routed(bench.tick(now, "refresh"))[0] for now in (1.0, 2.0)]
     assert isinstance(sent[0][0], int)

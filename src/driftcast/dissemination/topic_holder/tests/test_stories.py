@@ -132,7 +132,7 @@ def test_a_policy_keeps_an_event_from_those_it_does_not_admit_and_from_their_nod
 def test_the_next_node_by_hash_takes_over_when_a_holder_crashes(scheme: str) -> None:
     """[003 §3.4]"""
     first, second = home_nodes(TAU, 0, 1, range(len(GRID)), 1)
-    net = grid(scheme)
+    net = grid(scheme, next_holders=1)
     net.subscribe(S4, "topic = 'tau'")
     net.run(5)
     assert holding(net) == {first: {S4}}

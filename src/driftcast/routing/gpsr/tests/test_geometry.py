@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driftcast.model import Position
-from driftcast.routing.gpsr.geometry import comes_first, crossing, facing, is_shorter, square_m2, turn
+from driftcast.routing.gpsr.geometry import crossing, facing, first_met, is_shorter, square_m2, turn
 
 O, E, N, W, S = Position(0, 0), Position(1, 0), Position(0, 1), Position(-1, 0), Position(0, -1)  # noqa: E741
 # Few values, so that points coincide and lie on lines and circles; and values next to each other.
@@ -50,9 +50,9 @@ def test_a_turn_counterclockwise_from_east() -> None:
     order = [Position(1, 1), N, Position(-1, 1), W, Position(-1, -1), S, Position(1, -1), Position(2, 0)]
     for place, first in enumerate(order):
         for later in order[place + 1 :]:
-            assert comes_first(O, E, first, later, straight_first=False)
-            assert not comes_first(O, E, later, first, straight_first=False)
-    assert comes_first(O, E, Position(2, 0), Position(1, 1), straight_first=True)
+            assert first_met(O, E, [first, later], straight_first=False) == 0
+            assert first_met(O, E, [later, first], straight_first=False) == 1
+    assert first_met(O, E, [Position(2, 0), Position(1, 1)], straight_first=True) == 0
 
 
 def test_an_edge_crosses_a_line_at_a_share_of_it() -> None:

@@ -1,0 +1,114 @@
+"""Who is around: neighbors by interface and by short name, and broadcasts only where somebody is meant."""
+
+from collections.abc import Iterable, Iterator
+from math import inf
+
+from driftcast.dissemination.drift.messages import MAX_NAMES
+from driftcast.dissemination.drift.rules import short_name
+from driftcast.model import NodeId
+from driftcast.protocol import Interface, Link, Port
+from driftcast.wire import Message
+
+GUESTS = "guests"
+GUEST_S = 3.0
+"""So long who was heard counts as a neighbor; by then discovery has found it, or it is gone."""
+MAX_GUESTS = 64
+
+
+class Around:
+    """The links of one node: those that discovery has found, and for a moment those of whoever was heard before it was
+    found. Contacts may be short, and a beacon is late by half a period."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._links: dict[NodeId, dict[Interface, float]] = {}
+        self.names: dict[NodeId, bytes] = {}
+        """The short name of each neighbor; to be read only."""
+        self._named: dict[tuple[Interface, ...], bytes] = {}
+        self._guests: dict[NodeId, tuple[float, Interface]] = {}
+        """Until when, and where it was heard."""
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._links
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._links)
+
+    def add(self, link: Link) -> bool:
+        """A link has come or changed; True if it makes a new neighbor."""
+        self._named.clear()
+        self._guests.pop(link.neighbor, None)
+        new = link.neighbor not in self._links
+        self._links.setdefault(link.neighbor, {})[link.interface] = link.cost_s
+        self.names[link.neighbor] = short_name(link.neighbor)
+        return new
+
+    def remove(self, link: Link) -> bool:
+        """A link has gone; True if the neighbor is gone with it."""
+        links = self._links.get(link.neighbor)
+        if links is None or links.pop(link.interface, None) is None:
+            return False
+        self._named.clear()
+        if links:
+            return False
+        del self._links[link.neighbor], self.names[link.neighbor]
+        return True
+
+    def welcome(self, now: float, node: NodeId, via: Interface) -> bool:
+        """Somebody was heard who is no neighbor yet; False if there are too many of them."""
+        if len(self._guests) >= MAX_GUESTS:
+            return False
+        if not self._guests:
+            self._port.set_timer(GUESTS, GUEST_S)
+        self.add(Link(node, via, inf))
+        self._guests[node] = (now + GUEST_S, via)
+        return True
+
+    def on_timer(self, now: float) -> list[NodeId]:
+        """Guests that discovery has not found are gone; who they were."""
+        over = [(node, via) for node, (until, via) in self._guests.items() if until <= now]
+        for node, _ in over:
+            del self._guests[node]
+        if self._guests:
+            self._port.set_timer(GUESTS, max(0.0, min(until for until, _ in self._guests.values()) - now))
+        return [node for node, via in over if self.remove(Link(node, via, inf))]
+
+    def stop(self) -> None:
+        """Wait for nobody."""
+        self._port.cancel_timer(GUESTS)
+
+    def unnamed(self, names: bytes, sender: NodeId) -> list[NodeId]:
+        """The neighbors that a frame of the sender's does not name."""
+        named = {names[at : at + 2] for at in range(0, len(names), 2)}
+        return [node for node, name in self.names.items() if node != sender and name not in named]
+
+    def interfaces_to(self, nodes: Iterable[NodeId]) -> tuple[Interface, ...]:
+        """The fewest interfaces that reach them, as far as one look tells; of two ways to a node the cheaper."""
+        chosen: dict[Interface, None] = {}
+        several = []
+        for node in nodes:
+            links = self._links.get(node, {})
+            if len(links) == 1:
+                chosen[next(iter(links))] = None
+            elif links:
+                several.append(links)
+        for links in several:
+            if not any(interface in chosen for interface in links):
+                chosen[min(links, key=links.__getitem__)] = None
+        return tuple(chosen)
+
+    def named_on(self, interfaces: tuple[Interface, ...]) -> bytes:
+        """The short names of all that hear a broadcast on these interfaces."""
+        named = self._named.get(interfaces)
+        if named is None:
+            hear = [node for node, links in self._links.items() if any(one in links for one in interfaces)]
+            named = self._named[interfaces] = b"".join(self.names[node] for node in hear[:MAX_NAMES])
+        return named
+
+    def say(self, message: Message, nodes: Iterable[NodeId] | None = None) -> None:
+        """Broadcast where these nodes, or all neighbors, hear it."""
+        for interface in self.interfaces_to(self._links if nodes is None else nodes):
+            self._port.broadcast(message, on=interface)

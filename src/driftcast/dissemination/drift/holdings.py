@@ -1,0 +1,178 @@
+"""What a node has met and what of it it still holds: the hash, the digests and the places of its buffer."""
+
+import heapq
+from collections.abc import Iterator
+
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Digest
+from driftcast.dissemination.drift.rules import event_hash
+from driftcast.dissemination.drift.runs import RunsOf, pack, runs_of
+from driftcast.dissemination.drift.settings import DriftSettings
+from driftcast.model import EventId
+from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.parts.seen import BoundedSeenCache
+from driftcast.protocol import Fact, Port
+
+MOST_COPIES = 15
+"""Sightings of an event among others are counted up to here; more make it no less worth keeping."""
+
+_PAIRS_AMONG = 2000
+"""Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
+
+
+class Holdings:
+    """Every event met whose lease runs, by id and by hash. The events themselves are in the buffer, or were."""
+
+    def __init__(self, port: Port, settings: DriftSettings) -> None:
+        self._port = port
+        self._settings = settings
+        self._buffer = LeasedBuffer(settings.buffer)
+        self.held = self._buffer.events
+        """What the buffer holds, by id; to be read only."""
+        self._met: set[EventId] = set()
+        self._by_hash: dict[int, EventId] = {}
+        self._past = BoundedSeenCache(settings.max_met)
+        self._ends: list[tuple[float, EventId]] = []
+        self._copies: list[dict[EventId, None]] = [{} for _ in range(MOST_COPIES + 1)]
+        """What is held by how often others were seen to hold it, oldest first."""
+        self._seen_copies: dict[EventId, int] = {}
+        self._runs: RunsOf | None = None
+        self._gone_runs: RunsOf | None = None
+        self.hash = 0
+
+    def __len__(self) -> int:
+        return len(self._met)
+
+    def __contains__(self, id: EventId) -> bool:
+        return id in self._met
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it may soon matter what others hold."""
+        return 2 * len(self.held) >= self._settings.buffer
+
+    def knows(self, id: EventId) -> bool:
+        """Whether it was met, even if its lease is over."""
+        return id in self._met or id in self._past.ids
+
+    def get(self, id: EventId) -> Stored | None:
+        """The event, if it is held."""
+        return self._buffer.get(id)
+
+    def serving(self, now: float, filter: str, attributes: dict[str, str | int | float | bool]) -> list[Stored]:
+        """What is held, matches, and somebody with these attributes may see."""
+        return self._buffer.serving(now, filter, attributes)
+
+    def add(self, now: float, stored: Stored) -> None:
+        """An event that was not met before."""
+        if len(self._met) >= self._settings.max_met:
+            self._end(now, "too_many")
+        if len(self.held) >= self._settings.buffer:
+            self._make_room()
+        id = stored.id
+        self._met.add(id)
+        heapq.heappush(self._ends, (stored.until, id))
+        hashed = event_hash(id)
+        self.hash ^= hashed
+        self._by_hash[hashed] = id
+        self._buffer.add(stored)
+        self._copies[0][id] = None
+        self._seen_copies[id] = 0
+        self._runs = None
+        self._port.note(Fact("store", id))
+
+    def resize(self, settings: DriftSettings) -> None:
+        """Other settings from now on."""
+        self._settings = settings
+        while len(self.held) > settings.buffer:
+            self._make_room()
+        self._buffer.resize(settings.buffer)
+
+    def seen_elsewhere(self, id: EventId) -> None:
+        """Somebody else holds an event that is held here."""
+        copies = self._seen_copies.get(id)
+        if copies is not None and copies < MOST_COPIES:
+            del self._copies[copies][id]
+            self._copies[copies + 1][id] = None
+            self._seen_copies[id] = copies + 1
+
+    def expire(self, now: float) -> None:
+        """What has reached the end of its lease goes."""
+        while self._ends and self._ends[0][0] <= now:
+            self._end(now, "lease_over")
+
+    def next_end(self) -> float | None:
+        """When the next lease ends."""
+        return self._ends[0][0] if self._ends else None
+
+    # What is said of it.
+
+    def lacked_at(self, difference: int) -> tuple[EventId, ...] | None:
+        """The one or two events that make this difference of hashes, if the other lacks just these; else None."""
+        one = self._by_hash.get(difference)
+        if one is not None:
+            return (one,)
+        if len(self._by_hash) <= _PAIRS_AMONG:
+            by_hash = self._by_hash
+            for hashed, id in by_hash.items():
+                other = by_hash.get(difference ^ hashed)
+                if other is not None:
+                    return (id, other)
+        return None
+
+    def runs(self) -> RunsOf:
+        """All that was met."""
+        if self._runs is None:
+            self._runs = runs_of(self._met)
+        return self._runs
+
+    def gone(self) -> RunsOf:
+        """What was met and is held no longer."""
+        if len(self.held) == len(self._met):
+            return {}
+        if self._gone_runs is None:
+            self._gone_runs = runs_of(id for id in self._met if id not in self.held)
+        return self._gone_runs
+
+    def digests(self) -> Iterator[Digest]:
+        """Everything as messages: mostly one."""
+        met, gone = pack(self.runs()), pack(self.gone())
+        if len(met) <= MAX_RUNS_BYTES and len(gone) <= MAX_RUNS_BYTES:
+            yield Digest(met, gone)
+            return
+        # A run takes at most 28 bytes, so this many ids fit however scattered they are.
+        ids = sorted(self._met)
+        size = MAX_RUNS_BYTES // 28
+        low: EventId | None = None
+        for first in range(0, len(ids), size):
+            part = ids[first : first + size]
+            high = None if first + size >= len(ids) else part[-1]
+            lost = [id for id in part if id not in self.held]
+            yield Digest(pack(runs_of(part)), pack(runs_of(lost)), low, high)
+            low = None if high is None else EventId(high.source, high.sequence + 1)
+
+    # Leaving.
+
+    def _make_room(self) -> None:
+        """What others hold most often goes, and of that the oldest: if it is needed, it is near."""
+        for level in reversed(self._copies):
+            if level:
+                self._let_go(next(iter(level)), "buffer_full")
+                return
+
+    def _let_go(self, id: EventId, reason: str) -> None:
+        if self._buffer.discard(id):
+            del self._copies[self._seen_copies.pop(id)][id]
+            self._gone_runs = None
+            self._port.note(Fact("evict", id, reason=reason))
+
+    def _end(self, now: float, reason: str) -> None:
+        """Of all that was met, what ends first is met no more; copies elsewhere may live a little longer."""
+        until, id = heapq.heappop(self._ends)
+        self._met.discard(id)
+        hashed = event_hash(id)
+        self.hash ^= hashed
+        if self._by_hash.get(hashed) == id:
+            del self._by_hash[hashed]
+        self._let_go(id, reason)
+        self._past.add(now, id, until + self._settings.seen_grace_s)
+        self._runs = self._gone_runs = None

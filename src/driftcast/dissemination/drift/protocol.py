@@ -1,0 +1,222 @@
+"""Drift: an event goes out by broadcasts that prune themselves, and neighbors compare what they have met.
+
+What each rule is about has a module of its own: who is around (`around`), what is held (`holdings`), when to speak of
+an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`). Here they meet.
+"""
+
+from random import Random
+
+from driftcast.dissemination.drift.around import GUESTS, Around
+from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
+from driftcast.dissemination.drift.holdings import Holdings
+from driftcast.dissemination.drift.limits import PerMinute
+from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
+from driftcast.dissemination.drift.rules import short_name
+from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, only_in, runs_of, unpack
+from driftcast.dissemination.drift.settings import DriftSettings
+from driftcast.dissemination.drift.spreading import SPEAK, Spreading
+from driftcast.dissemination.drift.wanting import WANT, Wanting
+from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.parts.buffer import Stored
+from driftcast.parts.local import LocalSubscriptions
+from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey
+from driftcast.wire import Message
+
+DYING_S = 0.05
+"""What ends so soon is not sent on somebody's word: leases end a little earlier there."""
+
+
+class Drift(Protocol, AnswersRequests):
+    """Delivers what the contacts allow, and says little."""
+
+    name = "drift"
+    summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
+    settings_type = DriftSettings
+    messages = (Data, Offer, Hash, Digest, Want)
+    retunable = frozenset(DriftSettings.__struct_fields__)
+
+    def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
+        self._name = int.from_bytes(short_name(node), "big")
+        self._local = LocalSubscriptions(port)
+        self._around = Around(port)
+        self._holdings = Holdings(port, settings)
+        self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
+        self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
+        self._wanting = Wanting(port, rng, settings, self._around)
+        self._answered = PerMinute()
+        self._leasing_until = 0.0
+
+    def on_retune(self, now: float, settings: Settings) -> None:
+        """What is held already keeps its end, whatever the longest lease is now."""
+        assert isinstance(settings, DriftSettings)
+        self._settings = self._spreading.settings = self._comparing.settings = self._wanting.settings = settings
+        self._holdings.resize(settings)
+
+    def on_stop(self, now: float) -> None:
+        self._around.stop()
+        self._spreading.stop()
+        self._comparing.stop()
+        self._wanting.stop()
+        self.port.cancel_timer("lease")
+
+    def on_publish(self, now: float, event: Event) -> None:
+        if not self._holdings.knows(event.id):
+            stored = self._accept(now, event, 0, event.lease_s)
+            if self._around:
+                self._spreading.publish(now, stored)
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        known = subscription.id in self._local
+        self._local.add(subscription)
+        if subscription.history and not known:
+            for stored in self._holdings.serving(now, subscription.filter, subscription.attributes):
+                self.port.deliver(subscription.id, stored.event, stored.hops)
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        self._local.remove(subscription)
+
+    def on_request(self, now: float, request: Request) -> None:
+        """From what the node itself holds; what others hold nobody knows, so that is never all."""
+        for stored in self._holdings.serving(now, request.filter, request.attributes):
+            self.port.answer(request.id, stored.event, stored.hops)
+        self.port.close(request.id, complete=False)
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        if self._around.add(link):
+            self._comparing.contact(link.neighbor)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        if self._around.remove(link):
+            self._part(now, link.neighbor)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if sender not in self._around:
+            if self._around.welcome(now, sender, via):
+                self._comparing.contact(sender)
+            elif not isinstance(message, Data):
+                self.port.note(Fact("drop", peer=sender, reason="too_many_strangers"))
+                return
+        if isinstance(message, Data):
+            self._on_data(now, sender, message)
+        elif isinstance(message, Hash):
+            self._on_hash(now, sender, message.value)
+        else:
+            try:
+                if isinstance(message, Digest):
+                    self._on_digest(now, sender, message, unpack(message.met), unpack(message.gone))
+                elif isinstance(message, Offer):
+                    self._on_offer(now, sender, unpack(message.runs))
+                elif isinstance(message, Want):
+                    self._on_want(now, sender, unpack(message.runs), message.of == self._name)
+            except BadRunsError:
+                self.port.note(Fact("drop", peer=sender, reason="runs_malformed"))
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        if key == HASH:
+            self._comparing.on_hash_timer(now)
+        elif key == REPLY:
+            self._comparing.on_reply_timer(now)
+        elif key == WANT:
+            self._wanting.on_timer(now)
+        elif key == GUESTS:
+            for gone in self._around.on_timer(now):
+                self._part(now, gone)
+        elif key == "lease":
+            self._leasing_until = 0.0
+            self._holdings.expire(now)
+            self._watch_leases(now)
+        else:
+            assert key[0] == SPEAK
+            assert isinstance(key[1], EventId)
+            self._spreading.on_timer(now, key[1])
+
+    def _part(self, now: float, node: NodeId) -> None:
+        self._comparing.parted(node)
+        self._spreading.holds_all(now, node)
+
+    def _on_data(self, now: float, sender: NodeId, message: Data) -> None:
+        id = message.event.id
+        if self._holdings.knows(id):
+            self._spreading.heard(now, id, sender, message.names)
+            self._holdings.seen_elsewhere(id)
+            return
+        self._wanting.got(id)
+        self._accept(now, message.event, message.hops, message.remaining_s)
+        self._spreading.begin(now, id, sender, message.names)
+
+    def _on_hash(self, now: float, sender: NodeId, value: int) -> None:
+        if value == self._holdings.hash:
+            self._comparing.same(sender)
+            self._spreading.holds_all(now, sender)
+        else:
+            for id in self._comparing.difference(now, sender, value):
+                self._serve(now, sender, id)
+
+    def _on_digest(self, now: float, sender: NodeId, digest: Digest, theirs: RunsOf, gone: RunsOf) -> None:
+        mine = self._holdings.runs()
+        if digest.low is not None or digest.high is not None:
+            mine = runs_of(id for id in ids_in(mine) if _within(id, digest))
+        they_lack, here_lack = only_in(mine, theirs), only_in(theirs, mine)
+        if not they_lack and not here_lack:
+            self._comparing.same(sender)
+        for id in they_lack:
+            self._serve(now, sender, id)
+        if here_lack:
+            lost = set(ids_in(gone))
+            for id in here_lack:
+                if id not in lost and not self._holdings.knows(id):
+                    self._wanting.want(id, sender)
+        if self._holdings.crowded:
+            lost = set(ids_in(gone))
+            for id in ids_in(theirs):
+                if id not in lost:
+                    self._holdings.seen_elsewhere(id)
+
+    def _on_offer(self, now: float, sender: NodeId, offered: RunsOf) -> None:
+        for id in ids_in(offered):
+            if self._holdings.knows(id):
+                self._spreading.holds(now, sender, id)
+                self._holdings.seen_elsewhere(id)
+            else:
+                self._wanting.want(id, sender)
+
+    def _on_want(self, now: float, sender: NodeId, wanted: RunsOf, of_me: bool) -> None:
+        ids = list(ids_in(wanted))
+        self._wanting.heard(ids)
+        for id in ids:
+            self._serve(now, sender, id, of_me)
+
+    def _serve(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
+        """A neighbor has said that it lacks an event: it gets it, if it is here, from whoever speaks first."""
+        stored = self._holdings.get(id)
+        if stored is None or stored.until - now < DYING_S:
+            return
+        if self._answered.allows(now, (node, id), self._settings.answers):
+            self._spreading.lacks(now, node, id, soon)
+        else:
+            self.port.note(Fact("drop", id, node, "answered_too_often"))
+
+    def _accept(self, now: float, event: Event, hops: int, remaining_s: float) -> Stored:
+        """Deliver and keep an event that is met for the first time."""
+        until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
+        stored = Stored(until, event.id, event, hops)
+        self._local.deliver(event, hops)
+        self._holdings.add(now, stored)
+        if self._around:
+            self._comparing.news()
+        end = self._holdings.next_end()
+        if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
+            self._watch_leases(now)
+        return stored
+
+    def _watch_leases(self, now: float) -> None:
+        end = self._holdings.next_end()
+        if end is not None:
+            self._leasing_until = end
+            self.port.set_timer("lease", max(0.0, end - now))
+
+
+def _within(id: EventId, digest: Digest) -> bool:
+    return (digest.low is None or id >= digest.low) and (digest.high is None or id <= digest.high)

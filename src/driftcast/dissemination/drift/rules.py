@@ -1,0 +1,31 @@
+"""The formulas of drift, each a pure function."""
+
+from driftcast.model import EventId, NodeId
+
+_MASK = (1 << 64) - 1
+
+
+def short_name(node: NodeId) -> bytes:
+    """The last two bytes of an id. Live ids are hashes of keys, so that two neighbors share one in 65,536 pairs; who
+    shares one with a named node is taken for reached, and is served when hashes are compared."""
+    return (node & 0xFFFF).to_bytes(2, "big")
+
+
+def event_hash(id: EventId) -> int:
+    """32 well mixed bits of an id (the finalizer of splitmix64); those of a set are the exclusive or of its ids'."""
+    mixed = (id.source * 0x9E3779B97F4A7C15 + id.sequence * 0xD1B54A32D192ED03 + 0x632BE59BD9B4E019) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    return (mixed ^ (mixed >> 31)) >> 32
+
+
+def relay_wait_s(unit_s: float, gain: int, degree: int, draw: float) -> float:
+    """How long a node waits before it speaks for `gain` of its `degree` neighbors: who reaches most speaks first, and
+    where many could speak they spread over a longer time. `draw`, from 0 to 1, keeps equals apart."""
+    return unit_s * degree / max(gain, 1) * (0.5 + draw)
+
+
+def crowd_wait_s(longest_s: float, degree: int) -> float:
+    """How long others are waited for who may say the same: the longest with ten neighbors or more, nearly nothing with
+    one, when nobody else will, and the contact may be short."""
+    return longest_s * min(1.0, degree / 10)

@@ -1,0 +1,129 @@
+"""Broadcasts that prune themselves: who lacks an event as far as this node knows, and when it speaks for them.
+
+An event is due for the neighbors that no frame heard so far names. Who reaches most of them speaks first, and what is
+heard meanwhile shortens the list. What only few may lack is offered; what somebody is known to lack is sent.
+"""
+
+from collections.abc import Iterable
+from random import Random
+
+from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.holdings import Holdings
+from driftcast.dissemination.drift.messages import Data, Offer
+from driftcast.dissemination.drift.rules import relay_wait_s
+from driftcast.dissemination.drift.runs import pack_ids
+from driftcast.dissemination.drift.settings import DriftSettings
+from driftcast.model import EventId, NodeId
+from driftcast.parts.buffer import Stored
+from driftcast.protocol import Port
+
+SPEAK = "speak"
+
+
+class _Due:
+    """An event that is to be spoken of."""
+
+    __slots__ = ("draw", "lacking", "since", "sure")
+
+    def __init__(self, since: float, draw: float) -> None:
+        self.since = since
+        self.draw = draw
+        self.lacking: dict[NodeId, None] = {}
+        self.sure: set[NodeId] = set()
+        """Who has said that it lacks the event."""
+
+
+class Spreading:
+    """The events that this node may yet have to send. One entry at most for each that is held."""
+
+    def __init__(self, port: Port, rng: Random, settings: DriftSettings, around: Around, holdings: Holdings) -> None:
+        self._port = port
+        self._rng = rng
+        self.settings = settings
+        self._around = around
+        self._holdings = holdings
+        self._due: dict[EventId, _Due] = {}
+
+    def publish(self, now: float, stored: Stored) -> None:
+        """An own event goes out at once, to everybody around."""
+        self._send(now, stored, self._around)
+
+    def begin(self, now: float, id: EventId, sender: NodeId, names: bytes) -> None:
+        """An event has come for the first time, in a frame that names others."""
+        lacking = self._around.unnamed(names, sender)
+        if lacking:
+            due = self._due[id] = _Due(now, self._rng.random())
+            due.lacking = dict.fromkeys(lacking)
+            self._arm(now, id, due)
+
+    def heard(self, now: float, id: EventId, sender: NodeId, names: bytes) -> None:
+        """The event was sent by somebody else: who is named there need not be told here."""
+        due = self._due.get(id)
+        if due is not None:
+            left = self._around.unnamed(names, sender)
+            self._keep(now, id, due, [node for node in left if node in due.lacking])
+
+    def holds(self, now: float, node: NodeId, id: EventId) -> None:
+        """A neighbor is known to hold an event."""
+        due = self._due.get(id)
+        if due is not None and node in due.lacking:
+            self._keep(now, id, due, [other for other in due.lacking if other != node])
+
+    def holds_all(self, now: float, node: NodeId) -> None:
+        """A neighbor holds whatever is held here, or it is gone."""
+        for id in [id for id, due in self._due.items() if node in due.lacking]:
+            self.holds(now, node, id)
+
+    def lacks(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
+        """A neighbor has said that it lacks an event that is held here; `soon` if it looks to this node."""
+        due = self._due.get(id)
+        if due is None:
+            due = self._due[id] = _Due(now, self._rng.random())
+        if node in due.sure:
+            return
+        due.lacking[node] = None
+        due.sure.add(node)
+        if soon:
+            self._port.set_timer((SPEAK, id), self.settings.wait_s * due.draw)
+        else:
+            due.since = now
+            self._arm(now, id, due)
+
+    def on_timer(self, now: float, id: EventId) -> None:
+        """A wait is over: speak for whom is left."""
+        due = self._due.pop(id)
+        stored = self._holdings.get(id)
+        if stored is None or stored.until <= now:
+            return
+        if not due.sure and len(due.lacking) < self.settings.offer_below:
+            self._around.say(Offer(pack_ids([id])), due.lacking)
+        else:
+            self._send(now, stored, due.lacking)
+
+    def forget(self, id: EventId) -> None:
+        """The event is held no longer."""
+        if self._due.pop(id, None) is not None:
+            self._port.cancel_timer((SPEAK, id))
+
+    def stop(self) -> None:
+        """Disarm every wait."""
+        for id in list(self._due):
+            self.forget(id)
+
+    def _send(self, now: float, stored: Stored, nodes: Iterable[NodeId]) -> None:
+        interfaces = self._around.interfaces_to(nodes)
+        data = Data(stored.event, min(stored.hops + 1, 65535), stored.until - now, self._around.named_on(interfaces))
+        for interface in interfaces:
+            self._port.broadcast(data, on=interface)
+
+    def _keep(self, now: float, id: EventId, due: _Due, left: list[NodeId]) -> None:
+        if not left:
+            self.forget(id)
+        elif len(left) < len(due.lacking):
+            due.lacking = dict.fromkeys(left)
+            due.sure.intersection_update(left)
+            self._arm(now, id, due)
+
+    def _arm(self, now: float, id: EventId, due: _Due) -> None:
+        wait_s = relay_wait_s(self.settings.wait_s, len(due.lacking), len(self._around), due.draw)
+        self._port.set_timer((SPEAK, id), max(0.0, due.since + wait_s - now))

@@ -1,0 +1,364 @@
+"""Drift: its handlers alone, and what bad input does to them."""
+
+from typing import Any
+
+import pytest
+
+from driftcast.dissemination.drift.holdings import Holdings
+from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
+from driftcast.dissemination.drift.protocol import Drift
+from driftcast.dissemination.drift.rules import crowd_wait_s, event_hash, relay_wait_s, short_name
+from driftcast.dissemination.drift.runs import pack_ids
+from driftcast.dissemination.drift.settings import DriftSettings
+from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.parts.buffer import Stored
+from driftcast.protocol import Fact, Link, RecordingPort, TimerKey
+from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
+from driftcast.testing import Net, alone
+from driftcast.wire import Codec, DecodeError, Layer, Message
+
+
+def event(source: NodeId, number: int, lease_s: float = 60.0) -> Event:
+    return Event(EventId(source, number), {"topic": 1}, lease_s=lease_s)
+
+
+def names(*nodes: NodeId) -> bytes:
+    return b"".join(short_name(node) for node in nodes)
+
+
+class Bench:
+    """One node with neighbors; timers fire when they are told to."""
+
+    def __init__(self, *neighbors: NodeId, node: NodeId = 0, **settings: Any) -> None:
+        protocol, self.port = alone("drift", node, **settings)
+        assert isinstance(protocol, Drift)
+        self.node = protocol
+        self.armed: dict[TimerKey, float] = {}
+        for neighbor in neighbors:
+            self.node.on_link_up(0.0, Link(neighbor, "radio", 0.001))
+        self.settle()
+
+    def settle(self) -> list[Message]:
+        """What was said since the last call; timers are kept up to date."""
+        self.notes: list[Fact] = []
+        said = []
+        for effect in self.port.take():
+            match effect:
+                case SetTimer(key=key, delay_s=delay_s):
+                    self.armed[key] = delay_s
+                case CancelTimer(key=key):
+                    self.armed.pop(key, None)
+                case Broadcast(message=message):
+                    said.append(message)
+                case Note(fact=fact):
+                    self.notes.append(fact)
+        return said
+
+    def hear(self, sender: NodeId, message: Message, now: float = 1.0) -> list[Message]:
+        self.node.on_message(now, sender, message, "radio")
+        return self.settle()
+
+    def fire(self, key: TimerKey, now: float = 2.0) -> list[Message]:
+        del self.armed[key]
+        self.node.on_timer(now, key)
+        return self.settle()
+
+    def reasons(self) -> list[str]:
+        return [fact.reason for fact in self.notes if fact.kind == "drop"]
+
+
+# Formulas.
+
+
+def test_who_reaches_more_waits_less_and_a_larger_crowd_waits_longer() -> None:
+    assert relay_wait_s(0.01, 4, 8, 0.5) == pytest.approx(0.02)
+    assert relay_wait_s(0.01, 8, 8, 0.0) == pytest.approx(0.005)
+    assert relay_wait_s(0.01, 1, 8, 1.0) == pytest.approx(0.12)
+    assert [crowd_wait_s(0.5, degree) for degree in (1, 5, 10, 40)] == [0.05, 0.25, 0.5, 0.5]
+
+
+def test_hashes_of_ids_are_32_bits_and_apart() -> None:
+    hashes = {event_hash(EventId(source, number)) for source in range(100) for number in range(100)}
+    assert len(hashes) == 10_000
+    assert max(hashes) < 1 << 32
+    assert max(hashes) > 1 << 31
+
+
+# Broadcasts that prune themselves.
+
+
+def test_an_own_event_goes_out_at_once_and_names_all_neighbors() -> None:
+    bench = Bench(1, 2)
+    bench.node.on_publish(1.0, event(0, 0))
+    assert bench.settle() == [Data(event(0, 0), 1, 60.0, names(1, 2))]
+
+
+def test_an_event_is_delivered_and_owed_to_whom_the_frame_does_not_name() -> None:
+    bench = Bench(1, 2, 3, 4, 5)
+    bench.node.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "topic = 1"))
+    bench.node.on_message(1.0, 1, Data(event(9, 0), 1, 50.0, names(0, 2)), "radio")
+    effects = bench.port.take()
+    assert Deliver(SubscriptionId(0, 0), event(9, 0), 1) in effects
+    [wait] = [one for one in effects if isinstance(one, SetTimer) and one.key == ("speak", EventId(9, 0))]
+    # Three of five: five thirds of the unit, times a factor from 0.5 to 1.5.
+    assert 0.5 * 0.01 * 5 / 3 <= wait.delay_s <= 1.5 * 0.01 * 5 / 3
+    bench.node.on_timer(1.02, ("speak", EventId(9, 0)))
+    assert bench.settle() == [Data(event(9, 0), 2, 51.0 - 1.02, names(1, 2, 3, 4, 5))]
+
+
+def test_frames_heard_meanwhile_cancel_it() -> None:
+    bench = Bench(1, 2, 3)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    assert ("speak", EventId(9, 0)) in bench.armed
+    bench.hear(2, Data(event(9, 0), 2, 50.0, names(0, 3)))
+    assert ("speak", EventId(9, 0)) not in bench.armed
+
+
+def test_an_event_whose_frame_names_everybody_is_not_passed_on() -> None:
+    bench = Bench(1, 2, 3)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0, 2, 3)))
+    assert ("speak", EventId(9, 0)) not in bench.armed
+
+
+def test_a_neighbor_that_leaves_is_owed_nothing() -> None:
+    bench = Bench(1, 2)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    bench.node.on_link_down(1.0, Link(2, "radio", 0.001), Failure.SILENT)
+    bench.settle()
+    assert ("speak", EventId(9, 0)) not in bench.armed
+
+
+def test_what_few_may_lack_is_offered_and_sent_to_who_asks() -> None:
+    bench = Bench(1, 2)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    assert bench.fire(("speak", EventId(9, 0))) == [Offer(pack_ids([EventId(9, 0)]))]
+    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
+    [data] = bench.fire(("speak", EventId(9, 0)), now=2.2)
+    assert isinstance(data, Data)
+
+
+def test_an_offer_of_what_is_lacked_is_asked_for_and_of_what_is_held_answers_the_debt() -> None:
+    bench = Bench(1, 2)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    bench.hear(2, Offer(pack_ids([EventId(9, 0)])))
+    assert ("speak", EventId(9, 0)) not in bench.armed
+    bench.hear(2, Offer(pack_ids([EventId(9, 1)])))
+    assert bench.fire("want") == [Want(pack_ids([EventId(9, 1)]), 2)]
+
+
+def test_a_broadcast_goes_only_where_somebody_is_meant() -> None:
+    bench = Bench(1, 2)
+    bench.node.on_link_up(0.0, Link(3, "wire", 0.0001))
+    bench.hear(3, Data(event(9, 0), 1, 50.0, names(0)))
+    bench.node.on_message(1.0, 1, Want(pack_ids([EventId(9, 0)]), 0), "radio")
+    bench.node.on_timer(1.1, ("speak", EventId(9, 0)))
+    sent = [one for one in bench.port.take() if isinstance(one, Broadcast)]
+    assert [(one.on, one.message.names) for one in sent if isinstance(one.message, Data)] == [("radio", names(1, 2))]
+
+
+# Comparing.
+
+
+def holding(*ids: EventId, neighbors: tuple[NodeId, ...] = (1, 2), **settings: Any) -> Bench:
+    bench = Bench(*neighbors, **settings)
+    for id in ids:
+        bench.hear(1, Data(event(*id), 1, 50.0, names(*neighbors)))
+    return bench
+
+
+def hash_of(*ids: EventId) -> Hash:
+    value = 0
+    for id in ids:
+        value ^= event_hash(id)
+    return Hash(value)
+
+
+A, B, C, D = (EventId(9, number) for number in (0, 1, 2, 3))
+
+
+def test_a_hash_is_said_after_news_and_not_if_a_neighbor_has_said_the_same() -> None:
+    bench = holding(A)
+    assert bench.fire("hash") == [hash_of(A)]
+    bench.hear(2, hash_of(A))
+    assert bench.fire("hash") == []
+    assert bench.armed["hash"] > 2.0
+
+
+def test_at_the_longest_interval_a_hash_is_said_whoever_said_the_same() -> None:
+    bench = holding(A, hash_max_s=3.0)
+    for _ in range(3):
+        bench.fire("hash")
+    bench.hear(2, hash_of(A))
+    assert bench.fire("hash") == [hash_of(A)]
+
+
+@pytest.mark.parametrize("lacked", [(A,), (A, C)], ids=["one", "two"])
+def test_a_difference_that_is_the_hash_of_an_event_or_two_names_what_is_lacked(lacked: tuple[EventId, ...]) -> None:
+    bench = holding(A, B, C, D)
+    bench.hear(2, hash_of(*({A, B, C, D} - set(lacked))))
+    assert {key for key in bench.armed if key[0] == "speak"} == {("speak", id) for id in lacked}
+    assert "reply" not in bench.armed
+
+
+def test_other_differences_are_answered_with_the_hash_and_then_with_a_digest() -> None:
+    ids = [EventId(9, number) for number in range(6)]
+    bench = holding(*ids)
+    strange = hash_of(EventId(5, 5), EventId(5, 6))
+    bench.hear(2, strange)
+    assert bench.fire("reply") == [hash_of(*ids)]
+    bench.hear(2, strange)
+    assert bench.fire("reply") == [Digest(pack_ids(ids))]
+
+
+def test_a_digest_is_answered_with_what_it_lacks_and_what_is_lacked_here_is_asked_for() -> None:
+    bench = holding(A, B)
+    bench.hear(2, Digest(pack_ids([B, C, D]), pack_ids([D])))
+    assert ("speak", A) in bench.armed
+    assert ("speak", B) not in bench.armed
+    # D is gone there: to ask for it would be in vain.
+    assert bench.fire("want") == [Want(pack_ids([C]), 2)]
+
+
+def test_a_want_of_somebody_else_spares_the_own() -> None:
+    bench = holding(A)
+    bench.hear(2, Digest(pack_ids([A, C])))
+    bench.hear(1, Want(pack_ids([C]), 2))
+    assert "want" not in bench.armed
+
+
+def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
+    ids = [EventId(9, number) for number in range(0, 16_000, 2)]
+    holdings = Holdings(RecordingPort(), DriftSettings())
+    for id in ids:
+        holdings.add(0.0, Stored(50.0, id, event(*id), 1))
+    parts = list(holdings.digests())
+    assert len(parts) > 1
+    assert parts[0].low is parts[-1].high is None
+    other = Bench(1, 2)
+    other.hear(1, Data(event(9, 1), 1, 50.0, names(0, 1, 2)))
+    for part in parts:
+        other.hear(2, part)
+    # What lies between the parts' ids is lacked there once, not once for each part.
+    assert [key for key in other.armed if key[0] == "speak"] == [("speak", EventId(9, 1))]
+
+
+# The buffer.
+
+
+def test_a_full_buffer_lets_go_of_what_others_hold_most_often_and_then_of_the_oldest() -> None:
+    bench = holding(A, B, C, buffer=3)
+    bench.hear(2, Data(event(*B), 2, 50.0, names(0, 1)))
+    bench.hear(2, Data(event(*D), 2, 50.0, names(0, 1)))
+    assert [(fact.event, fact.reason) for fact in bench.notes if fact.kind == "evict"] == [(B, "buffer_full")]
+    bench.hear(2, Data(event(9, 4), 2, 50.0, names(0, 1)))
+    assert [fact.event for fact in bench.notes if fact.kind == "evict"] == [A]
+    # It was met: it is not taken again.
+    bench.hear(2, Data(event(*A), 2, 50.0, names(0, 1)))
+    assert not [fact for fact in bench.notes if fact.kind == "store"]
+
+
+# Bad input.
+
+
+def test_half_a_name_is_no_message() -> None:
+    codec = Codec(Layer.DISSEMINATION, "drift", Drift.messages)
+    frame = codec.encode(Data(event(9, 0), 1, 50.0, names(1)))
+    assert frame.endswith(b"\xc4\x02\x00\x01")
+    with pytest.raises(DecodeError, match="frame_malformed"):
+        codec.decode(frame[:-3] + b"\x01\x01")
+
+
+@pytest.mark.parametrize("message", [Offer(b"\x05"), Want(b"\x05", 0), Digest(b"\x05"), Digest(b"", b"\x05")])
+def test_runs_that_are_none_are_dropped_by_name(message: Message) -> None:
+    bench = Bench(1)
+    assert bench.hear(1, message) == []
+    assert bench.reasons() == ["runs_malformed"]
+
+
+def test_names_of_nodes_that_hear_nothing_only_delay() -> None:
+    """A frame claims to have reached 2, which did not hear it; its hash tells."""
+    bench = Bench(1, 2)
+    bench.hear(1, Data(event(*A), 1, 50.0, names(0, 2)))
+    assert ("speak", A) not in bench.armed
+    bench.hear(2, Hash(0))
+    assert ("speak", A) in bench.armed
+
+
+def test_wants_without_end_are_served_a_few_times_a_minute() -> None:
+    bench = holding(A)
+    served = 0
+    for second in range(20):
+        bench.hear(2, Want(pack_ids([A]), 0), now=1.0 + second)
+        if ("speak", A) in bench.armed:
+            bench.fire(("speak", A), now=1.5 + second)
+            served += 1
+    assert served == 3
+    bench.hear(2, Want(pack_ids([A]), 0), now=30.0)
+    assert bench.reasons() == ["answered_too_often"]
+
+
+def test_offers_never_followed_by_data_are_asked_for_a_few_times_a_minute() -> None:
+    bench = Bench(1)
+    asked = []
+    for second in range(20):
+        bench.hear(1, Offer(pack_ids([C])), now=1.0 + second)
+        asked += bench.fire("want", now=1.5 + second)
+    assert len(asked) == 3
+    assert bench.reasons() == ["asked_too_often"]
+
+
+def test_a_flood_of_invented_ids_is_bounded() -> None:
+    bench = Bench(1)
+    bench.hear(1, Offer(pack_ids(EventId(7, number) for number in range(10_000))))
+    assert bench.reasons() == ["too_many_wanted"] * (10_000 - 4096)
+
+
+def test_strangers_are_neighbors_for_a_moment_and_not_without_number() -> None:
+    bench = holding(A)
+    bench.hear(50, Hash(0))
+    assert ("speak", A) in bench.armed
+    bench.fire(("speak", A))
+    bench.fire("guests", now=4.0)
+    for stranger in range(100, 164):
+        bench.hear(stranger, Hash(0), now=5.0)
+        assert bench.reasons() == []
+    bench.hear(200, Hash(0), now=5.0)
+    assert bench.reasons() == ["too_many_strangers"]
+    bench.hear(200, Data(event(*B), 1, 50.0), now=5.0)
+    assert [fact.event for fact in bench.notes if fact.kind == "store"] == [B]
+
+
+def test_a_difference_that_digests_do_not_remove_is_let_be() -> None:
+    bench = holding(*(EventId(9, number) for number in range(6)))
+    digests = []
+    for second in range(20):
+        bench.hear(2, hash_of(EventId(5, 5), EventId(5, 6)), now=1.0 + second)
+        if "reply" in bench.armed:
+            digests += [one for one in bench.fire("reply", now=1.5 + second) if isinstance(one, Digest)]
+    assert len(digests) == 2
+
+
+def test_a_node_that_remembers_no_more_ids_forgets_what_ends_first() -> None:
+    bench = Bench(1, max_met=2)
+    for number, lease_s in enumerate((30.0, 10.0, 20.0)):
+        bench.hear(1, Data(event(9, number), 1, lease_s, names(0)))
+    evicted = [(fact.event, fact.reason) for fact in bench.notes if fact.kind == "evict"]
+    assert evicted == [(EventId(9, 1), "too_many")]
+
+
+# Stories.
+
+
+def test_two_islands_that_meet_end_alike() -> None:
+    net = Net.line(4, "drift", {"discovery": {"mode": "beacon"}})
+    for node in range(4):
+        net.subscribe(node, "topic = 1")
+    net.cut(1, 2)
+    net.run(5)
+    events = [net.publish(node, {"topic": 1}) for node in (0, 0, 0, 3, 3, 3)]
+    net.run(5)
+    assert net.delivered(0) == events[:3]
+    net.heal(1, 2)
+    net.run(5)
+    for node in range(4):
+        assert sorted(one.id for one in net.delivered(node)) == sorted(one.id for one in events)

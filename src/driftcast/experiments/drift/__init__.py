@@ -1,0 +1,1 @@
+"""Drift against the others, with one setting in every network."""

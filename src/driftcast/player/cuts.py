@@ -1,0 +1,98 @@
+"""Which links faults cut, and when: worked out by the simulator's rules, without its nodes."""
+
+from functools import partial
+
+from driftcast.contacts.plan import ContactPlan
+from driftcast.model import NodeId
+from driftcast.radio.medium import Topology
+from driftcast.scenario.faults import LinkSlow, fault_plan
+from driftcast.scenario.roles import draw_roles
+from driftcast.scenario.scenario import Scenario
+from driftcast.simulation.cuts import links_there
+from driftcast.simulation.kernel import Kernel, microseconds
+from driftcast.simulation.timetable import Network, Timetable
+
+Cut = tuple[int, int, int, int]
+"""a, b, start and end in microseconds; b is -1 where a is cut off from everybody."""
+EVERYBODY = -1
+
+
+def cuts_of(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
+    """All of a run, in order. Cuts that are drawn strike the links that are there at the time."""
+    roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
+    faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
+    if not (faults.cuts or faults.drawn_cuts or faults.absences):
+        return []
+    kernel = Kernel()
+    links = _CutLinks(scenario, kernel)
+    timetable = Timetable(faults, kernel, links)
+    timetable.draw_cuts(seed, partial(links_there, links.topologies, scenario.nodes), scenario.duration_s)
+    timetable.start()
+    if faults.drawn_cuts:
+        changes = plan.changes(scenario.duration_s)
+        columns = (changes.time_s.tolist(), changes.a.tolist(), changes.b.tolist(), changes.up.tolist())
+        for time_s, a, b, up in zip(*columns, strict=True):
+            kernel.at(microseconds(time_s), links.on_contact, (a, b, up))
+    kernel.run(microseconds(scenario.duration_s))
+    return links.all(microseconds(scenario.duration_s))
+
+
+class _CutLinks(Network):
+    """Who could hear whom, as the simulator's network keeps it, and every cut."""
+
+    def __init__(self, scenario: Scenario, kernel: Kernel) -> None:
+        # All that is asked of them is who is linked at all: one for the radio, one for every wire.
+        self.topologies = [Topology(scenario.nodes)]
+        for wire in scenario.wires:
+            wired = Topology(scenario.nodes)
+            for a, b in wire.pairs(scenario.nodes):
+                wired.set_contact(a, b, up=True)
+            self.topologies.append(wired)
+        self._kernel = kernel
+        self._absent: set[NodeId] = set()
+        self._crashed: set[NodeId] = set()
+        self._since: dict[tuple[int, int], int] = {}
+        self._cuts: list[Cut] = []
+
+    def on_contact(self, change: object) -> None:
+        assert isinstance(change, tuple)
+        a, b, up = change
+        self.topologies[0].set_contact(a, b, up)
+
+    def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
+        for topology in self.topologies:
+            topology.set_cut(a, b, cut)
+        self._note((min(a, b), max(a, b)), cut)
+
+    def set_absent(self, id: NodeId, absent: bool) -> None:
+        (self._absent.add if absent else self._absent.discard)(id)
+        self._set_node(id)
+        self._note((id, EVERYBODY), absent)
+
+    def crash(self, id: NodeId) -> None:
+        self._crashed.add(id)
+        self._set_node(id)
+
+    def restart(self, id: NodeId) -> None:
+        self._crashed.discard(id)
+        self._set_node(id)
+
+    def set_slow(self, fault: LinkSlow, on: bool) -> None:
+        """A slow link is a link."""
+
+    def all(self, end: int) -> list[Cut]:
+        """Those that stand last to the end."""
+        standing = [(*pair, since, end) for pair, since in self._since.items() if since < end]
+        return sorted(self._cuts + standing, key=lambda cut: (cut[2], cut[0], cut[1]))
+
+    def _set_node(self, id: NodeId) -> None:
+        for topology in self.topologies:
+            topology.set_node(id, up=id not in self._absent and id not in self._crashed)
+
+    def _note(self, pair: tuple[int, int], cut: bool) -> None:
+        # What is cut twice is whole again when the first of the two cuts ends, as in the simulator.
+        now = self._kernel.now_us
+        if cut:
+            self._since.setdefault(pair, now)
+        elif (since := self._since.pop(pair, None)) is not None and since < now:
+            self._cuts.append((*pair, since, now))

@@ -1,0 +1,60 @@
+"""The experiment `drift`: its points, and what its claims make of numbers that are known."""
+
+from pathlib import Path
+
+import pytest
+
+from driftcast.pipeline.claims import Claim, judge
+from driftcast.pipeline.experiment import Experiment, load_experiment
+from driftcast.pipeline.records import Record
+from driftcast.pipeline.results import Results
+
+
+@pytest.fixture(scope="module")
+def drift() -> Experiment:
+    return load_experiment("drift", runs=3)
+
+
+def judged(drift: Experiment, delivered: dict[str, float], sent: dict[str, float]) -> dict[str, Claim]:
+    """The claims about the network `dense`, if its protocols had done so; a seed makes a small difference."""
+    records: list[Record] = []
+    for point in drift.points:
+        protocol = point.labels["protocol"]
+        for seed in drift.seeds:
+            records.append(
+                {
+                    "experiment": drift.name,
+                    "point": point.name,
+                    "seed": seed,
+                    "error": None,
+                    "delivery_ratio": delivered.get(protocol, 0.5) + 1e-5 * seed,
+                    "data_bytes": sent.get(protocol, 1e6) + seed * seed,
+                    "control_bytes": 1000.0,
+                    "discovery_bytes": 2000.0,
+                }
+            )
+    return {claim.statement: claim for claim in judge(Results(drift, records, Path())) if "`dense`" in claim.statement}
+
+
+def test_every_network_has_drift_and_epidemic(drift: Experiment) -> None:
+    for setting in drift.labels("setting"):
+        protocols = {point.labels["protocol"] for point in drift.points if point.labels["setting"] == setting}
+        assert {"drift", "epidemic", "flooding"} <= protocols
+
+
+def test_who_reaches_as_many_for_fewer_bytes_refutes_it(drift: Experiment) -> None:
+    found = judged(drift, {"drift": 1.0, "epidemic": 1.0}, {"drift": 5e5, "epidemic": 4e5})
+    reach, spent = found.values()
+    assert reach.holds is True
+    assert spent.holds is False
+    assert spent.ours == pytest.approx(1e5)
+
+
+def test_who_reaches_fewer_for_fewer_bytes_does_not(drift: Experiment) -> None:
+    found = judged(drift, {"drift": 1.0, "epidemic": 1.0, "gossip": 0.9}, {"drift": 5e5, "gossip": 1e5})
+    assert [claim.holds for claim in found.values()] == [True, True]
+
+
+def test_who_reaches_more_refutes_it(drift: Experiment) -> None:
+    reach, *_ = judged(drift, {"drift": 0.9, "epidemic": 1.0}, {}).values()
+    assert reach.holds is False
