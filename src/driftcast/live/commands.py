@@ -64,10 +64,11 @@ def publish(
     lease_s: float | None = None,
     access: str | None = None,
     level: Level = "accepted",
+    copies: int = 1,
 ) -> EventId:
     """Publish one event through the node at an address; its id."""
     with connect(address, PATIENCE_S) as client:
-        return client.publish(attributes, payload, lease_s, access, level)
+        return client.publish(attributes, payload, lease_s, access, level, copies)
 
 
 def publish_lines(
@@ -77,6 +78,7 @@ def publish_lines(
     lease_s: float | None = None,
     access: str | None = None,
     level: Level = "accepted",
+    copies: int = 1,
 ) -> Iterator[EventId]:
     """Publish one event for each line, written as attributes are; blank lines are none. Their ids."""
 
@@ -90,7 +92,7 @@ def publish_lines(
                     raise UserError(f"line {number}: {error}") from None
 
     with connect(address, PATIENCE_S) as client:
-        yield from client.publish_all(events(), lease_s, access, level)
+        yield from client.publish_all(events(), lease_s, access, level, copies)
 
 
 class Wanted(NamedTuple):

@@ -15,6 +15,7 @@ from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
+from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
 from driftcast.live.host.outgoing import Outgoing
 from driftcast.live.host.processing import Finished, Processing
@@ -151,6 +152,7 @@ class LiveNode(Applications):
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
+        self._outgoing.holding.close()
         self._applications.stop(self._crashed)
         if self._crashed:
             self._runtime.crash()
@@ -219,10 +221,12 @@ class LiveNode(Applications):
         lease_s: float = FOREVER_S,
         access: str | None = None,
         stored: Saved | None = None,
+        copies: Copies | None = None,
     ) -> EventId:
-        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk."""
+        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk, and what
+        `copies` names when that many neighbors hold it."""
         self._check_running()
-        return self._outgoing.publish(attributes, payload, lease_s, access, stored)
+        return self._outgoing.publish(attributes, payload, lease_s, access, stored, copies)
 
     def subscribe(
         self,
@@ -319,6 +323,9 @@ class LiveNode(Applications):
 
     def close(self, request: RequestId, complete: bool) -> bool:
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._outgoing.holding.held(event, neighbor)
 
     def process(self, job: Process) -> None:
         self._processing.submit(job)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.dissemination.epidemic.messages import MAX_IDS
 from driftcast.protocol import Capability, Settings
 
 
@@ -40,6 +41,14 @@ class EpidemicSettings(Settings, frozen=True):
             ge=1, le=1_000_000, description="after that many asks an event is given up until somebody tells of it anew"
         ),
     ] = 20
+    window: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_IDS,
+            description="events asked of one neighbor that have not come; it is asked for more when half of them have",
+        ),
+    ] = MAX_IDS
     tell_again_s: Annotated[
         float,
         Meta(ge=0.001, le=86_400, description="how often neighbors are told again of what they are not known to hold"),

@@ -53,6 +53,8 @@ __all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
 
 ANSWER_S = 30.0
 """A node that has not answered by then hangs: an answer needs no network."""
+HELD_S = 10.0
+"""How long to wait for neighbors to hold an event: a few beacons and transfers."""
 RETRY_S = 0.05
 AHEAD = 256
 """Events on their way to a node that has not answered for them. Their answers are short and fit any socket's buffer, so
@@ -107,10 +109,14 @@ class Client:
         lease_s: float | None = None,
         access: str | None = None,
         level: Level = "accepted",
+        copies: int = 1,
+        patience_s: float = HELD_S,
     ) -> EventId:
-        """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`)."""
-        question = self._publication(attributes, payload, lease_s, access, level)
-        return self._ask(question, Published).event
+        """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`), or when besides
+        so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published."""
+        question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
+        self._send(question)
+        return self._published(question)
 
     def publish_all(
         self,
@@ -118,18 +124,30 @@ class Client:
         lease_s: float | None = None,
         access: str | None = None,
         level: Level = "accepted",
+        copies: int = 1,
+        patience_s: float = HELD_S,
     ) -> Iterator[EventId]:
         """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
         answered for the last, so that this is as fast as the node is."""
         open_: deque[Publish] = deque()
         for attributes, payload in events:
-            question = self._publication(attributes, payload, lease_s, access, level)
+            question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
             self._send(question)
             open_.append(question)
             while len(open_) >= AHEAD:
-                yield self._answer(open_.popleft(), Published).event
+                yield self._published(open_.popleft())
         while open_:
-            yield self._answer(open_.popleft(), Published).event
+            yield self._published(open_.popleft())
+
+    def _published(self, question: Publish) -> EventId:
+        held = question.level == "held"
+        answer = self._answer(question, Published, ANSWER_S + (question.patience_s if held else 0.0))
+        if held and (answer.held or 0) < question.copies:
+            raise WorkError(
+                f"event {answer.event} is stored at its node, and held by {answer.held} of {question.copies} neighbors "
+                f"after {question.patience_s:g} s"
+            )
+        return answer.event
 
     def subscribe(
         self,
@@ -238,7 +256,14 @@ class Client:
         return bool(self._waiting.get(subscription)) or self._connection.ready
 
     def _publication(
-        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float | None, access: str | None, level: Level
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes,
+        lease_s: float | None,
+        access: str | None,
+        level: Level,
+        copies: int,
+        patience_s: float,
     ) -> Publish:
         return Publish(
             id=self._number(),
@@ -247,6 +272,8 @@ class Client:
             lease_s=_lease(lease_s),
             access=access,
             level=level,
+            copies=copies,
+            patience_s=patience_s,
         )
 
     def _number(self) -> int:

@@ -41,6 +41,7 @@ from driftcast.live.door.messages import (
 )
 from driftcast.live.door.served import Served
 from driftcast.live.host.applications import Forget
+from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, SubscriptionId
@@ -166,13 +167,36 @@ class ConnectedClient:
         return msgspec.structs.replace(node.status(), id=question.id)
 
     def _publish(self, question: Publish) -> Reply | None:
-        stored = None
-        if question.level == "stored":
-            stored = self._when_saved(question, lambda: Published(id=question.id, event=event))
+        held: list[int] = []
+        on_disk: list[bool] = []
+
+        def answer() -> None:
+            """The neighbors may be faster than the own disk."""
+            if on_disk and held:
+                self._say(Published(id=question.id, event=event, held=held[0]))
+
+        def saved(lost: WorkError | None) -> None:
+            if lost is not None:
+                self._say(Refused(id=question.id, message=str(lost), wrong_use=False))
+            elif question.level == "stored":
+                self._say(Published(id=question.id, event=event))
+            else:
+                on_disk.append(True)
+                answer()
+
+        def told(number: int) -> None:
+            held.append(number)
+            answer()
+
         event = self._node.publish(
-            question.attributes, question.payload, question.lease_s or FOREVER_S, question.access, stored
+            question.attributes,
+            question.payload,
+            question.lease_s or FOREVER_S,
+            question.access,
+            None if question.level == "accepted" else saved,
+            Copies(question.copies, question.patience_s, told) if question.level == "held" else None,
         )
-        return None if stored else Published(id=question.id, event=event)
+        return Published(id=question.id, event=event) if question.level == "accepted" else None
 
     def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
         """Answers a question when its writes are on the disk, or says that they are not."""

@@ -16,7 +16,7 @@ MAX_LINE_BYTES = 1 << 21
 """More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
 
 Lease = Annotated[float, Meta(gt=0)]
-Level = Literal["accepted", "stored"]
+Level = Literal["accepted", "stored", "held"]
 """What is true when a publication is answered for."""
 Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
 
@@ -31,13 +31,16 @@ class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unkn
 
 
 class Publish(Ask, frozen=True, tag="publish"):
-    """Publish an event. The answer comes when the node has it (`accepted`), or has it on its disk (`stored`)."""
+    """Publish an event. The answer comes when the node has it (`accepted`), has it on its disk (`stored`), or when so
+    many neighbors have said that they hold it too, or after so long (`held`)."""
 
     attributes: dict[str, Scalar]
     payload: bytes = b""
     lease_s: Lease | None = None
     access: FilterText | None = None
     level: Level = "accepted"
+    copies: Annotated[int, Meta(ge=1, le=64)] = 1
+    patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
 
 
 class Subscribe(Ask, frozen=True, tag="subscribe"):
@@ -113,9 +116,10 @@ class Answer(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
 
 
 class Published(Answer, frozen=True, tag="published"):
-    """The id that the event was given."""
+    """The id that the event was given, and at level `held` how many neighbors hold it."""
 
     event: EventId
+    held: int | None = None
 
 
 class Subscribed(Answer, frozen=True, tag="subscribed"):

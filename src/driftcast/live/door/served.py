@@ -7,6 +7,7 @@ from driftcast.live.door.consumer import Reader
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.host.applications import Forget, Replied
+from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import Record
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
@@ -19,7 +20,13 @@ class Served(Protocol):
     def record(self) -> Record: ...
 
     def publish(
-        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None, stored: Saved | None
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes,
+        lease_s: float,
+        access: str | None,
+        stored: Saved | None,
+        copies: Copies | None,
     ) -> EventId: ...
 
     def subscribe(

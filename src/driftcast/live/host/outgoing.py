@@ -8,6 +8,7 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, derived_event
+from driftcast.live.host.holding import Copies, Holding
 from driftcast.live.host.processing import Finished
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
@@ -34,6 +35,7 @@ class Outgoing:
         self._runtime = runtime
         self._record = record
         self._saving = saving
+        self.holding = Holding(runtime)
 
     def publish(
         self,
@@ -42,10 +44,14 @@ class Outgoing:
         lease_s: float,
         access: str | None,
         stored: Saved | None = None,
+        copies: Copies | None = None,
     ) -> EventId:
-        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk."""
+        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk, and what
+        `copies` names when that many neighbors hold it."""
         if stored is not None:
             check_keeps(self._runtime.protocol)
+        if copies is not None:
+            self.holding.check()
         policy = None if access is None else checked_policy(access)
         id = EventId(self._node, self._numbers.take())
         event = checked_event(id, attributes, payload, lease_s, policy)
@@ -54,6 +60,8 @@ class Outgoing:
             raise WorkError("the protocol failed on the event; the node's log has the reason")
         if stored is not None:
             self._saving.on_disk(stored)
+        if copies is not None:
+            self.holding.wait(id, copies)
         return id
 
     def processed(self, finished: Finished) -> None:

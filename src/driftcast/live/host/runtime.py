@@ -19,7 +19,7 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Event, Failure, NodeId, RequestId, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
@@ -28,6 +28,7 @@ from driftcast.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    Held,
     Note,
     Process,
     Route,
@@ -53,6 +54,10 @@ class Applications(ABC):
     @abstractmethod
     def close(self, request: RequestId, complete: bool) -> bool:
         """No more will come; False if none asked."""
+
+    @abstractmethod
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        """A neighbor holds an event that an application wants to be held."""
 
     @abstractmethod
     def process(self, job: Process) -> None:
@@ -192,6 +197,8 @@ class Runtime(Stack):
             self._applications.deliver(effect.subscription, effect.event, effect.hops)
         elif isinstance(effect, Note):
             self._record.note(layer, effect.fact)
+        elif isinstance(effect, Held):
+            self._applications.held(effect.event, effect.neighbor)
         elif isinstance(effect, Process):
             self._applications.process(effect)
         elif isinstance(effect, Route | RouteEach):
