@@ -12,7 +12,7 @@ import pytest
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.commands import Wanted, move, parse_attributes, publish, status, subscribe
-from driftcast.live.door import control
+from driftcast.live.door import connected, control
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import MAX_LINE_BYTES
 from driftcast.live.host.outgoing import MAX_EVENT_BYTES
@@ -224,7 +224,7 @@ def test_garbage_lines_are_answered_and_an_endless_line_ends_the_connection(conf
 def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
     config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "MAX_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(connected, "MAX_UNREAD_BYTES", 10_000)
 
     def client(address: str) -> None:
         with connect(address) as idle, connect(address) as busy:
@@ -235,7 +235,7 @@ def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
                     busy.publish({"n": 1}, payload=bytes(40_000))
                 drops = busy.status().drops
             received = 0
-            while idle.next_event(next(iter(idle._waiting)), timeout_s=0.05) is not None:
+            while idle.next_delivery(next(iter(idle._waiting)), timeout_s=0.05) is not None:
                 received += 1
             assert received > 0
 
@@ -246,7 +246,7 @@ def test_too_many_clients_and_too_many_subscriptions_are_refused(
     config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "MAX_CLIENTS", 2)
-    monkeypatch.setattr(control, "MAX_CLIENT_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(connected, "MAX_CLIENT_SUBSCRIPTIONS", 3)
 
     def client(address: str) -> None:
         with connect(address) as one, connect(address) as two:

@@ -2,11 +2,12 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from driftcast.live.link.frame import (
-    FAR_BEHIND,
+    ISLANDS,
     LINK_HEADER_BYTES,
     MAX_SENDERS,
     MAX_WAITED_MS,
@@ -98,11 +99,15 @@ def test_numbers_in_any_order_are_new_once() -> None:
     assert all(windows.judge(frame(number)) is Novelty.REPEATED for number in numbers)
 
 
-def test_a_number_behind_the_window_is_too_old() -> None:
+def test_a_number_behind_the_window_is_too_old_if_counting_came_past_it() -> None:
     windows = Windows()
-    windows.add(frame(5000))
-    assert windows.judge(frame(5000 - WINDOW + 1)) is Novelty.NEW
-    assert windows.judge(frame(5000 - WINDOW)) is Novelty.TOO_OLD
+    for number in range(4000, 5001, 500):
+        windows.add(frame(number))
+    windows.add(frame(5600))
+    assert windows.judge(frame(5600 - WINDOW + 1)) is Novelty.NEW
+    assert windows.judge(frame(5600 - WINDOW)) is Novelty.TOO_OLD
+    assert windows.judge(frame(4000)) is Novelty.TOO_OLD
+    assert windows.judge(frame(3999)) is Novelty.NEW, "nothing is known of what was before"
 
 
 def test_a_jump_ahead_forgets_what_fell_out_of_the_window() -> None:
@@ -134,14 +139,24 @@ def test_a_sender_heard_in_two_sessions_at_once_repeats_nothing_in_either() -> N
             assert windows.judge(frame(number, session)) is Novelty.REPEATED
 
 
-def test_a_forged_huge_number_does_not_silence_a_sender() -> None:
+@pytest.mark.parametrize("forged", [2**64 - 1, 60_000, 2 * WINDOW])
+def test_a_forged_number_ahead_silences_no_sender_and_makes_nothing_be_heard_twice(forged: int) -> None:
     windows = Windows()
     windows.add(frame(1))
-    windows.add(frame(2**64 - 1))
-    assert FAR_BEHIND < 2**63
-    assert windows.judge(frame(2)) is Novelty.NEW
-    windows.add(frame(2))
-    assert windows.judge(frame(2)) is Novelty.REPEATED
+    windows.add(frame(forged))
+    for number in range(2, 2 * WINDOW, 100):
+        assert windows.judge(frame(number)) is Novelty.NEW
+        windows.add(frame(number))
+        assert windows.judge(frame(number)) is Novelty.REPEATED
+    assert windows.judge(frame(forged)) is Novelty.REPEATED
+
+
+def test_forged_numbers_without_end_take_no_more_than_a_few_stretches() -> None:
+    windows = Windows()
+    for number in range(100):
+        windows.add(frame(number * 10 * WINDOW))
+    assert [len(islands) for islands in windows._heard.values()] == [ISLANDS]
+    assert windows.judge(frame(1)) is Novelty.NEW
 
 
 def test_the_memory_is_bounded_in_senders() -> None:

@@ -55,7 +55,7 @@ def test_a_named_subscription_stands_across_restarts(config: MakeConfig, run: Ru
             assert node.subscribe("n > 1", inbox, name="logger") == named
             await until(lambda: inbox.events == [event])
             later = node.publish({"n": 3})
-            assert inbox.events == [event, later]
+            await until(lambda: inbox.events == [event, later])
 
     run(story())
 

@@ -21,6 +21,8 @@ USERS = ("dissemination", "services", "routing", "parts", "protocol")
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
 # Of each input, the worlds that never give it. Beacons, which both worlds have, tell of links within the stack.
 INPUTS_OWED: dict[str, set[str]] = {
+    # Simulated publishers wait for nothing.
+    "on_count": {"simulation"},
     "on_processor_gone": {"simulation", "live"},
 }
 TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})

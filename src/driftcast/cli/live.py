@@ -66,6 +66,20 @@ def _add_pub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="who may have it: a condition on the subscriber's attributes, as in \"rank = 'major'\" (default: all)",
     )
     pub.add_argument("--lease", type=float, dest="lease_s", metavar="S", help="seconds for which the event lives")
+    pub.add_argument(
+        "--level",
+        choices=("accepted", "stored", "held"),
+        default="accepted",
+        help="when to say that it is done: when the node has the event, has it on its disk, or when neighbors hold it "
+        "too (default: accepted)",
+    )
+    pub.add_argument(
+        "--copies",
+        type=int,
+        default=1,
+        metavar="N",
+        help="at level held: how many neighbors are to hold it (default: 1)",
+    )
     add_json(pub)
     pub.set_defaults(command=_pub)
 
@@ -113,13 +127,16 @@ def _pub(arguments: argparse.Namespace) -> int:
 
     if arguments.lease_s is not None and not arguments.lease_s > 0:
         raise UserError(f"--lease: a time above 0, not {arguments.lease_s}")
+    if not 1 <= arguments.copies <= 64:
+        raise UserError(f"--copies: from 1 to 64 neighbors, not {arguments.copies}")
     payload = _payload(arguments)
+    how = (payload, arguments.lease_s, arguments.access, arguments.level, arguments.copies)
     if arguments.attributes == ["-"]:
-        for event in publish_lines(arguments.node, sys.stdin, payload, arguments.lease_s, arguments.access):
+        for event in publish_lines(arguments.node, sys.stdin, *how):
             _tell(event, arguments.json)
         return 0
     attributes = parse_attributes(arguments.attributes)
-    _tell(publish(arguments.node, attributes, payload, arguments.lease_s, arguments.access), arguments.json)
+    _tell(publish(arguments.node, attributes, *how), arguments.json)
     return 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.errors import UserError
 from driftcast.live.door.client import LostError, connect
-from driftcast.live.door.messages import Status
+from driftcast.live.door.messages import Level, Status
 from driftcast.model import Event, EventId, ProcessorId, Scalar, check_attributes
 
 if TYPE_CHECKING:
@@ -63,14 +63,22 @@ def publish(
     payload: bytes = b"",
     lease_s: float | None = None,
     access: str | None = None,
+    level: Level = "accepted",
+    copies: int = 1,
 ) -> EventId:
     """Publish one event through the node at an address; its id."""
     with connect(address, PATIENCE_S) as client:
-        return client.publish(attributes, payload, lease_s, access)
+        return client.publish(attributes, payload, lease_s, access, level, copies)
 
 
 def publish_lines(
-    address: str, lines: Iterable[str], payload: bytes = b"", lease_s: float | None = None, access: str | None = None
+    address: str,
+    lines: Iterable[str],
+    payload: bytes = b"",
+    lease_s: float | None = None,
+    access: str | None = None,
+    level: Level = "accepted",
+    copies: int = 1,
 ) -> Iterator[EventId]:
     """Publish one event for each line, written as attributes are; blank lines are none. Their ids."""
 
@@ -84,7 +92,7 @@ def publish_lines(
                     raise UserError(f"line {number}: {error}") from None
 
     with connect(address, PATIENCE_S) as client:
-        yield from client.publish_all(events(), lease_s, access)
+        yield from client.publish_all(events(), lease_s, access, level, copies)
 
 
 class Wanted(NamedTuple):
@@ -111,11 +119,10 @@ def subscribe(
     received, patience_s = 0, PATIENCE_S
     while True:
         try:
-            for event in _deliveries(address, wanted, patience_s, deadline):
+            left = None if count is None else count - received
+            for event in _deliveries(address, wanted, patience_s, deadline, left):
                 received += 1
                 yield event
-                if received == count:
-                    return
         except LostError as error:
             if wanted.name is None or time.monotonic() >= deadline:
                 raise
@@ -125,8 +132,8 @@ def subscribe(
             return
 
 
-def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float) -> Iterator[Event]:
-    """Those of one connection."""
+def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float, count: int | None) -> Iterator[Event]:
+    """Those of one connection. What was taken is acknowledged when the next is asked for, at the end and for sure."""
     with connect(address, patience_s) as client:
         deliveries = client.subscribe(
             wanted.filter,
@@ -136,12 +143,16 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
             state=wanted.state,
             history=wanted.history,
         )
-        while True:
+        taken = 0
+        while taken != count:
             left_s = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
             event = deliveries.next_event(left_s)
             if event is None:
-                return
+                break
             yield event
+            taken += 1
+            deliveries.settle()
+        deliveries.acknowledge()
 
 
 def move(address: str, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:

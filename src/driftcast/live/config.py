@@ -14,6 +14,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
 from driftcast.live.host.applications import ApplicationConfig
+from driftcast.live.host.backlog import BacklogSettings
 from driftcast.live.host.deeds import Allowed
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.identity import key_of, node_of
@@ -51,9 +52,11 @@ class TraceSection(Section, frozen=True):
 
 
 class StoreSection(Section, frozen=True):
-    """The file of what outlives a restart."""
+    """The file of what outlives a restart, and how much may wait in it for one named subscription."""
 
     file: str
+    backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().most_bytes
+    backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().most_age_s
 
 
 class ControlSection(Section, frozen=True):
@@ -145,6 +148,7 @@ class NodeConfig:
     """At least one."""
     trace: TraceConfig = field(default_factory=TraceConfig)
     store: Path | None = None
+    backlog: BacklogSettings = field(default_factory=BacklogSettings)
     control: Path | int | None = None
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
@@ -189,6 +193,7 @@ def load_config(path: Path) -> NodeConfig:
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
+        backlog=_backlog(file.store),
         control=None if file.control is None else _control(file.control, path),
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
@@ -202,6 +207,10 @@ def load_config(path: Path) -> NodeConfig:
         keeps=_keeps(file, plan, path),
         load_window_s=file.load_window_s,
     )
+
+
+def _backlog(store: StoreSection | None) -> BacklogSettings:
+    return BacklogSettings() if store is None else BacklogSettings(store.backlog_bytes, store.backlog_s)
 
 
 def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:

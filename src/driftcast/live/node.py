@@ -1,31 +1,32 @@
 """A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 
 from driftcast.errors import UserError, WorkError
-from driftcast.functions import ProcessorError, derived_event
 from driftcast.live.config import NodeConfig
 from driftcast.live.door.advertisements import Advertisements
+from driftcast.live.door.consumer import Reader
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
+from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
-from driftcast.live.host.outgoing import checked_event, checked_policy
+from driftcast.live.host.outgoing import Outgoing
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
+from driftcast.live.host.saving import Saved, Saving
 from driftcast.live.host.sequence import Sequence, incarnation
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
-from driftcast.live.record import LOG, Record
+from driftcast.live.record import Record
 from driftcast.model import (
     FOREVER_S,
     Event,
@@ -41,7 +42,7 @@ from driftcast.model import (
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.application import Application
 from driftcast.protocol.effects import Process
-from driftcast.trace import Trace, rows
+from driftcast.trace import Trace
 from driftcast.wire import Layer
 
 
@@ -67,8 +68,6 @@ class LiveNode(Applications):
     ) -> None:
         await self.stop()
 
-    # Life.
-
     async def start(self) -> None:
         """Open everything and start to run; what was opened is closed again if something fails."""
         try:
@@ -90,11 +89,11 @@ class LiveNode(Applications):
     async def _start(self) -> None:
         config, cleanup = self.config, self._cleanup
         self._started_s = asyncio.get_running_loop().time()
-        self._store = None
-        if config.store is not None:
-            self._store = NodeStore(config.store, config.node)
-            cleanup.callback(self._store.close)
-        self._event_numbers = Sequence("event", self._store)
+        # What waits for named subscriptions is in the node's store or, without one, in memory.
+        file = NodeStore(config.store, config.node)
+        cleanup.callback(file.close)
+        self._saving = saving = Saving(file)
+        store = None if config.store is None else file
         self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
         flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
         cleanup.callback(flushing.save)
@@ -104,16 +103,19 @@ class LiveNode(Applications):
         cleanup.push_async_callback(self._processing.stop)
         facts = config.facts()
         self._whereabouts = facts.whereabouts
-        started = incarnation(self._store)
+        started = incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
-            return LiveHost(whose, facts, self._store, started, work)
+            return LiveHost(whose, facts, store, started, work)
 
-        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, self._store, self, work)
+        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, saving, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
-        subscription_numbers = Sequence("subscription", self._store)
-        self._subscribers = Subscribers(config.node, self._runtime, self._record, self._store, subscription_numbers)
+        self._outgoing = Outgoing(config.node, Sequence("event", store), self._runtime, self._record, saving)
+        subscription_numbers = Sequence("subscription", store)
+        self._subscribers = Subscribers(
+            config.node, self._runtime, self._record, file, saving, subscription_numbers, config.backlog
+        )
         self._requests = Requests(config.node, self._runtime, subscription_numbers)
         self._advertisements = Advertisements(config.node, self._runtime, subscription_numbers)
         self._applications = LiveApplications(
@@ -121,13 +123,14 @@ class LiveNode(Applications):
             config.applications,
             self._runtime,
             self._record,
-            self._store,
+            self._saving,
             host,
             subscription_numbers,
-            self._publish,
+            self._outgoing.publish,
             config.allowed,
         )
         self._runtime.start()
+        cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.end_deeds)
         self._subscribers.restore()
@@ -149,6 +152,7 @@ class LiveNode(Applications):
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
+        self._outgoing.holding.close()
         self._applications.stop(self._crashed)
         if self._crashed:
             self._runtime.crash()
@@ -216,24 +220,18 @@ class LiveNode(Applications):
         payload: bytes = b"",
         lease_s: float = FOREVER_S,
         access: str | None = None,
+        stored: Saved | None = None,
+        copies: Copies | None = None,
     ) -> EventId:
-        """Publish an event; a UserError says what is wrong with it."""
+        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk, and what
+        `copies` names when that many neighbors hold it."""
         self._check_running()
-        return self._publish(attributes, payload, lease_s, access)
-
-    def _publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> EventId:
-        policy = None if access is None else checked_policy(access)
-        id = EventId(self.node, self._event_numbers.take())
-        event = checked_event(id, attributes, payload, lease_s, policy)
-        self._record.publish(event)
-        if not self._runtime.on_publish(self._runtime.now, event):
-            raise WorkError("the protocol failed on the event; the node's log has the reason")
-        return id
+        return self._outgoing.publish(attributes, payload, lease_s, access, stored, copies)
 
     def subscribe(
         self,
         filter: str,
-        listener: Listener | None,
+        listener: Listener | Reader | None,
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
@@ -246,6 +244,11 @@ class LiveNode(Applications):
         With history, stored events from before are delivered too."""
         self._check_running()
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
+
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None:
+        """A reader has these for good once `saved` is called; until then they may come again."""
+        self._subscribers.acknowledge(subscription, positions)
+        self._saving.on_disk(saved)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -321,22 +324,12 @@ class LiveNode(Applications):
     def close(self, request: RequestId, complete: bool) -> bool:
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
 
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._outgoing.holding.held(event, neighbor)
+
     def process(self, job: Process) -> None:
         self._processing.submit(job)
 
     def _on_processed(self, finished: Finished) -> None:
-        if not self._running:
-            return
-        error, events = finished.error, []
-        try:
-            for result in finished.results:
-                id = EventId(self.node, self._event_numbers.take())
-                events.append(derived_event(finished.processor, finished.inputs, result, id, time.time()))
-        except ProcessorError as problem:
-            error, events = problem.told, []
-        if error:
-            LOG.warning("processor %s: %s", finished.processor, error)
-            self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))
-        for event in events:
-            self._record.publish(event, finished.processor)
-        self._runtime.on_processed(self._runtime.now, finished.token, finished.state, events, finished.cost_s, error)
+        if self._running:
+            self._outgoing.processed(finished)

@@ -4,7 +4,14 @@ from driftcast.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings
 from driftcast.protocol.effects import BufferedPort, RecordingPort
 from driftcast.protocol.host import Capability, DurableStore, GlobalView, Host
 from driftcast.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
-from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
+from driftcast.protocol.optional import (
+    Advertises,
+    AnswersRequests,
+    CountsHolders,
+    KeepsEvents,
+    RunsProcessors,
+    UsesRouter,
+)
 from driftcast.protocol.plan import StackPlan
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
 from driftcast.protocol.probes import Probe, Snapshot
@@ -23,6 +30,8 @@ __all__ = [
     "GlobalView",
     "Host",
     "Interface",
+    "CountsHolders",
+    "KeepsEvents",
     "Link",
     "Place",
     "Port",

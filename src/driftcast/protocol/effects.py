@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from driftcast.model import Event, NodeId, ProcessorId, RequestId, SubscriptionId
+from driftcast.model import Event, EventId, NodeId, ProcessorId, RequestId, SubscriptionId
 from driftcast.protocol.port import Fact, Interface, Place, Port, TimerKey, Token
 from driftcast.wire import Message
 
@@ -89,6 +89,14 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """`port.held`"""
+
+    event: EventId
+    neighbor: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """`port.process`"""
 
@@ -106,7 +114,7 @@ class Note:
 
 
 Effect: TypeAlias = (
-    Send | Broadcast | Route | RouteEach | SetTimer | CancelTimer | Deliver | Answer | Close | Process | Note
+    Send | Broadcast | Route | RouteEach | SetTimer | CancelTimer | Deliver | Answer | Close | Held | Process | Note
 )
 
 
@@ -149,6 +157,9 @@ class BufferedPort(Port):
 
     def close(self, request: RequestId, complete: bool) -> None:
         self._effects.append(Close(request, complete))
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._effects.append(Held(event, neighbor))
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         self._effects.append(Process(processor, state, tuple(events), token))

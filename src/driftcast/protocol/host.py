@@ -51,7 +51,7 @@ class DurableStore(ABC):
 
     @abstractmethod
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value; it is durable when the handler has returned."""
+        """Keep a value; it is durable before anything that the handler does is seen outside of the node."""
 
     @abstractmethod
     def delete(self, key: bytes) -> None:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from driftcast.model import Advertisement, Event, NodeId, Processor, ProcessorId, Request
+from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request
 from driftcast.protocol.port import Place, Token
 from driftcast.wire import Message
 
@@ -27,6 +27,24 @@ class AnswersRequests(ABC):
     @abstractmethod
     def on_request(self, now: float, request: Request) -> None:
         """A local application asks for stored events."""
+
+
+class KeepsEvents(ABC):
+    """Holds what is published until its lease is over, whoever is in reach, and brings it to whom it meets."""
+
+    @property
+    @abstractmethod
+    def durable(self) -> bool:
+        """Whether what it holds, and what it has met, is in the durable store when a handler has returned."""
+
+
+class CountsHolders(ABC):
+    """Finds out which neighbors hold an event, for applications that wait until enough of them do."""
+
+    @abstractmethod
+    def on_count(self, now: float, event: EventId, copies: int) -> None:
+        """An application that has just published wants to know: `port.held` for each neighbor, until so many were told
+        of or the event is gone."""
 
 
 class RunsProcessors(ABC):
@@ -72,4 +90,11 @@ def serves_processors(protocol: type) -> bool:
     return issubclass(protocol, RunsProcessors) and protocol.serves_subscriptions
 
 
-INTERFACES: tuple[type[ABC], ...] = (Advertises, AnswersRequests, RunsProcessors, UsesRouter)
+INTERFACES: tuple[type[ABC], ...] = (
+    Advertises,
+    AnswersRequests,
+    CountsHolders,
+    KeepsEvents,
+    RunsProcessors,
+    UsesRouter,
+)

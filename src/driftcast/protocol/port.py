@@ -111,6 +111,10 @@ class Port(ABC):
         """No more answers will come; `complete` if every stored event there is has been answered with."""
 
     @abstractmethod
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        """A neighbor has said that it holds an event which is counted (`CountsHolders`); told once for each."""
+
+    @abstractmethod
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         """Run user code on events, apart from the handler; `on_processed` brings the outcome, exactly once."""
 

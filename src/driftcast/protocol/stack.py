@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from driftcast.model import (
     Advertisement,
     Event,
+    EventId,
     Failure,
     NodeId,
     Processor,
@@ -26,7 +27,7 @@ from driftcast.model import (
 from driftcast.protocol.discovery import BeaconDiscovery, Neighborhood
 from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Router, Settings, StateMachine, Upward
-from driftcast.protocol.optional import Advertises, AnswersRequests, RunsProcessors, UsesRouter
+from driftcast.protocol.optional import Advertises, AnswersRequests, CountsHolders, RunsProcessors, UsesRouter
 from driftcast.protocol.plan import StackPlan
 from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
 from driftcast.wire import LEASE_OVER, DecodeError, Layer, Message, Parcel, carried
@@ -216,6 +217,11 @@ class Stack(Upward, Neighborhood):
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A subscription ends."""
         self._input(now, Layer.DISSEMINATION, self.protocol.on_unsubscribe, subscription)
+
+    def on_count(self, now: float, event: EventId, copies: int) -> None:
+        """An application waits until so many neighbors hold an event; only for protocols that can tell."""
+        assert isinstance(self.protocol, CountsHolders)
+        self._input(now, Layer.DISSEMINATION, self.protocol.on_count, event, copies)
 
     def on_processor(self, now: float, processor: Processor) -> None:
         """The node can run a processor; protocols that place none are not told."""

@@ -7,6 +7,7 @@ from driftcast.model import (
     Advertisement,
     AdvertisementId,
     Event,
+    EventId,
     Failure,
     NodeId,
     ProcessorId,
@@ -88,6 +89,9 @@ class SimPort(Port):
         self._node.recorder.on_close(self._node.id, request, complete)
         if self._node.applications is not None:
             self._node.applications.tenants.on_closed(request, complete)
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._node.recorder.on_fact(self._node.id, self._layer, Fact("held", event, neighbor))
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         self._node.computer.process(processor, state, tuple(events), token)

@@ -25,6 +25,7 @@ from driftcast.protocol import (
     AnswersRequests,
     Beacon,
     BeaconSettings,
+    CountsHolders,
     Interface,
     Link,
     Place,
@@ -51,7 +52,7 @@ class Word(Message, frozen=True, tag=1):
     text: str
 
 
-class Top(Protocol, Advertises, AnswersRequests, RunsProcessors, UsesRouter):
+class Top(Protocol, Advertises, AnswersRequests, CountsHolders, RunsProcessors, UsesRouter):
     """Has every handler there is, and does nothing in most."""
 
     name = "top"
@@ -65,6 +66,8 @@ class Top(Protocol, Advertises, AnswersRequests, RunsProcessors, UsesRouter):
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None: ...
 
     def on_request(self, now: float, request: Request) -> None: ...
+
+    def on_count(self, now: float, event: EventId, copies: int) -> None: ...
 
     def on_processor(self, now: float, processor: Processor) -> None: ...
 
@@ -165,6 +168,7 @@ INPUTS: list[tuple[str, tuple[object, ...], list[str]]] = [
     ("on_publish", (EVENT,), ["dissemination"]),
     ("on_subscribe", (SUBSCRIPTION,), ["dissemination"]),
     ("on_unsubscribe", (SUBSCRIPTION.id,), ["dissemination"]),
+    ("on_count", (EVENT.id, 2), ["dissemination"]),
     ("on_processor", (Processor("p", ""),), ["dissemination"]),
     ("on_processor_gone", ("p",), ["dissemination"]),
     ("on_processed", (1, b"", [], 0.0, ""), ["dissemination"]),

@@ -1,6 +1,7 @@
 """Settings that change while a machine runs: those that may do, at once, and the others are refused by name."""
 
-from driftcast.dissemination.epidemic.protocol import Epidemic, EpidemicSettings
+from driftcast.dissemination.epidemic.protocol import Epidemic
+from driftcast.dissemination.epidemic.settings import EpidemicSettings
 from driftcast.dissemination.gossip.protocol import Gossip, GossipedEvent, GossipSettings
 from driftcast.dissemination.tree.protocol import Tree
 from driftcast.dissemination.tree.settings import TreeSettings

@@ -25,5 +25,11 @@ class Ask(Message, frozen=True, gc=False, tag=2):
     ids: Ids
 
 
+class Check(Message, frozen=True, gc=False, tag=4):
+    """Which of these do you hold? A `Summary` answers, of those that are."""
+
+    ids: Ids
+
+
 class Transfer(EventMessage, frozen=True, gc=False, tag=3):
     """One event, as asked for."""

@@ -5,75 +5,51 @@ three messages serve a new contact, where the summary lists everything, and a ne
 """
 
 from random import Random
-from typing import Annotated
 
-from msgspec import Meta
-
-from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
+from driftcast.dissemination.epidemic.holders import Holders
+from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
+from driftcast.dissemination.epidemic.offers import Offers
+from driftcast.dissemination.epidemic.serving import Serving
+from driftcast.dissemination.epidemic.settings import EpidemicSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.parts.durable import DurableBuffer, DurableSeenCache
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.seen import SeenCache
-from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from driftcast.protocol import (
+    AnswersRequests,
+    CountsHolders,
+    Fact,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    Settings,
+    TimerKey,
+    Token,
+)
 from driftcast.wire import Message
 
 
-class EpidemicSettings(Settings, frozen=True):
-    """How much is kept for how long, and when a node asks or tells again."""
-
-    buffer: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
-    ] = 10_000
-    max_lease_s: Annotated[
-        float, Meta(gt=0, description="no event is kept for longer, whatever its own lease; bounds the memory")
-    ] = 3600.0
-    seen_grace_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1e9,
-            description="how long past its lease an event is remembered: other copies may end a little later",
-        ),
-    ] = 60.0
-    ask_again_s: Annotated[
-        float,
-        Meta(
-            ge=0.001,
-            le=86_400,
-            description="an event asked for that does not come is asked for again, of another neighbor",
-        ),
-    ] = 10.0
-    # A neighbor may have let go of what it told of. Where every third message is lost and none repeated, an ask and its
-    # answer fail together more often than not, but twenty times in a row only once in 150,000.
-    asks: Annotated[
-        int,
-        Meta(
-            ge=1, le=1_000_000, description="after that many asks an event is given up until somebody tells of it anew"
-        ),
-    ] = 20
-    tell_again_s: Annotated[
-        float,
-        Meta(ge=0.001, le=86_400, description="how often neighbors are told again of what they are not known to hold"),
-    ] = 60.0
-
-
-class Epidemic(Protocol, AnswersRequests):
+class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
     summary = "every node stores, carries and exchanges every event"
     settings_type = EpidemicSettings
-    messages = (Summary, Ask, Transfer)
-    retunable = frozenset(EpidemicSettings.__struct_fields__)
+    messages = (Summary, Ask, Transfer, Check)
+    retunable = frozenset(EpidemicSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: EpidemicSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
-        self._buffer = LeasedBuffer(settings.buffer)
+        self._buffer = DurableBuffer(settings.buffer, host.store) if settings.durable else LeasedBuffer(settings.buffer)
         self._held = self._buffer.events
-        self._gone = SeenCache()
+        self._gone = DurableSeenCache(host.store) if settings.durable else SeenCache()
         """What was held once and may be offered again."""
         self._neighbors = Neighbors()
         self._strangers: set[NodeId] = set()
@@ -83,18 +59,35 @@ class Epidemic(Protocol, AnswersRequests):
         self._tells: dict[Token, tuple[NodeId, tuple[EventId, ...], bool]] = {}
         """Summaries under way to one neighbor: to whom, of what, and whether that was everything."""
         self._tokens = 0
-        self._offered: dict[EventId, dict[NodeId, None]] = {}
-        """Of what is not held here, which neighbors have told that they hold it."""
-        self._asked: dict[EventId, tuple[NodeId, float, int]] = {}
-        """Of whom an event was asked, when to ask again, and how often it was asked for."""
+        self._offers = Offers(settings.buffer, settings.window)
+        self._serving = Serving()
+        self._holders = Holders()
+        self._checks: dict[Token, tuple[NodeId, EventId]] = {}
+        """Transfers of counted events under way."""
         self._asking = False
         self._telling = False
         self._leasing_until = 0.0
+
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
+
+    def on_start(self, now: float) -> None:
+        """A durable node goes on with what it held; the next link brings it to others."""
+        buffer, gone = self._buffer, self._gone
+        if isinstance(buffer, DurableBuffer) and isinstance(gone, DurableSeenCache):
+            gone.load()
+            for evicted in buffer.load():
+                self._forget(now, evicted, "buffer_full")
+            for id in buffer:
+                self.port.note(Fact("store", id))
+            self._expire(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""
         assert isinstance(settings, EpidemicSettings)
         self._settings = settings
+        self._offers.retune(settings.buffer, settings.window)
         for evicted in self._buffer.resize(settings.buffer):
             self._forget(now, evicted, "buffer_full")
 
@@ -125,6 +118,7 @@ class Epidemic(Protocol, AnswersRequests):
 
     def on_link_up(self, now: float, link: Link) -> None:
         if self._neighbors.add(link):
+            self._offers.know(link.neighbor)
             self._introduce(link.neighbor)
             if not self._telling:
                 self._telling = True
@@ -134,9 +128,10 @@ class Epidemic(Protocol, AnswersRequests):
         if self._neighbors.remove(link):
             gone = link.neighbor
             self._strangers.discard(gone)
-            _without(self._lacking, gone)
-            _without(self._offered, gone)
-            self._ask_again(now, [id for id, (asked, _, _) in self._asked.items() if asked == gone])
+            self._serving.stop(gone)
+            for id in [id for id, neighbors in self._lacking.items() if gone in neighbors]:
+                self._holds(gone, id)
+            self._ask_again(now, self._offers.leave(gone))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if isinstance(message, Summary):
@@ -145,13 +140,19 @@ class Epidemic(Protocol, AnswersRequests):
             self._on_transfer(now, sender, message)
         elif isinstance(message, Ask):
             self._on_ask(now, sender, message.ids)
+        elif isinstance(message, Check):
+            held = tuple(id for id in message.ids if id in self._held)
+            if held:
+                self.port.send(sender, Summary(held))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "lease":
             self._expire(now)
         elif key == "ask again":
             self._asking = False
-            self._ask_again(now, [id for id, (_, due, _) in self._asked.items() if due <= now])
+            self._ask_again(now, self._offers.overdue(now))
+            for neighbor in self._offers.waiting:
+                self._ask_more(now, neighbor)
         else:
             self._tell_again()
 
@@ -159,6 +160,10 @@ class Epidemic(Protocol, AnswersRequests):
         if self._lacking:
             for id in ids:
                 self._holds(sender, id)
+        if self._holders:
+            for id in ids:
+                if self._holders.add(id, sender):
+                    self.port.held(id, sender)
         # Most summaries tell of one event, and most of those of one that is here.
         held = self._held
         if len(ids) == 1 and ids[0] in held:
@@ -166,13 +171,9 @@ class Epidemic(Protocol, AnswersRequests):
         new = [id for id in ids if id not in held and id not in self._gone.ids]
         if not new:
             return
-        linked = sender in self._neighbors
-        wanted = []
-        for id in new:
-            if linked:
-                self._offered.setdefault(id, {})[sender] = None
-            if id not in self._asked:
-                wanted.append(id)
+        wanted, refused = self._offers.told(sender, new, sender in self._neighbors)
+        if refused:
+            self.port.note(Fact("drop", peer=sender, reason="offers_full", value=refused))
         if wanted:
             self._ask(now, sender, wanted)
 
@@ -185,19 +186,37 @@ class Epidemic(Protocol, AnswersRequests):
                 del self._lacking[id]
 
     def _on_ask(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
-        for id in ids:
-            stored = self._buffer.get(id)
-            if stored is not None and stored.until > now:
-                self.port.send(sender, Transfer(stored.event, stored.hops + 1, stored.until - now))
+        held = [id for id in ids if id in self._held]
+        if self._lacking:
+            for id in held:
                 self._holds(sender, id)
+        self._serve(now, sender, *self._serving.asked(sender, held))
+
+    def _serve(self, now: float, neighbor: NodeId, ids: list[EventId], more: bool) -> None:
+        """Events to who asked for them; if more are to follow, when the last of these has arrived."""
+        wanted = [stored for id in ids if (stored := self._buffer.get(id)) is not None and stored.until > now]
+        if more and not wanted:
+            # All are gone since they were asked for, and nothing would tell when to go on: it asks again.
+            self._serving.stop(neighbor)
+        for stored in wanted:
+            token = None
+            if stored.id in self._holders or (more and stored is wanted[-1]):
+                self._tokens += 1
+                token = self._tokens
+            if token is not None and stored.id in self._holders:
+                self._checks[token] = (neighbor, stored.id)
+            if token is not None and more and stored is wanted[-1]:
+                self._serving.under_way(neighbor, token)
+            self.port.send(neighbor, Transfer(stored.event, stored.hops + 1, stored.until - now), token=token)
 
     def _on_transfer(self, now: float, sender: NodeId, message: Transfer) -> None:
         id = message.event.id
-        self._asked.pop(id, None)
+        self._offers.arrived(id)
         if self._is_new(id):
             if sender in self._neighbors:
-                self._offered.setdefault(id, {})[sender] = None
+                self._offers.remember(sender, id)
             self._accept(now, message.event, message.hops, message.remaining_s)
+        self._ask_more(now, sender)
 
     def _accept(self, now: float, event: Event, hops: int, remaining_s: float) -> None:
         """Deliver, keep, and offer at once to every neighbor not known to hold the event."""
@@ -212,7 +231,7 @@ class Epidemic(Protocol, AnswersRequests):
         self._offer(id)
 
     def _offer(self, id: EventId) -> None:
-        holders = self._offered.pop(id, ())
+        holders = self._offers.holders(id)
         without = [neighbor for neighbor in self._neighbors if neighbor not in holders]
         if not without:
             return
@@ -240,6 +259,9 @@ class Epidemic(Protocol, AnswersRequests):
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         """A neighbor that has been told asks for what it lacks, so it need not be told again."""
+        if token not in self._tells:
+            self._on_transferred(now, token, failure)
+            return
         neighbor, ids, everything = self._tells.pop(token)
         if failure or neighbor not in self._neighbors:
             return
@@ -252,21 +274,38 @@ class Epidemic(Protocol, AnswersRequests):
             for id in ids:
                 self._holds(neighbor, id)
 
+    def _on_transferred(self, now: float, token: Token, failure: Failure | None) -> None:
+        checked = self._checks.pop(token, None)
+        if checked is not None and failure is None:
+            neighbor, id = checked
+            self.port.send(neighbor, Check((id,)))
+        batch = self._serving.sent(token)
+        if batch is not None and failure is None:
+            self._serve(now, *batch)
+        elif batch is not None:
+            self._serving.stop(batch[0])
+
+    def on_count(self, now: float, event: EventId, copies: int) -> None:
+        """Who gets it is asked whether it is kept; who is silent, again with each telling."""
+        if event in self._held:
+            self._holders.count(event, copies)
+
     def _tell_again(self) -> None:
         """Repairs summaries that were lost."""
         self._telling = bool(self._neighbors)
         if self._telling:
             self.port.set_timer("tell again", self._settings.tell_again_s)
         for neighbor in self._neighbors:
+            unknown = self._holders.unknown(neighbor)
+            for first in range(0, len(unknown), MAX_IDS):
+                self.port.send(neighbor, Check(tuple(unknown[first : first + MAX_IDS])))
             if neighbor in self._strangers:
                 self._introduce(neighbor)
             elif self._lacking:
                 self._tell(neighbor, tuple(id for id, without in self._lacking.items() if neighbor in without))
 
     def _ask(self, now: float, neighbor: NodeId, ids: list[EventId], times: int = 1) -> None:
-        due = now + self._settings.ask_again_s
-        for id in ids:
-            self._asked[id] = (neighbor, due, times)
+        self._offers.ask(neighbor, ids, now + self._settings.ask_again_s, neighbor in self._neighbors, times)
         self.port.send(neighbor, Ask(tuple(ids)))
         if not self._asking:
             self._asking = True
@@ -274,21 +313,17 @@ class Epidemic(Protocol, AnswersRequests):
 
     def _ask_again(self, now: float, ids: list[EventId]) -> None:
         """Of another neighbor that is known to hold the event, or of the same; of nobody if nobody is."""
-        groups: dict[tuple[NodeId, int], list[EventId]] = {}
-        for id in ids:
-            before, _, times = self._asked.pop(id)
-            holders = list(self._offered.get(id, ()))
-            others = [neighbor for neighbor in holders if neighbor != before]
-            if holders and times < self._settings.asks:
-                groups.setdefault(((others or holders)[0], times + 1), []).append(id)
-            else:
-                self._offered.pop(id, None)
-        for (neighbor, times), group in groups.items():
+        for (neighbor, times), group in self._offers.again(ids, self._settings.asks).items():
             for first in range(0, len(group), MAX_IDS):
                 self._ask(now, neighbor, group[first : first + MAX_IDS], times)
-        if self._asked and not self._asking:
+        if self._offers.asking and not self._asking:
             self._asking = True
             self.port.set_timer("ask again", self._settings.ask_again_s)
+
+    def _ask_more(self, now: float, neighbor: NodeId) -> None:
+        more = [id for id in self._offers.more(neighbor) if self._is_new(id)]
+        if more:
+            self._ask(now, neighbor, more)
 
     def _expire(self, now: float) -> None:
         self._leasing_until = 0.0
@@ -301,6 +336,7 @@ class Epidemic(Protocol, AnswersRequests):
         self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
         self.port.note(Fact("evict", stored.id, reason=reason))
         self._lacking.pop(stored.id, None)
+        self._holders.forget(stored.id)
 
     def _is_new(self, id: EventId) -> bool:
         return id not in self._held and id not in self._gone.ids
@@ -310,11 +346,3 @@ class Epidemic(Protocol, AnswersRequests):
         if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
             self._leasing_until = end
             self.port.set_timer("lease", max(0.0, end - now))
-
-
-def _without(table: dict[EventId, dict[NodeId, None]], gone: NodeId) -> None:
-    """A neighbor is struck from every entry; an entry that names nobody goes with it."""
-    for id in [id for id, neighbors in table.items() if gone in neighbors]:
-        del table[id][gone]
-        if not table[id]:
-            del table[id]

@@ -343,3 +343,32 @@ def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_i
     assert port.take() == [], "neither a renewal nor another copy brings it again"
     epidemic.on_request(51.0, Request(RequestId(0, 2), "true"))
     assert port.take() == [Close(RequestId(0, 2), complete=False)], "and nothing past its lease"
+
+
+def test_a_durable_node_that_crashes_alone_still_brings_what_it_held() -> None:
+    """Without the setting the event dies with its only holder."""
+    for durable, brought in ((True, True), (False, False)):
+        net = Net.contacts([(0, 1, 50.0, 60.0)], "epidemic", durable=durable)
+        net.subscribe(1)
+        net.run(1)
+        event = net.publish(0, lease_s=600.0)
+        net.run(1)
+        net.crash(0)
+        net.run(1)
+        net.restart(0)
+        net.run(60)
+        assert net.delivered(1) == ([event] if brought else [])
+
+
+def test_a_durable_node_does_not_take_again_what_it_has_met() -> None:
+    net = Net.line(2, "epidemic", durable=True)
+    net.subscribe(1)
+    net.run(1)
+    event = net.publish(0)
+    net.run(1)
+    net.crash(1)
+    net.run(1)
+    net.restart(1)
+    net.run(1)
+    assert net.delivered(1) == [event]
+    assert net.sent("Transfer") == 1

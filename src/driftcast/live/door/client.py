@@ -7,19 +7,21 @@ with connect("node.sock") as client:
 """
 
 import math
-import re
-import socket
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+from driftcast.live.door.connection import Connection, LostError
+from driftcast.live.door.deliveries import Deliveries, Delivery
 from driftcast.live.door.messages import (
-    MAX_LINE_BYTES,
+    MAX_POSITIONS,
+    Acknowledge,
+    Acknowledged,
     Advertise,
     Advertised,
     Answered,
@@ -29,6 +31,7 @@ from driftcast.live.door.messages import (
     Command,
     Commanded,
     Delivered,
+    Level,
     Move,
     Moved,
     Publish,
@@ -44,25 +47,22 @@ from driftcast.live.door.messages import (
     Watch,
     Watched,
 )
-from driftcast.live.link.address import parse_address
 from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
-CONNECT_S = 5.0
+__all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
+
 ANSWER_S = 30.0
 """A node that has not answered by then hangs: an answer needs no network."""
-CHUNK_BYTES = 1 << 16
+HELD_S = 10.0
+"""How long to wait for neighbors to hold an event: a few beacons and transfers."""
 RETRY_S = 0.05
-AHEAD = 64
+AHEAD = 256
 """Events on their way to a node that has not answered for them. Their answers are short and fit any socket's buffer, so
 a node never waits for a client that is still sending."""
 
 _decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 _encode = msgspec.json.Encoder().encode
 A = TypeVar("A", bound=Reply)
-
-
-class LostError(WorkError):
-    """A connection that stood is gone, and the node perhaps with it."""
 
 
 def connect(address: str, patience_s: float = 0.0) -> "Client":
@@ -84,18 +84,11 @@ class Client:
     """A connection to a node. Not for several threads at once; each may have a client of its own."""
 
     def __init__(self, address: str) -> None:
-        self._address = address
-        self._received = bytearray()
-        self._lines: deque[bytes] = deque()
-        self._waiting: dict[SubscriptionId, deque[Event]] = {}
+        self._connection = Connection(address)
+        self._waiting: dict[SubscriptionId, deque[Delivery]] = {}
         self._answers: dict[int, list[Event]] = {}
         """Of the requests that are open."""
         self._asked = 0
-        try:
-            self._socket = _connected(address)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise WorkError(f"no node answers at {address} ({reason}); is `driftcast node` running there?") from None
 
     def __enter__(self) -> "Client":
         return self
@@ -107,7 +100,7 @@ class Client:
 
     def close(self) -> None:
         """Hang up; subscriptions without a name end."""
-        self._socket.close()
+        self._connection.close()
 
     def publish(
         self,
@@ -115,28 +108,46 @@ class Client:
         payload: bytes = b"",
         lease_s: float | None = None,
         access: str | None = None,
+        level: Level = "accepted",
+        copies: int = 1,
+        patience_s: float = HELD_S,
     ) -> EventId:
-        """Publish an event; its id."""
-        question = self._publication(attributes, payload, lease_s, access)
-        return self._ask(question, Published).event
+        """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`), or when besides
+        so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published."""
+        question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
+        self._send(question)
+        return self._published(question)
 
     def publish_all(
         self,
         events: Iterable[tuple[Mapping[str, Scalar], bytes]],
         lease_s: float | None = None,
         access: str | None = None,
+        level: Level = "accepted",
+        copies: int = 1,
+        patience_s: float = HELD_S,
     ) -> Iterator[EventId]:
         """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
         answered for the last, so that this is as fast as the node is."""
         open_: deque[Publish] = deque()
         for attributes, payload in events:
-            question = self._publication(attributes, payload, lease_s, access)
+            question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
             self._send(question)
             open_.append(question)
             while len(open_) >= AHEAD:
-                yield self._answer(open_.popleft(), Published).event
+                yield self._published(open_.popleft())
         while open_:
-            yield self._answer(open_.popleft(), Published).event
+            yield self._published(open_.popleft())
+
+    def _published(self, question: Publish) -> EventId:
+        held = question.level == "held"
+        answer = self._answer(question, Published, ANSWER_S + (question.patience_s if held else 0.0))
+        if held and (answer.held or 0) < question.copies:
+            raise WorkError(
+                f"event {answer.event} is stored at its node, and held by {answer.held} of {question.copies} neighbors "
+                f"after {question.patience_s:g} s"
+            )
+        return answer.event
 
     def subscribe(
         self,
@@ -151,7 +162,8 @@ class Client:
         """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
 
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
-        With history, stored events from before come first, or when they do.
+        With history, stored events from before come first, or when they do. Events of a named subscription come again
+        until they are acknowledged, as iterating does with each when it is asked for the next.
         """
         question = Subscribe(
             id=self._number(),
@@ -162,10 +174,21 @@ class Client:
             processor=processor,
             state=state,
             history=history,
+            acknowledge=name is not None,
         )
         subscription = self._ask(question, Subscribed).subscription
         self._waiting.setdefault(subscription, deque())
         return Deliveries(self, subscription)
+
+    def acknowledge(self, subscription: SubscriptionId, positions: Sequence[int], wait: bool = True) -> None:
+        """These deliveries of a named subscription are not to come again. If it is waited for, they do not from then
+        on, whatever is killed."""
+        for first in range(0, len(positions), MAX_POSITIONS):
+            part = list(positions[first : first + MAX_POSITIONS])
+            question = Acknowledge(id=self._number(), subscription=subscription, positions=part)
+            self._send(question)
+            if wait:
+                self._answer(question, Acknowledged)
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
         """End a subscription, named or not."""
@@ -213,8 +236,8 @@ class Client:
             raise UserError(str(said["error"]))
         return said
 
-    def next_event(self, subscription: SubscriptionId, timeout_s: float | None = None) -> Event | None:
-        """The next event of a subscription, or None if none comes in time."""
+    def next_delivery(self, subscription: SubscriptionId, timeout_s: float | None = None) -> Delivery | None:
+        """The next delivery of a subscription, or None if none comes in time."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             waiting = self._waiting.get(subscription)
@@ -226,13 +249,31 @@ class Client:
             if reply is None:
                 return None
             if isinstance(reply, Refused):
-                raise WorkError(f"the node at {self._address} hung up: {reply.message}")
+                raise WorkError(f"the node at {self._connection.address} hung up: {reply.message}")
+
+    def waits(self, subscription: SubscriptionId) -> bool:
+        """Whether a delivery may be here already."""
+        return bool(self._waiting.get(subscription)) or self._connection.ready
 
     def _publication(
-        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float | None, access: str | None
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes,
+        lease_s: float | None,
+        access: str | None,
+        level: Level,
+        copies: int,
+        patience_s: float,
     ) -> Publish:
         return Publish(
-            id=self._number(), attributes=dict(attributes), payload=payload, lease_s=_lease(lease_s), access=access
+            id=self._number(),
+            attributes=dict(attributes),
+            payload=payload,
+            lease_s=_lease(lease_s),
+            access=access,
+            level=level,
+            copies=copies,
+            patience_s=patience_s,
         )
 
     def _number(self) -> int:
@@ -244,21 +285,14 @@ class Client:
         return self._answer(question, expected, patience_s)
 
     def _send(self, question: Question) -> None:
-        line = _encode(question) + b"\n"
-        if len(line) > MAX_LINE_BYTES:
-            raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line)}")
-        try:
-            self._socket.settimeout(ANSWER_S)
-            self._socket.sendall(line)
-        except OSError as error:
-            raise LostError(f"the node at {self._address} is gone: {error.strerror or error}") from None
+        self._connection.send(_encode(question))
 
     def _answer(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
         deadline = time.monotonic() + patience_s
         while True:
             reply = self._read(deadline)
             if reply is None:
-                raise WorkError(f"the node at {self._address} does not answer")
+                raise WorkError(f"the node at {self._connection.address} does not answer")
             if isinstance(reply, Refused) and reply.id in (0, question.id):
                 raise UserError(reply.message) if reply.wrong_use else WorkError(reply.message)
             if isinstance(reply, expected) and reply.id == question.id:
@@ -266,67 +300,20 @@ class Client:
 
     def _read(self, deadline: float) -> Reply | None:
         """The next reply, with deliveries put where they wait; None at the deadline."""
-        while not self._lines:
-            wait_s = deadline - time.monotonic()
-            if wait_s <= 0:
-                return None
-            try:
-                self._socket.settimeout(None if math.isinf(wait_s) else wait_s)
-                chunk = self._socket.recv(CHUNK_BYTES)
-            except TimeoutError:
-                return None
-            except OSError as error:
-                raise LostError(f"the node at {self._address} is gone: {error.strerror or error}") from None
-            if not chunk:
-                raise LostError(f"the node at {self._address} hung up")
-            self._received += chunk
-            *lines, rest = self._received.split(b"\n")
-            self._received = rest
-            self._lines.extend(bytes(line) for line in lines)
+        line = self._connection.receive(deadline)
+        if line is None:
+            return None
         try:
-            reply = _decoder.decode(self._lines.popleft())
+            reply = _decoder.decode(line)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise WorkError(f"what answers at {self._address} is no node of driftcast: {error}") from None
+            raise WorkError(f"what answers at {self._connection.address} is no node of driftcast: {error}") from None
         if isinstance(reply, Answered) and reply.id in self._answers:
             self._answers[reply.id].append(_event(reply))
         if isinstance(reply, Delivered):
-            self._waiting.setdefault(reply.subscription, deque()).append(_event(reply))
+            self._waiting.setdefault(reply.subscription, deque()).append(
+                Delivery(_event(reply), reply.position, reply.again)
+            )
         return reply
-
-
-class Deliveries(Iterator[Event]):
-    """The events of one subscription, as they come. Iterating waits for ever; `next_event` has a limit."""
-
-    def __init__(self, client: Client, subscription: SubscriptionId) -> None:
-        self.subscription = subscription
-        self._client = client
-
-    def __next__(self) -> Event:
-        event = self._client.next_event(self.subscription)
-        if event is None:
-            raise StopIteration
-        return event
-
-    def next_event(self, timeout_s: float | None = None) -> Event | None:
-        """The next event, or None if none comes in time."""
-        return self._client.next_event(self.subscription, timeout_s)
-
-    def close(self) -> None:
-        """End the subscription."""
-        self._client.unsubscribe(self.subscription)
-
-
-def _connected(address: str) -> socket.socket:
-    if re.search(r":[0-9]+$", address):
-        return socket.create_connection(parse_address(address), CONNECT_S)
-    connected = socket.socket(socket.AF_UNIX)
-    try:
-        connected.settimeout(CONNECT_S)
-        connected.connect(address)
-    except BaseException:
-        connected.close()
-        raise
-    return connected
 
 
 def _lease(lease_s: float | None) -> float | None:

@@ -1,7 +1,6 @@
 """The control channel: local clients publish, subscribe, tell where the node is and ask for its status.
 
-A Unix socket that only its owner may open, or a port on 127.0.0.1. Clients are not trusted with the node's memory or
-time: lines, connections, subscriptions and what waits for a slow reader are all bounded.
+A Unix socket that only its owner may open, or a port on 127.0.0.1, for a bounded number of clients.
 """
 
 import asyncio
@@ -10,240 +9,14 @@ import socket
 import stat
 from pathlib import Path
 
-import msgspec
-
-from driftcast.errors import UserError, WorkError
-from driftcast.live.door.messages import (
-    MAX_LINE_BYTES,
-    Advertise,
-    Advertised,
-    Answered,
-    AskStatus,
-    AskStored,
-    Closed,
-    Command,
-    Commanded,
-    Delivered,
-    Move,
-    Moved,
-    Publish,
-    Published,
-    Question,
-    Refused,
-    Reply,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-    Unsubscribed,
-    Watch,
-    Watched,
-)
+from driftcast.errors import WorkError
+from driftcast.live.door.connected import ConnectedClient
+from driftcast.live.door.messages import MAX_LINE_BYTES
 from driftcast.live.door.served import Served
-from driftcast.live.host.applications import Forget
-from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, SubscriptionId
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
-MAX_CLIENT_SUBSCRIPTIONS = 256
 LAST_TURNS = 3
-MAX_CLIENT_QUESTIONS = 64
-"""Requests and commands that a client has open, and its advertisements."""
-MAX_UNREAD_BYTES = 1 << 22
-"""What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
-
-_decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-_encode = msgspec.json.Encoder().encode
-
-
-class _Client:
-    """One connection."""
-
-    def __init__(self, node: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._node = node
-        self._reader = reader
-        self._writer = writer
-        self._subscriptions: dict[SubscriptionId, None] = {}
-        self._open: dict[object, Forget] = {}
-        """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
-        self._wishes = 0
-        """Which version of the node's subscriptions it was told of, if it watches."""
-
-    async def serve(self) -> None:
-        """Answer until the client leaves or breaks a limit."""
-        try:
-            while True:
-                try:
-                    line = await self._reader.readuntil(b"\n")
-                except asyncio.LimitOverrunError:
-                    self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
-                    return
-                except (asyncio.IncompleteReadError, ConnectionError):
-                    return
-                reply = self._answer(line)
-                if reply is not None:
-                    self._say(reply)
-                # A client that asks without reading the answers waits here, not in the node's memory.
-                await self._writer.drain()
-        except ConnectionError:
-            return
-        finally:
-            for subscription in self._subscriptions:
-                self._node.detach(subscription)
-            for forget in self._open.values():
-                forget()
-            self._writer.close()
-
-    def abort(self) -> None:
-        """Hang up at once."""
-        self._writer.transport.abort()
-
-    def _answer(self, line: bytes) -> Reply | None:
-        """What to say at once; None if the answer comes later."""
-        try:
-            question = _decoder.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            return Refused(message=f"not understood: {error}", wrong_use=True)
-        try:
-            return self._serve_question(question)
-        except (UserError, WorkError) as error:
-            return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
-        except Exception as error:
-            LOG.error("a question of a client failed", exc_info=error)
-            return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)
-
-    def _serve_question(self, question: Question) -> Reply | None:
-        node = self._node
-        if isinstance(question, Publish):
-            event = node.publish(question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
-            return Published(id=question.id, event=event)
-        if isinstance(question, Subscribe):
-            if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
-                raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
-            subscription = node.subscribe(
-                question.filter,
-                self._deliver,
-                question.name,
-                question.lease_s or FOREVER_S,
-                question.attributes,
-                question.processor,
-                question.state,
-                question.history,
-            )
-            self._subscriptions[subscription] = None
-            return Subscribed(id=question.id, subscription=subscription)
-        if isinstance(question, Unsubscribe):
-            if question.subscription not in self._subscriptions:
-                raise UserError(f"this client has no subscription {question.subscription}")
-            del self._subscriptions[question.subscription]
-            node.unsubscribe(question.subscription)
-            return Unsubscribed(id=question.id)
-        if isinstance(question, Advertise):
-            self._check_open()
-            self._open[object()] = node.advertise(question.filter, question.stored)
-            return Advertised(id=question.id)
-        if isinstance(question, AskStored):
-            self._request(question)
-            return None
-        if isinstance(question, Command):
-            self._command(question)
-            return None
-        if isinstance(question, Move):
-            node.move(question.position, question.velocity)
-            return Moved(id=question.id)
-        if isinstance(question, Watch):
-            return self._watch(question)
-        assert isinstance(question, AskStatus)
-        return msgspec.structs.replace(node.status(), id=question.id)
-
-    def _check_open(self) -> None:
-        if len(self._open) >= MAX_CLIENT_QUESTIONS:
-            raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
-
-    def _watch(self, question: Watch) -> Watched:
-        record = self._node.record
-        sight = record.sight
-        if Watch not in self._open:
-            self._check_open()
-            sight.watch()
-            self._open[Watch] = sight.leave
-        after = sight.next if question.after is None else question.after
-        missed, found, following = sight.after(after)
-        changed, self._wishes = self._wishes != sight.version, sight.version
-        return Watched(
-            id=question.id,
-            time_s=record.time_s(),
-            next=following,
-            missed=missed,
-            sightings=found,
-            frames=sight.frames,
-            subscriptions=sight.wishes() if question.after is None or changed else None,
-            holds=sight.held() if question.after is None else None,
-        )
-
-    def _request(self, question: AskStored) -> None:
-        self._check_open()
-        mark, over = object(), False
-
-        def answered(event: Event, hops: int) -> None:
-            if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-                self._node.note_drop("client_slow")
-                return
-            self._say(
-                Answered(
-                    id=question.id,
-                    event=event.id,
-                    attributes=event.attributes,
-                    payload=event.payload,
-                    time_s=event.time_s,
-                    lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
-                    hops=hops,
-                )
-            )
-
-        def closed(complete: bool) -> None:
-            nonlocal over
-            over = True
-            self._open.pop(mark, None)
-            self._say(Closed(id=question.id, complete=complete))
-
-        forget = self._node.request(question.filter, question.patience_s, answered, closed)
-        # It may be over already: a protocol that stores nothing says so at once.
-        if not over:
-            self._open[mark] = forget
-
-    def _command(self, question: Command) -> None:
-        self._check_open()
-        mark = object()
-
-        def replied(body: bytes) -> None:
-            self._open.pop(mark, None)
-            self._say(Commanded(id=question.id, body=msgspec.json.decode(body, type=dict[str, object])))
-
-        # Applications never reply before whoever told them something has returned.
-        body = msgspec.json.encode(question.body)
-        self._open[mark] = self._node.command(question.application, question.verb, body, replied)
-
-    def _deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self._node.note_drop("client_slow")
-            return
-        self._say(
-            Delivered(
-                subscription=subscription,
-                event=event.id,
-                attributes=event.attributes,
-                payload=event.payload,
-                time_s=event.time_s,
-                lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
-                hops=hops,
-                derived_from=list(event.derived_from),
-            )
-        )
-
-    def _say(self, reply: Reply) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(_encode(reply) + b"\n")
 
 
 class ControlServer:
@@ -253,7 +26,7 @@ class ControlServer:
         self._node = node
         self._place = place
         self._server: asyncio.Server | None = None
-        self._clients: dict[asyncio.Task[None], _Client] = {}
+        self._clients: dict[asyncio.Task[None], ConnectedClient] = {}
 
     async def start(self) -> None:
         """Listen; a WorkError if the place is taken."""
@@ -292,14 +65,12 @@ class ControlServer:
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        client = _Client(self._node, reader, writer)
+        client = ConnectedClient(self._node, reader, writer)
         if self._server is None or not self._server.is_serving():
             client.abort()
             return
         if len(self._clients) >= MAX_CLIENTS:
-            refusal = Refused(message=f"the node serves at most {MAX_CLIENTS} clients", wrong_use=False)
-            writer.write(_encode(refusal) + b"\n")
-            writer.close()
+            client.refuse(f"the node serves at most {MAX_CLIENTS} clients")
             return
         self._clients[task] = client
         try:

@@ -3,7 +3,7 @@
 Documented in docs/live.md, so that clients can be written in any language. Payloads are base64, as JSON has no bytes.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -16,7 +16,12 @@ MAX_LINE_BYTES = 1 << 21
 """More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
 
 Lease = Annotated[float, Meta(gt=0)]
+Level = Literal["accepted", "stored", "held"]
+"""What is true when a publication is answered for."""
 Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
+
+
+MAX_POSITIONS = 1024
 
 
 class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
@@ -26,12 +31,16 @@ class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unkn
 
 
 class Publish(Ask, frozen=True, tag="publish"):
-    """Publish an event."""
+    """Publish an event. The answer comes when the node has it (`accepted`), has it on its disk (`stored`), or when so
+    many neighbors have said that they hold it too, or after so long (`held`)."""
 
     attributes: dict[str, Scalar]
     payload: bytes = b""
     lease_s: Lease | None = None
     access: FilterText | None = None
+    level: Level = "accepted"
+    copies: Annotated[int, Meta(ge=1, le=64)] = 1
+    patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
 
 
 class Subscribe(Ask, frozen=True, tag="subscribe"):
@@ -44,6 +53,15 @@ class Subscribe(Ask, frozen=True, tag="subscribe"):
     processor: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     state: Annotated[bytes, Meta(max_length=MAX_STATE_BYTES)] = b""
     history: bool = False
+    acknowledge: bool = False
+    """Of a named one: events wait until they are acknowledged, not only until they were written to the client."""
+
+
+class Acknowledge(Ask, frozen=True, tag="acknowledge"):
+    """The client has the events at these positions of a named subscription, and they are not to come again."""
+
+    subscription: SubscriptionId
+    positions: Annotated[list[Number], Meta(max_length=MAX_POSITIONS)]
 
 
 class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
@@ -98,15 +116,20 @@ class Answer(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
 
 
 class Published(Answer, frozen=True, tag="published"):
-    """The id that the event was given."""
+    """The id that the event was given, and at level `held` how many neighbors hold it."""
 
     event: EventId
+    held: int | None = None
 
 
 class Subscribed(Answer, frozen=True, tag="subscribed"):
     """The id that the subscription was given, or has."""
 
     subscription: SubscriptionId
+
+
+class Acknowledged(Answer, frozen=True, tag="acknowledged"):
+    """It is on the node's disk that the client has them: they do not come again."""
 
 
 class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
@@ -132,6 +155,10 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     lease_s: float | None
     hops: int
     derived_from: list[EventId] = []
+    position: int | None = None
+    """Of a named subscription: what to acknowledge."""
+    again: bool = False
+    """It may have been delivered before."""
 
 
 class Answered(Answer, frozen=True, tag="answered"):
@@ -205,10 +232,13 @@ class Refused(Answer, frozen=True, tag="refused"):
     wrong_use: bool
 
 
-Question: TypeAlias = Publish | Subscribe | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus | Watch
+Question: TypeAlias = (
+    Publish | Subscribe | Acknowledge | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus | Watch
+)
 Reply: TypeAlias = (
     Published
     | Subscribed
+    | Acknowledged
     | Unsubscribed
     | Advertised
     | Moved

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from driftcast.live.door.consumer import Reader
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.host.applications import Forget, Replied
+from driftcast.live.host.holding import Copies
+from driftcast.live.host.saving import Saved
 from driftcast.live.record import Record
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
@@ -17,13 +20,19 @@ class Served(Protocol):
     def record(self) -> Record: ...
 
     def publish(
-        self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes,
+        lease_s: float,
+        access: str | None,
+        stored: Saved | None,
+        copies: Copies | None,
     ) -> EventId: ...
 
     def subscribe(
         self,
         filter: str,
-        listener: Listener | None,
+        listener: Listener | Reader | None,
         name: str | None,
         lease_s: float,
         attributes: Mapping[str, Scalar] | None,
@@ -31,6 +40,8 @@ class Served(Protocol):
         state: bytes,
         history: bool,
     ) -> SubscriptionId: ...
+
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None: ...
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool: ...
 

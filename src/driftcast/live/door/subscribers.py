@@ -3,15 +3,17 @@
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+from driftcast.live.door.consumer import Consumer, Delivery, Reader
+from driftcast.live.host.backlog import Backlog, BacklogSettings
 from driftcast.live.host.runtime import Runtime
+from driftcast.live.host.saving import Saving
 from driftcast.live.host.sequence import Sequence
 from driftcast.live.host.store import NodeStore, Standing
 from driftcast.live.record import LOG, Record
@@ -22,8 +24,8 @@ from driftcast.wire import Layer
 
 Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
 
-BACKLOG = 1000
-"""Events that wait for the application of a named subscription; the oldest makes room."""
+REVIEW_S = 60.0
+"""How often what waits is looked through for what is too old."""
 MAX_SUBSCRIPTIONS = 10_000
 """All applications of a node together."""
 
@@ -32,26 +34,45 @@ MAX_SUBSCRIPTIONS = 10_000
 class _Entry:
     subscription: Subscription
     name: str | None
-    listener: Listener | None
+    reader: Reader | None
+    """Of one without a name."""
+    consumer: Consumer | None
+    """Of one with a name."""
     timer: asyncio.TimerHandle | None = None
-    backlog: deque[tuple[Event, int]] = field(default_factory=deque)
+
+
+def _reader(listener: "Listener | Reader | None") -> Reader | None:
+    """A plain listener has an event when it has returned."""
+    if listener is None or isinstance(listener, Reader):
+        return listener
+    return Reader(lambda id, delivery: listener(id, delivery.event, delivery.hops))
 
 
 class Subscribers:
     """The table of local subscriptions.
 
     One without a name ends with its listener. One with a name stands until it is ended or its lease is over, across
-    restarts if the node has a store; what arrives while nobody listens waits, in memory.
+    restarts if the node has a store; what arrives waits, in the store, until its reader has acknowledged it.
     """
 
     def __init__(
-        self, node: NodeId, runtime: Runtime, record: Record, store: NodeStore | None, sequence: Sequence
+        self,
+        node: NodeId,
+        runtime: Runtime,
+        record: Record,
+        store: NodeStore,
+        saving: Saving,
+        sequence: Sequence,
+        backlog: BacklogSettings,
     ) -> None:
         self._node = node
         self._runtime = runtime
         self._record = record
         self._store = store
+        self._saving = saving
         self._sequence = sequence
+        self._backlog = backlog
+        self._review: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._entries: dict[SubscriptionId, _Entry] = {}
         self._named: dict[str, SubscriptionId] = {}
@@ -62,12 +83,11 @@ class Subscribers:
     @property
     def waiting(self) -> int:
         """How many events wait for clients that are away."""
-        return sum(len(entry.backlog) for entry in self._entries.values())
+        return sum(entry.consumer.waiting for entry in self._entries.values() if entry.consumer is not None)
 
     def restore(self) -> None:
         """Subscribe again to what stood when the node last ran."""
-        if self._store is None:
-            return
+        self._review = self._loop.call_later(REVIEW_S, self._review_all)
         for standing in self._store.standing():
             subscription, until = standing.subscription, standing.until_wall_s
             if until is not None:
@@ -76,12 +96,12 @@ class Subscribers:
                     self._store.forget(subscription.id)
                     continue
                 subscription = msgspec.structs.replace(subscription, lease_s=remaining_s)
-            self._enter(_Entry(subscription, standing.name, None))
+            self._enter(_Entry(subscription, standing.name, None, self._consumer(subscription.id)))
 
     def subscribe(
         self,
         filter: str,
-        listener: Listener | None,
+        listener: Listener | Reader | None,
         name: str | None = None,
         lease_s: float = FOREVER_S,
         attributes: Mapping[str, Scalar] | None = None,
@@ -89,9 +109,10 @@ class Subscribers:
         state: bytes = b"",
         history: bool = False,
     ) -> SubscriptionId:
-        """Subscribe, or listen again to the subscription of that name. A UserError says what is wrong."""
+        """Subscribe, or read on from the subscription of that name. A UserError says what is wrong."""
+        reader = _reader(listener)
         if name is not None and name in self._named:
-            found = self._listen_again(name, filter, listener, dict(attributes or {}))
+            found = self._read_on(name, filter, reader, dict(attributes or {}))
             if found is not None:
                 return found
         if len(self._entries) >= MAX_SUBSCRIPTIONS:
@@ -110,19 +131,35 @@ class Subscribers:
             subscription = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Subscription)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             raise UserError(f"subscription: {error}") from None
-        self._enter(_Entry(subscription, name, listener))
-        if name is not None and self._store is not None:
+        consumer = None
+        if name is not None:
+            consumer = self._consumer(id)
+            consumer.attach(reader)
+        self._enter(_Entry(subscription, name, None if consumer else reader, consumer))
+        if name is not None:
             until = None if math.isinf(lease_s) else time.time() + lease_s
             self._store.keep(Standing(name, subscription, until))
+        if consumer is not None:
+            # After the caller has learned the id.
+            self._loop.call_soon(consumer.hand_over)
         return id
 
     def detach(self, id: SubscriptionId) -> None:
         """Its application has gone: a named subscription stays, another ends."""
         entry = self._entries.get(id)
-        if entry is not None:
-            entry.listener = None
-            if entry.name is None:
-                self.unsubscribe(id)
+        if entry is None:
+            return
+        if entry.consumer is None:
+            self.unsubscribe(id)
+        else:
+            entry.consumer.attach(None)
+
+    def acknowledge(self, id: SubscriptionId, positions: list[int]) -> None:
+        """The reader of a named subscription has so much, for good when it is committed."""
+        entry = self._entries.get(id)
+        if entry is None or entry.consumer is None:
+            raise UserError("only events of a named subscription are acknowledged")
+        entry.consumer.acknowledge(positions)
 
     def unsubscribe(self, id: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -131,31 +168,34 @@ class Subscribers:
             return False
         if entry.timer is not None:
             entry.timer.cancel()
-        if entry.name is not None:
+        if entry.name is not None and entry.consumer is not None:
             del self._named[entry.name]
-            if self._store is not None:
-                self._store.forget(id)
+            entry.consumer.end()
+            self._store.forget(id)
         self._record.unsubscribe(id)
         self._runtime.on_unsubscribe(self._runtime.now, id)
         return True
 
     def deliver(self, id: SubscriptionId, event: Event, hops: int) -> None:
-        """An event for a subscription: to its listener, or to those that wait for one."""
+        """An event for a subscription: to its reader, or to those that wait for one."""
         entry = self._entries.get(id)
         if entry is None:
             self._record.drop(Layer.DISSEMINATION, "no_such_subscription")
-            return
-        self._record.deliver(id, event, hops)
-        if entry.listener is not None and not entry.backlog:
-            self._call(entry.listener, id, event, hops)
+        elif entry.consumer is not None:
+            if entry.consumer.take(event, hops):
+                self._record.deliver(id, event, hops)
+            else:
+                # The protocol has forgotten, over a restart, what this subscription has got.
+                self._record.drop(Layer.DISSEMINATION, "delivered_before")
         else:
-            if len(entry.backlog) >= BACKLOG:
-                entry.backlog.popleft()
-                self._record.drop(Layer.DISSEMINATION, "backlog_full")
-            entry.backlog.append((event, hops))
+            self._record.deliver(id, event, hops)
+            if entry.reader is not None:
+                self._call(entry.reader, id, Delivery(event, hops))
 
     def close(self) -> None:
         """The node stops: no lease ends any more."""
+        if self._review is not None:
+            self._review.cancel()
         for entry in self._entries.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -172,33 +212,37 @@ class Subscribers:
             self.unsubscribe(subscription.id)
             raise WorkError("the protocol failed on the subscription; the node's log has the reason")
 
-    def _listen_again(
-        self, name: str, filter: str, listener: Listener | None, attributes: dict[str, Scalar]
+    def _consumer(self, id: SubscriptionId) -> Consumer:
+        return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
+
+    def _read_on(
+        self, name: str, filter: str, reader: Reader | None, attributes: dict[str, Scalar]
     ) -> SubscriptionId | None:
         """The standing subscription if it is the same; with another filter or other attributes it is ended, to be made
         anew, and what waits for it was for whom it no longer is."""
         id = self._named[name]
         entry = self._entries[id]
-        if entry.listener is not None:
+        consumer = entry.consumer
+        assert consumer is not None
+        if consumer.reader is not None:
             raise UserError(f"another application listens to the subscription {name!r}")
         if (Filter(filter).text, attributes) != (entry.subscription.filter, entry.subscription.attributes):
             self.unsubscribe(id)
             return None
-        entry.listener = listener
-        if listener is not None:
-            # After the caller has learned the id.
-            self._loop.call_soon(self._hand_over, id)
+        consumer.attach(reader)
+        # After the caller has learned the id.
+        self._loop.call_soon(consumer.hand_over)
         return id
 
-    def _hand_over(self, id: SubscriptionId) -> None:
-        entry = self._entries.get(id)
-        while entry is not None and entry.backlog and entry.listener is not None:
-            event, hops = entry.backlog.popleft()
-            self._call(entry.listener, id, event, hops)
+    def _review_all(self) -> None:
+        self._review = self._loop.call_later(REVIEW_S, self._review_all)
+        for entry in self._entries.values():
+            if entry.consumer is not None:
+                entry.consumer.review()
 
-    def _call(self, listener: Listener, id: SubscriptionId, event: Event, hops: int) -> None:
+    def _call(self, reader: Reader, id: SubscriptionId, delivery: Delivery) -> None:
         try:
-            listener(id, event, hops)
+            reader.read(id, delivery)
         except Exception as error:
             LOG.error("an application raised on a delivery", exc_info=error)
             self._record.drop(Layer.DISSEMINATION, "application_raised")

@@ -10,8 +10,8 @@ from random import Random
 from driftcast.errors import UserError, WorkError
 from driftcast.live.host.deeds import Allowed, Deeds
 from driftcast.live.host.runtime import Runtime
+from driftcast.live.host.saving import Saving
 from driftcast.live.host.sequence import Sequence as Numbers
-from driftcast.live.host.store import NodeStore
 from driftcast.live.record import LOG, Record
 from driftcast.model import Advertisement, Event, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Host, Settings
@@ -45,7 +45,7 @@ class LiveApplications(Landlord):
         configs: Sequence[ApplicationConfig],
         runtime: Runtime,
         record: Record,
-        store: NodeStore | None,
+        saving: Saving,
         host: Callable[[str], Host],
         numbers: Numbers,
         publish: Callable[[Mapping[str, Scalar], bytes, float, str | None], object],
@@ -53,7 +53,7 @@ class LiveApplications(Landlord):
     ) -> None:
         self._runtime = runtime
         self._record = record
-        self._store = store
+        self._saving = saving
         self._numbers = numbers
         self._publish = publish
         self._loop = asyncio.get_running_loop()
@@ -131,13 +131,12 @@ class LiveApplications(Landlord):
 
     def enter(self, handler: Callable[[], None]) -> bool:
         """As with a protocol: a handler that raises neither writes nor asks for anything, and the node goes on."""
+        self._saving.settle()
         try:
             handler()
-            if self._store is not None:
-                self._store.commit()
+            self._saving.settle()
         except Exception as error:
-            if self._store is not None:
-                self._store.rollback()
+            self._saving.undo()
             LOG.error("an application raised", exc_info=error)
             self._record.drop(Layer.DISSEMINATION, "application_raised")
             return False

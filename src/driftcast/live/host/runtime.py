@@ -1,7 +1,7 @@
 """Runs a stack on an event loop: inputs go to handlers, effects go out when a handler has returned.
 
 A handler that raises does nothing by halves, and the node goes on: its layer's effects and its writes to the store are
-dropped, together with what it told the other layers.
+dropped, together with what it told the other layers. What it sends waits until its writes are committed.
 """
 
 import asyncio
@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from driftcast.live.host.store import NodeStore
+from driftcast.errors import WorkError
+from driftcast.live.host.saving import Saving
 from driftcast.live.host.work import Work
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Event, Failure, NodeId, RequestId, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
@@ -27,6 +28,7 @@ from driftcast.protocol.effects import (
     Close,
     Deliver,
     Effect,
+    Held,
     Note,
     Process,
     Route,
@@ -54,6 +56,10 @@ class Applications(ABC):
         """No more will come; False if none asked."""
 
     @abstractmethod
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        """A neighbor holds an event that an application wants to be held."""
+
+    @abstractmethod
     def process(self, job: Process) -> None:
         """User code is to be run."""
 
@@ -68,14 +74,14 @@ class Runtime(Stack):
         interfaces: Iterable[tuple[InterfaceConfig, Transport]],
         record: Record,
         host: Callable[[Layer], Host],
-        store: NodeStore | None,
+        saving: Saving,
         applications: Applications,
         work: Work,
     ) -> None:
         self._work = work
         self._loop = asyncio.get_running_loop()
         self._record = record
-        self._store = store
+        self._saving = saving
         self._applications = applications
         self._ports = {layer: BufferedPort() for layer in Layer}
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
@@ -97,8 +103,8 @@ class Runtime(Stack):
 
     @property
     def now(self) -> float:
-        """The node's own clock, as handlers have it."""
-        return self._loop.time()
+        """The node's own clock, as handlers have it: it runs on over its starts, as the ends of stored leases do."""
+        return self._record.time_s()
 
     def start(self) -> None:
         """Start to hear and to run; nothing stays open if an interface cannot be opened."""
@@ -115,6 +121,7 @@ class Runtime(Stack):
     def stop(self) -> None:
         """Stop cleanly; no handler runs afterwards."""
         self.on_stop(self.now)
+        self._saving.save()
         self._running = False
         for (layer, _), timer in self._timers.items():
             timer.cancel()
@@ -143,20 +150,21 @@ class Runtime(Stack):
 
     def _enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         told = self.told
+        self._saving.settle()
         try:
             handler(now, *arguments)
-            if self._store is not None:
-                self._store.commit()
         except Exception as error:
             self.take_back(told)
             self._ports[layer].take()
-            if self._store is not None:
-                self._store.rollback()
+            self._saving.undo()
             LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
             self._record.drop(layer, "handler_raised")
             return False
+        self._saving.settle()
         for effect in self._ports[layer].take():
             self._carry_out(layer, effect)
+        # What was delivered is written, and belongs to what the handler wrote.
+        self._saving.settle()
         return True
 
     @property
@@ -176,10 +184,11 @@ class Runtime(Stack):
     # Effects.
 
     def _carry_out(self, layer: Layer, effect: Effect) -> None:
-        if isinstance(effect, Send):
-            self._send(layer, effect)
-        elif isinstance(effect, Broadcast):
-            self._broadcast(layer, effect)
+        if isinstance(effect, Send | Broadcast):
+            if self._saving.holds:
+                self._saving.after(lambda lost: self._transmit(layer, effect, lost))
+            else:
+                self._transmit(layer, effect, None)
         elif isinstance(effect, SetTimer):
             self._arm(layer, effect.key, effect.delay_s)
         elif isinstance(effect, CancelTimer):
@@ -188,6 +197,8 @@ class Runtime(Stack):
             self._applications.deliver(effect.subscription, effect.event, effect.hops)
         elif isinstance(effect, Note):
             self._record.note(layer, effect.fact)
+        elif isinstance(effect, Held):
+            self._applications.held(effect.event, effect.neighbor)
         elif isinstance(effect, Process):
             self._applications.process(effect)
         elif isinstance(effect, Route | RouteEach):
@@ -200,6 +211,17 @@ class Runtime(Stack):
                 wanted = self._applications.close(effect.request, effect.complete)
             if not wanted:
                 self._record.drop(layer, "no_such_request")
+
+    def _transmit(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None) -> None:
+        if lost is not None:
+            # It may tell of something that this node does not hold.
+            self._record.drop(layer, "store_failed", None, effect.message)
+            if isinstance(effect, Send) and effect.token is not None:
+                self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
+        elif isinstance(effect, Send):
+            self._send(layer, effect)
+        else:
+            self._broadcast(layer, effect)
 
     def _send(self, layer: Layer, effect: Send) -> None:
         body = self._encoded(layer, effect.message)

@@ -1,24 +1,29 @@
 """What outlives a start: an SQLite file in WAL mode, for one node.
 
-Each layer has a table of its own. The host keeps there the subscriptions that stand and the numbers already given away.
-Writes are kept when a handler returns and dropped when it raises. They outlive a crash of the process; a power cut may
-take the last moments with it, except for numbers given away, which are written through.
+Each layer has a table of its own. The host keeps there the subscriptions that stand, what waits for them, and the
+numbers already given away. The writes of a handler stay together: they are dropped when it raises, and many handlers
+share one commit (`saving.py`). What is committed outlives a crash of the process, what is synced a power cut too.
 """
 
+import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from driftcast.errors import WorkError
+from driftcast.live.host.backlog import TABLES
 from driftcast.model import NodeId, Subscription, SubscriptionId
 from driftcast.protocol import DurableStore
 from driftcast.protocol.tenants import PartOfStore
 from driftcast.wire import Layer
 
-FORMAT = 1
+FORMAT = 2
+"""1, until 0.1, had no table of what waits for subscriptions. Its other tables are the same, so it is taken over."""
+IN_MEMORY = ":memory:"
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -32,11 +37,18 @@ class Standing(msgspec.Struct, frozen=True):
 class NodeStore:
     """The file of one node."""
 
-    def __init__(self, path: Path, node: NodeId) -> None:
+    def __init__(self, path: Path | None, node: NodeId) -> None:
+        """Without a path it is in memory, and outlives nothing."""
         self._path = path
-        self._writing = False
+        self._open = False
+        self._marked = False
+        self._log: int | None = None
+        self.lost: WorkError | None = None
+        """Why something that was written is not kept; whoever commits next takes it from here."""
+        self.began: Callable[[], None] = _nobody
+        """Called with the first write after each commit, so that somebody commits."""
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, timeout=0.5)
+            self._database = sqlite3.connect(IN_MEMORY if path is None else path, isolation_level=None, timeout=0.5)
         except sqlite3.Error as error:
             raise WorkError(f"cannot open the store {path}: {error}") from None
         try:
@@ -85,34 +97,71 @@ class NodeStore:
         self.execute("DELETE FROM subscriptions WHERE sequence = ?", (subscription.sequence,))
         self.commit()
 
-    def execute(self, statement: str, values: tuple[object, ...]) -> None:
-        """A write, kept with the next commit."""
-        if not self._writing:
+    def execute(self, statement: str, values: tuple[object, ...] = ()) -> int:
+        """A write, kept with the next commit; how many rows it changed."""
+        if not self._open:
             self._database.execute("BEGIN")
-            self._writing = True
-        self._database.execute(statement, values)
+            self._open = True
+            self.began()
+        if not self._marked:
+            self._database.execute("SAVEPOINT handler")
+            self._marked = True
+        return self._database.execute(statement, values).rowcount
 
-    def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[bytes, ...]]:
+    def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a question."""
         return self._database.execute(statement, values).fetchall()
 
-    def commit(self) -> None:
-        """Keep what was written."""
-        if self._writing:
-            self._database.execute("COMMIT")
-            self._writing = False
+    @property
+    def unsaved(self) -> bool:
+        """Whether anything is written and not committed."""
+        return self._open
 
-    def rollback(self) -> None:
-        """Drop what was written since the last commit."""
-        if self._writing:
-            self._writing = False
-            # A failed write, as on a full disk, may have ended the transaction already.
+    def settle(self) -> None:
+        """The writes since the last `settle` belong together and stay, whatever raises later."""
+        if self._marked:
+            self._marked = False
+            self._database.execute("RELEASE handler")
+
+    def undo(self) -> None:
+        """Drop the writes since the last `settle`, and only these."""
+        if self._marked:
+            self._marked = False
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK TO handler")
+                self._database.execute("RELEASE handler")
+            else:
+                # A failed write, as on a full disk, has ended the transaction, and all that was in it.
+                self.lost = WorkError(f"cannot write to the store {self._path}")
+
+    def commit(self) -> None:
+        """Keep what was written; if that fails nothing of it is kept, and a WorkError, also in `lost`, says why."""
+        if not self._open:
+            return
+        self._open = self._marked = False
+        try:
+            if self.lost is None:
+                self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.lost = WorkError(f"cannot write to the store {self._path}: {error}")
+        if self.lost is not None:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
+            raise self.lost
+
+    def sync(self) -> None:
+        """Bring what was committed to the disk. It may be called from another thread, as it takes milliseconds: SQLite
+        appends commits to the log, and its own syncs are of whole checkpoints."""
+        if self._path is not None:
+            if self._log is None:
+                # No lock of SQLite's is on this file, so that closing it gives none away.
+                self._log = os.open(f"{self._path}-wal", os.O_RDONLY)
+            os.fdatasync(self._log)
 
     def close(self) -> None:
-        """Let go of the file."""
-        self.rollback()
+        """Let go of the file; what is not committed is gone."""
+        if self._log is not None:
+            os.close(self._log)
         self._database.close()
 
     def _prepare(self, node: NodeId) -> None:
@@ -127,13 +176,20 @@ class NodeStore:
         database.execute("CREATE TABLE IF NOT EXISTS subscriptions (sequence INTEGER PRIMARY KEY, standing BLOB)")
         for table in ("applications", *(f"layer_{layer.name.lower()}" for layer in Layer)):
             database.execute(f"CREATE TABLE IF NOT EXISTS {table} (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+        for statement in TABLES:
+            database.execute(statement)
         owner = database.execute("SELECT format, node FROM store").fetchone()
         if owner is None:
             database.execute("INSERT INTO store VALUES (?, ?)", (FORMAT, node))
-        elif owner[0] != FORMAT:
-            raise WorkError(f"the store {self._path} has format {owner[0]}, this version of driftcast writes {FORMAT}")
+        elif owner[0] > FORMAT:
+            raise WorkError(
+                f"the store {self._path} was written by a newer driftcast (format {owner[0]}, not {FORMAT}); run that "
+                "one, or move the file away to begin anew, without what it holds and with a new key_file"
+            )
         elif owner[1] != node:
             raise WorkError(f"the store {self._path} belongs to node {owner[1]}, not to node {node}")
+        else:
+            database.execute("UPDATE store SET format = ?", (FORMAT,))
         database.execute("COMMIT")
 
 
@@ -161,3 +217,7 @@ class LayerStore(DurableStore):
         rows = self._store.query(self._items, (prefix,))
         # Keys come in order from the prefix on, so the first that does not begin so ends the list.
         return list(takewhile(lambda item: item[0].startswith(prefix), ((row[0], row[1]) for row in rows)))
+
+
+def _nobody() -> None:
+    """Who writes commits by himself."""

@@ -30,8 +30,9 @@ PROBE_BODY_BYTES = PROBE_BYTES - LINK_HEADER_BYTES
 
 WINDOW = 1024
 """How far behind the newest a number may be and still be told apart from a repetition. Retries end after seconds."""
-FAR_BEHIND = 1 << 16
-"""A number this far behind comes from no retry: the newest was a forgery or an error, and counting starts anew."""
+ISLANDS = 4
+"""Stretches of numbers that are remembered apart. A number far from all others, forged or honest, begins one of its
+own, so that it does not make those that follow the others too old."""
 MAX_SENDERS = 4096
 """As many as discovery keeps neighbors; the one heard least recently makes room."""
 
@@ -121,13 +122,32 @@ class Novelty(enum.Enum):
 
 
 class _Heard:
-    """The numbers heard in one session of one sender: the newest, and a bit for each of those just below it."""
+    """A stretch of numbers of one session of one sender: the first, the newest, and a bit for each just below it."""
 
-    __slots__ = ("bits", "newest")
+    __slots__ = ("bits", "first", "newest")
 
     def __init__(self, sequence: int) -> None:
-        self.newest = sequence
+        self.first = self.newest = sequence
         self.bits = 1
+
+    def judge(self, sequence: int) -> Novelty | None:
+        """What this stretch knows of a number; None if it is none of its own."""
+        behind = self.newest - sequence
+        if behind >= WINDOW:
+            return Novelty.TOO_OLD if sequence >= self.first else None
+        if behind < 0:
+            return Novelty.NEW if -behind < WINDOW else None
+        return Novelty.REPEATED if self.bits >> behind & 1 else Novelty.NEW
+
+    def add(self, sequence: int) -> None:
+        """Remember a number of this stretch."""
+        self.first = min(self.first, sequence)
+        ahead = sequence - self.newest
+        if ahead > 0:
+            self.bits = (self.bits << ahead | 1) & ((1 << WINDOW) - 1)
+            self.newest = sequence
+        else:
+            self.bits |= 1 << -ahead
 
 
 class Windows:
@@ -140,32 +160,33 @@ class Windows:
     __slots__ = ("_heard",)
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[tuple[NodeId, int, LinkKind], _Heard] = OrderedDict()
+        self._heard: OrderedDict[tuple[NodeId, int, LinkKind], list[_Heard]] = OrderedDict()
+        """The stretches of each, the one heard last at the end."""
 
     def judge(self, frame: LinkFrame) -> Novelty:
         """Whether a frame was heard before. Looking changes nothing: a frame that proves bad is not `add`ed."""
-        heard = self._heard.get((frame.sender, frame.session, frame.kind))
-        if heard is None:
-            return Novelty.NEW
-        behind = heard.newest - frame.sequence
-        if behind < 0 or behind > FAR_BEHIND:
-            return Novelty.NEW
-        if behind >= WINDOW:
-            return Novelty.TOO_OLD
-        return Novelty.REPEATED if heard.bits >> behind & 1 else Novelty.NEW
+        islands = self._heard.get((frame.sender, frame.session, frame.kind), ())
+        known = [novelty for heard in islands if (novelty := heard.judge(frame.sequence)) is not None]
+        # Stretches may meet. What one of them has heard was heard, and what one still can tell is not too old.
+        for novelty in (Novelty.REPEATED, Novelty.NEW, Novelty.TOO_OLD):
+            if novelty in known:
+                return novelty
+        return Novelty.NEW
 
     def add(self, frame: LinkFrame) -> None:
         """Remember a frame that was judged new."""
         key = (frame.sender, frame.session, frame.kind)
-        heard = self._heard.get(key)
-        if heard is None or heard.newest - frame.sequence > FAR_BEHIND:
-            self._heard[key] = _Heard(frame.sequence)
-        elif frame.sequence > heard.newest:
-            ahead = frame.sequence - heard.newest
-            heard.bits = (heard.bits << ahead | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
-            heard.newest = frame.sequence
+        islands = self._heard.setdefault(key, [])
+        for heard in reversed(islands):
+            if heard.judge(frame.sequence) is Novelty.NEW:
+                heard.add(frame.sequence)
+                if heard is not islands[-1]:
+                    islands.remove(heard)
+                    islands.append(heard)
+                break
         else:
-            heard.bits |= 1 << (heard.newest - frame.sequence)
+            islands.append(_Heard(frame.sequence))
+            del islands[:-ISLANDS]
         self._heard.move_to_end(key)
         if len(self._heard) > 2 * MAX_SENDERS:
             self._heard.popitem(last=False)

@@ -1,6 +1,5 @@
 """One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,7 +75,6 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._codecs = codecs
         self._record = record
         self._stack = stack
-        self._loop = asyncio.get_running_loop()
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
@@ -176,7 +174,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         if aged is None:
             self._record.drop(layer, LEASE_OVER, sender, message)
         else:
-            self._stack.on_message(self._loop.time(), layer, sender, aged, self.name)
+            self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
 
@@ -185,7 +183,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
 
     def acknowledged(self, unicast: Unicast) -> None:
         if unicast.token is not None:
-            self._stack.on_sent(self._loop.time(), unicast.layer, unicast.token, None)
+            self._stack.on_sent(self._record.time_s(), unicast.layer, unicast.token, None)
 
     def given_up(self, target: NodeId, unicasts: Sequence[Unicast]) -> None:
         # What a protocol sends again at once takes another way, if there is one.
@@ -194,14 +192,14 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         for unicast in unicasts:
             self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
             if unicast.token is not None:
-                self._stack.on_sent(self._loop.time(), unicast.layer, unicast.token, Failure.UNREACHABLE)
-        self._stack.on_neighbor_failed(self._loop.time(), target, self.name, Failure.UNREACHABLE)
+                self._stack.on_sent(self._record.time_s(), unicast.layer, unicast.token, Failure.UNREACHABLE)
+        self._stack.on_neighbor_failed(self._record.time_s(), target, self.name, Failure.UNREACHABLE)
 
     def measured(self, target: NodeId, time_s: float) -> None:
         if target in self.neighbors and self._costs.observe(target, time_s):
             link = Link(target, self.name, self.cost_s(target))
             self._record.link_changed(link)
-            self._stack.on_link_changed(self._loop.time(), link)
+            self._stack.on_link_changed(self._record.time_s(), link)
 
     def dropped(self, reason: str, peer: NodeId | None) -> None:
         self._record.bad_datagram(reason, peer)

@@ -1,0 +1,300 @@
+"""A client of a node, as the node sees it: its questions are answered, its events sent as far as it reads them.
+
+Clients are not trusted with the node's memory or time: lines, subscriptions and what waits for a slow reader are all
+bounded.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.door.consumer import Delivery, Reader
+from driftcast.live.door.messages import (
+    MAX_LINE_BYTES,
+    Acknowledge,
+    Acknowledged,
+    Advertise,
+    Advertised,
+    Answered,
+    AskStatus,
+    AskStored,
+    Closed,
+    Command,
+    Commanded,
+    Delivered,
+    Move,
+    Moved,
+    Publish,
+    Published,
+    Question,
+    Refused,
+    Reply,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Watch,
+    Watched,
+)
+from driftcast.live.door.served import Served
+from driftcast.live.host.applications import Forget
+from driftcast.live.host.holding import Copies
+from driftcast.live.host.saving import Saved
+from driftcast.live.record import LOG
+from driftcast.model import FOREVER_S, Event, SubscriptionId
+
+MAX_CLIENT_SUBSCRIPTIONS = 256
+MAX_CLIENT_QUESTIONS = 64
+"""Requests and commands that a client has open, and its advertisements."""
+MAX_UNREAD_BYTES = 1 << 22
+"""What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
+
+_decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
+_encode = msgspec.json.Encoder().encode
+
+
+class ConnectedClient:
+    """One connection to a node, and what it has open there."""
+
+    def __init__(self, node: Served, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._node = node
+        self._reader = reader
+        self._writer = writer
+        self._subscriptions: dict[SubscriptionId, None] = {}
+        self._open: dict[object, Forget] = {}
+        """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
+        self._wishes = 0
+        """Which version of the node's subscriptions it was told of, if it watches."""
+
+    async def serve(self) -> None:
+        """Answer until the client leaves or breaks a limit."""
+        try:
+            while True:
+                try:
+                    line = await self._reader.readuntil(b"\n")
+                except asyncio.LimitOverrunError:
+                    self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
+                    return
+                except (asyncio.IncompleteReadError, ConnectionError):
+                    return
+                reply = self._answer(line)
+                if reply is not None:
+                    self._say(reply)
+                # A client that asks without reading the answers waits here, not in the node's memory.
+                await self._writer.drain()
+        except ConnectionError:
+            return
+        finally:
+            for subscription in self._subscriptions:
+                self._node.detach(subscription)
+            for forget in self._open.values():
+                forget()
+            self._writer.close()
+
+    def refuse(self, message: str) -> None:
+        """Turn it away, with a word."""
+        self._say(Refused(message=message, wrong_use=False))
+        self._writer.close()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._writer.transport.abort()
+
+    def _answer(self, line: bytes) -> Reply | None:
+        """What to say at once; None if the answer comes later."""
+        try:
+            question = _decoder.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return Refused(message=f"not understood: {error}", wrong_use=True)
+        try:
+            return self._serve_question(question)
+        except (UserError, WorkError) as error:
+            return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
+        except Exception as error:
+            LOG.error("a question of a client failed", exc_info=error)
+            return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)
+
+    def _serve_question(self, question: Question) -> Reply | None:
+        node = self._node
+        if isinstance(question, Publish):
+            return self._publish(question)
+        if isinstance(question, Acknowledge):
+            if question.subscription not in self._subscriptions:
+                raise UserError(f"this client has no subscription {question.subscription}")
+            told = self._when_saved(question, lambda: Acknowledged(id=question.id))
+            node.acknowledge(question.subscription, question.positions, told)
+            return None
+        if isinstance(question, Subscribe):
+            if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
+                raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
+            subscription = node.subscribe(
+                question.filter,
+                Reader(partial(self._deliver, question.acknowledge), question.acknowledge),
+                question.name,
+                question.lease_s or FOREVER_S,
+                question.attributes,
+                question.processor,
+                question.state,
+                question.history,
+            )
+            self._subscriptions[subscription] = None
+            return Subscribed(id=question.id, subscription=subscription)
+        if isinstance(question, Unsubscribe):
+            if question.subscription not in self._subscriptions:
+                raise UserError(f"this client has no subscription {question.subscription}")
+            del self._subscriptions[question.subscription]
+            node.unsubscribe(question.subscription)
+            return Unsubscribed(id=question.id)
+        if isinstance(question, Advertise):
+            self._check_open()
+            self._open[object()] = node.advertise(question.filter, question.stored)
+            return Advertised(id=question.id)
+        if isinstance(question, AskStored):
+            self._request(question)
+            return None
+        if isinstance(question, Command):
+            self._command(question)
+            return None
+        if isinstance(question, Move):
+            node.move(question.position, question.velocity)
+            return Moved(id=question.id)
+        if isinstance(question, Watch):
+            return self._watch(question)
+        assert isinstance(question, AskStatus)
+        return msgspec.structs.replace(node.status(), id=question.id)
+
+    def _publish(self, question: Publish) -> Reply | None:
+        held: list[int] = []
+        on_disk: list[bool] = []
+
+        def answer() -> None:
+            """The neighbors may be faster than the own disk."""
+            if on_disk and held:
+                self._say(Published(id=question.id, event=event, held=held[0]))
+
+        def saved(lost: WorkError | None) -> None:
+            if lost is not None:
+                self._say(Refused(id=question.id, message=str(lost), wrong_use=False))
+            elif question.level == "stored":
+                self._say(Published(id=question.id, event=event))
+            else:
+                on_disk.append(True)
+                answer()
+
+        def told(number: int) -> None:
+            held.append(number)
+            answer()
+
+        event = self._node.publish(
+            question.attributes,
+            question.payload,
+            question.lease_s or FOREVER_S,
+            question.access,
+            None if question.level == "accepted" else saved,
+            Copies(question.copies, question.patience_s, told) if question.level == "held" else None,
+        )
+        return Published(id=question.id, event=event) if question.level == "accepted" else None
+
+    def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
+        """Answers a question when its writes are on the disk, or says that they are not."""
+
+        def saved(lost: WorkError | None) -> None:
+            self._say(answer() if lost is None else Refused(id=question.id, message=str(lost), wrong_use=False))
+
+        return saved
+
+    def _check_open(self) -> None:
+        if len(self._open) >= MAX_CLIENT_QUESTIONS:
+            raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
+
+    def _watch(self, question: Watch) -> Watched:
+        record = self._node.record
+        sight = record.sight
+        if Watch not in self._open:
+            self._check_open()
+            sight.watch()
+            self._open[Watch] = sight.leave
+        after = sight.next if question.after is None else question.after
+        missed, found, following = sight.after(after)
+        changed, self._wishes = self._wishes != sight.version, sight.version
+        return Watched(
+            id=question.id,
+            time_s=record.time_s(),
+            next=following,
+            missed=missed,
+            sightings=found,
+            frames=sight.frames,
+            subscriptions=sight.wishes() if question.after is None or changed else None,
+            holds=sight.held() if question.after is None else None,
+        )
+
+    def _request(self, question: AskStored) -> None:
+        self._check_open()
+        mark, over = object(), False
+
+        def answered(event: Event, hops: int) -> None:
+            if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+                self._node.note_drop("client_slow")
+                return
+            self._say(
+                Answered(
+                    id=question.id,
+                    event=event.id,
+                    attributes=event.attributes,
+                    payload=event.payload,
+                    time_s=event.time_s,
+                    lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
+                    hops=hops,
+                )
+            )
+
+        def closed(complete: bool) -> None:
+            nonlocal over
+            over = True
+            self._open.pop(mark, None)
+            self._say(Closed(id=question.id, complete=complete))
+
+        forget = self._node.request(question.filter, question.patience_s, answered, closed)
+        # It may be over already: a protocol that stores nothing says so at once.
+        if not over:
+            self._open[mark] = forget
+
+    def _command(self, question: Command) -> None:
+        self._check_open()
+        mark = object()
+
+        def replied(body: bytes) -> None:
+            self._open.pop(mark, None)
+            self._say(Commanded(id=question.id, body=msgspec.json.decode(body, type=dict[str, object])))
+
+        # Applications never reply before whoever told them something has returned.
+        body = msgspec.json.encode(question.body)
+        self._open[mark] = self._node.command(question.application, question.verb, body, replied)
+
+    def _deliver(self, acknowledged: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
+        event = delivery.event
+        # Who acknowledges is never far behind: the rest waits in the store.
+        if not acknowledged and self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._node.note_drop("client_slow")
+            return
+        self._say(
+            Delivered(
+                subscription=subscription,
+                event=event.id,
+                attributes=event.attributes,
+                payload=event.payload,
+                time_s=event.time_s,
+                lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
+                hops=delivery.hops,
+                derived_from=list(event.derived_from),
+                position=delivery.position,
+                again=delivery.again,
+            )
+        )
+
+    def _say(self, reply: Reply) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(_encode(reply) + b"\n")

@@ -1,0 +1,86 @@
+"""A client's end of a control channel: lines out, lines in, and which node is gone."""
+
+import math
+import re
+import socket
+import time
+from collections import deque
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.door.messages import MAX_LINE_BYTES
+from driftcast.live.link.address import parse_address
+
+CONNECT_S = 5.0
+SEND_S = 30.0
+CHUNK_BYTES = 1 << 16
+
+
+class LostError(WorkError):
+    """A connection that stood is gone, and the node perhaps with it."""
+
+
+class Connection:
+    """One connection to a node at an address."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._received = bytearray()
+        self._lines: deque[bytes] = deque()
+        try:
+            self._socket = _connected(address)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise WorkError(f"no node answers at {address} ({reason}); is `driftcast node` running there?") from None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def send(self, line: bytes) -> None:
+        """One line, without its end."""
+        if len(line) >= MAX_LINE_BYTES:
+            raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line) + 1}")
+        try:
+            self._socket.settimeout(SEND_S)
+            self._socket.sendall(line + b"\n")
+        except OSError as error:
+            raise LostError(f"the node at {self.address} is gone: {error.strerror or error}") from None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a line is there without waiting."""
+        return bool(self._lines)
+
+    def receive(self, deadline: float) -> bytes | None:
+        """The next line; None at the deadline."""
+        while not self._lines:
+            wait_s = deadline - time.monotonic()
+            if wait_s <= 0:
+                return None
+            try:
+                self._socket.settimeout(None if math.isinf(wait_s) else wait_s)
+                chunk = self._socket.recv(CHUNK_BYTES)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise LostError(f"the node at {self.address} is gone: {error.strerror or error}") from None
+            if not chunk:
+                raise LostError(f"the node at {self.address} hung up")
+            self._received += chunk
+            *lines, rest = self._received.split(b"\n")
+            self._received = rest
+            self._lines.extend(bytes(line) for line in lines)
+        return self._lines.popleft()
+
+
+def _connected(address: str) -> socket.socket:
+    if re.search(r":[0-9]+$", address):
+        return socket.create_connection(parse_address(address), CONNECT_S)
+    connected = socket.socket(socket.AF_UNIX)
+    try:
+        connected.settimeout(CONNECT_S)
+        connected.connect(address)
+    except BaseException:
+        connected.close()
+        raise
+    return connected

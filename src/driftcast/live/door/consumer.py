@@ -1,0 +1,132 @@
+"""The reader of a named subscription: what waits for it, what it has been handed, and what it has acknowledged.
+
+An event is written before it is handed over. It waits until it is acknowledged, and is handed over again, marked so, to
+the next reader if the last one went without a word. At most WINDOW events are with a reader at a time; the others stay
+in the store, so that a slow reader costs no memory.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from driftcast.errors import WorkError
+from driftcast.live.host.backlog import Backlog, Waiting
+from driftcast.live.host.saving import Saving
+from driftcast.live.record import LOG, Record
+from driftcast.model import Event, SubscriptionId
+from driftcast.wire import LEASE_OVER, Layer
+
+WINDOW = 512
+"""Events with a reader that it has not acknowledged."""
+
+
+class Delivery(NamedTuple):
+    """An event as a reader gets it. Without a position there is nothing to acknowledge."""
+
+    event: Event
+    hops: int
+    position: int | None = None
+    again: bool = False
+    """Whether it may have been handed over before."""
+
+
+class Reader(NamedTuple):
+    """Who reads, and whether it acknowledges. Who does not has an event when it was handed over."""
+
+    read: Callable[[SubscriptionId, Delivery], None]
+    acknowledges: bool = False
+
+
+class Consumer:
+    """One named subscription's backlog and its present reader, if there is one."""
+
+    def __init__(self, id: SubscriptionId, backlog: Backlog, saving: Saving, record: Record) -> None:
+        self._id = id
+        self._backlog = backlog
+        self._saving = saving
+        self._record = record
+        self.reader: Reader | None = None
+        self._handed = 0
+        """The position up to which the present reader has been handed everything."""
+        self._with_reader: dict[int, None] = {}
+
+    def attach(self, reader: Reader | None) -> None:
+        """Somebody reads from now on, or nobody."""
+        self.reader = reader
+        self._handed = 0
+        self._with_reader.clear()
+
+    def take(self, event: Event, hops: int) -> bool:
+        """An event has arrived; False if it came before."""
+        at_once = self.reader is not None and self._handed == self._backlog.newest and self._room > 0
+        now_s = self._record.time_s()
+        position = self._backlog.add(event, hops, now_s, handed=at_once)
+        if position is None:
+            return False
+        if self._backlog.full:
+            self.review()
+        if at_once:
+            self._hand(Waiting(position, event, hops, now_s, handed=False))
+        return True
+
+    def hand_over(self) -> None:
+        """What waits, as far as there is room with the reader."""
+        while self.reader is not None and self._room > 0 and self._handed < self._backlog.newest:
+            found = self._backlog.after(self._handed, self._room)
+            if not found:
+                self._handed = self._backlog.newest
+            for waiting in found:
+                self._hand(waiting)
+
+    def acknowledge(self, positions: list[int]) -> None:
+        """The reader has these; they do not come again once this is committed. Others are no mistake."""
+        for position in positions:
+            if self._with_reader.pop(position, 0) is None:
+                self._backlog.remove(position)
+        self.hand_over()
+
+    def review(self) -> None:
+        """Drop what is too much or too old."""
+        for position, reason in self._backlog.overdue(self._record.time_s()):
+            self._with_reader.pop(position, None)
+            self._record.drop(Layer.DISSEMINATION, reason)
+
+    def end(self) -> None:
+        """The subscription has ended."""
+        self.reader = None
+        self._backlog.clear()
+
+    @property
+    def waiting(self) -> int:
+        """How many events it has not acknowledged."""
+        return self._backlog.waiting
+
+    @property
+    def _room(self) -> int:
+        return WINDOW - len(self._with_reader)
+
+    def _hand(self, waiting: Waiting) -> None:
+        self._handed = waiting.position
+        if waiting.arrived_s + waiting.event.lease_s <= self._record.time_s():
+            self._backlog.remove(waiting.position)
+            self._record.drop(Layer.DISSEMINATION, LEASE_OVER)
+            return
+        self._with_reader[waiting.position] = None
+        reader = self.reader
+        assert reader is not None
+        self._saving.after(lambda lost: self._call(reader, waiting, lost))
+
+    def _call(self, reader: Reader, waiting: Waiting, lost: WorkError | None) -> None:
+        if lost is not None:
+            self._with_reader.pop(waiting.position, None)
+            self._backlog.recount()
+            self._record.drop(Layer.DISSEMINATION, "store_failed")
+            return
+        if reader is not self.reader or waiting.position not in self._with_reader:
+            return
+        try:
+            reader.read(self._id, Delivery(waiting.event, waiting.hops, waiting.position, waiting.handed))
+        except Exception as error:
+            LOG.error("an application raised on a delivery", exc_info=error)
+            self._record.drop(Layer.DISSEMINATION, "application_raised")
+        if not reader.acknowledges:
+            self.acknowledge([waiting.position])

@@ -1,0 +1,71 @@
+"""The events of one subscription, as a client takes and acknowledges them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from driftcast.model import Event, EventId, SubscriptionId
+
+if TYPE_CHECKING:
+    from driftcast.live.door.client import Client
+
+TOGETHER = 256
+"""Events that are acknowledged together, where they come faster than one by one. Half of a reader's window, so that the
+node never waits for a word that this side holds back."""
+
+
+class Delivery(NamedTuple):
+    """An event of a subscription. One of a named subscription has a position, to be acknowledged; `again` if it may
+    have been delivered before."""
+
+    event: Event
+    position: int | None = None
+    again: bool = False
+
+
+class Deliveries(Iterator[Event]):
+    """The events of one subscription, as they come. Iterating waits for ever; the methods have a limit.
+
+    Of a named one, iterating acknowledges what it gave when it is asked for more: what a program was killed over comes
+    again. Who takes events by `next_event` or `next_delivery` acknowledges them by `acknowledge`.
+    """
+
+    def __init__(self, client: "Client", subscription: SubscriptionId) -> None:
+        self.subscription = subscription
+        self._client = client
+        self._positions: dict[EventId, int] = {}
+        """Of what is not acknowledged."""
+
+    def __next__(self) -> Event:
+        self.settle()
+        event = self.next_event()
+        if event is None:
+            raise StopIteration
+        return event
+
+    def next_event(self, timeout_s: float | None = None) -> Event | None:
+        """The next event, or None if none comes in time."""
+        delivery = self.next_delivery(timeout_s)
+        return None if delivery is None else delivery.event
+
+    def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
+        """The next event and whether it may have come before, or None."""
+        delivery = self._client.next_delivery(self.subscription, timeout_s)
+        if delivery is not None and delivery.position is not None:
+            self._positions[delivery.event.id] = delivery.position
+        return delivery
+
+    def acknowledge(self, *events: EventId, wait: bool = True) -> None:
+        """These, or all that were given so far, are not to come again; see `Client.acknowledge`."""
+        ids = events or tuple(self._positions)
+        positions = [self._positions.pop(id) for id in ids if id in self._positions]
+        if positions:
+            self._client.acknowledge(self.subscription, positions, wait)
+
+    def settle(self) -> None:
+        """Acknowledge what was given so far, when it is much or nothing more is here yet; it is not waited for."""
+        if len(self._positions) >= TOGETHER or not self._client.waits(self.subscription):
+            self.acknowledge(wait=False)
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._client.unsubscribe(self.subscription)

@@ -1,0 +1,94 @@
+"""Commits what the handlers of a node write, many of them at once, and says when it is on the disk.
+
+A commit takes longer than a write, and a disk much longer than a commit. So what is written while the loop goes around
+once is committed together, and what was committed while the disk writes waits together for its next turn. Until the
+commit, what the handlers say to others is held back: a node that is killed has told nobody of what it forgot.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from driftcast.errors import WorkError
+from driftcast.live.host.store import NodeStore
+from driftcast.live.record import LOG
+
+Saved: TypeAlias = Callable[[WorkError | None], None]
+"""Told that something is kept, or why it is not."""
+
+
+class Saving:
+    """Who commits the writes of one node. Everything but the disk's own work happens in the loop's thread."""
+
+    def __init__(self, store: NodeStore) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._held: list[Saved] = []
+        self._unsynced: list[Saved] = []
+        self._syncing: asyncio.Future[None] | None = None
+        store.began = self._on_began
+
+    def _on_began(self) -> None:
+        self._loop.call_soon(self.save)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is said now has to wait for a commit."""
+        return self._store.unsaved or bool(self._held)
+
+    def after(self, saved: Saved) -> None:
+        """When all that was written so far is committed, in the order of asking; at once if it is."""
+        if self.holds:
+            self._held.append(saved)
+        else:
+            saved(None)
+
+    def on_disk(self, saved: Saved) -> None:
+        """When all that was written so far would outlive a power cut."""
+        self.after(lambda lost: saved(lost) if lost is not None else self._sync(saved))
+
+    def settle(self) -> None:
+        """A handler has returned: its writes stay."""
+        self._store.settle()
+
+    def undo(self) -> None:
+        """A handler has raised: its writes go."""
+        self._store.undo()
+
+    def save(self) -> None:
+        """Commit, and let go what waited for it."""
+        with suppress(WorkError):
+            self._store.commit()
+        lost, self._store.lost = self._store.lost, None
+        if lost is not None:
+            LOG.error("%s; what was written last is lost", lost)
+        held, self._held = self._held, []
+        for saved in held:
+            saved(lost)
+
+    async def stop(self, crashed: bool = False) -> None:
+        """Commit and sync what is left, unless the node ends as if it had been killed."""
+        if not crashed:
+            self.save()
+        while self._syncing is not None:
+            await asyncio.wait([self._syncing])
+
+    def _sync(self, saved: Saved) -> None:
+        self._unsynced.append(saved)
+        if self._syncing is None:
+            self._start_sync()
+
+    def _start_sync(self) -> None:
+        waiting, self._unsynced = self._unsynced, []
+        self._syncing = self._loop.run_in_executor(None, self._store.sync)
+        self._syncing.add_done_callback(lambda done: self._on_synced(done, waiting))
+
+    def _on_synced(self, done: "asyncio.Future[None]", waiting: list[Saved]) -> None:
+        self._syncing = None
+        error = done.exception()
+        lost = None if error is None else WorkError(f"cannot write to the disk of the store: {error}")
+        if self._unsynced:
+            self._start_sync()
+        for saved in waiting:
+            saved(lost)

@@ -1,0 +1,75 @@
+"""Load: a newcomer catches up on much, and copies are waited for."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from driftcast.errors import UserError, WorkError
+from driftcast.live.door.client import connect
+from driftcast.live.host.holding import Copies
+from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.node import LiveNode
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from driftcast.model import EventId
+from tests.live.conftest import BEACONS, MakeConfig, Run
+from tests.live.test_delivery import nobody
+
+
+@pytest.mark.timeout(60)
+def test_a_newcomer_catches_up_on_ten_thousand_events_without_a_full_queue(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        link = LinkSettings()
+        async with LiveNode(config(1, "epidemic", link=link)) as old:
+            ids = [old.publish({"n": n}, payload=bytes(180)) for n in range(10_000)]
+            async with LiveNode(config(2, "epidemic", link=link)) as new:
+                inbox = Inbox()
+                new.subscribe("n >= 0", inbox)
+                new.add_peer(old.address)
+                await until(lambda: len(inbox.events) == len(ids), 30)
+                assert sorted(inbox.events) == ids
+                assert (old.drops["queue_full"], new.drops["queue_full"]) == (0, 0)
+
+    run(story())
+
+
+def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        made = (config(n, "epidemic", store=tmp_path / str(n), durable=True) for n in range(3))
+        async with LoopbackNetwork(made) as network:
+            network.link(0, 1)
+            network.link(0, 2)
+            await network.discovered()
+            held: list[int] = []
+            node = network.nodes[0]
+            node.publish({"n": 1}, stored=nobody, copies=Copies(2, 5.0, held.append))
+            await until(lambda: held == [2])
+            # One neighbor too many: patience ends it.
+            node.publish({"n": 2}, copies=Copies(3, 0.5, held.append))
+            await until(lambda: held == [2, 2])
+            assert not node._outgoing.holding._waits
+        async with LiveNode(config(3, "flooding")) as node:
+            with pytest.raises(UserError, match="flooding does not know who holds an event"):
+                node.publish({"n": 1}, copies=Copies(1, 1.0, held.append))
+
+    run(story())
+
+
+def test_a_client_waits_for_copies_and_is_told_how_many_there_are(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    def client(address: str) -> EventId:
+        with connect(address) as one:
+            with pytest.raises(WorkError, match="held by 1 of 2 neighbors after"):
+                one.publish({"n": 1}, level="held", copies=2, patience_s=0.3)
+            return one.publish({"n": 2}, level="held")
+
+    async def story() -> None:
+        first = config(1, "epidemic", store=tmp_path / "1", durable=True, control=tmp_path / "1.sock", beacons=BEACONS)
+        second = config(2, "epidemic", store=tmp_path / "2", durable=True)
+        async with LiveNode(first) as node, LiveNode(second) as other:
+            node.add_peer(other.address)
+            other.add_peer(node.address)
+            await until(lambda: node.neighbors == [2] and other.neighbors == [1])
+            event = await asyncio.to_thread(client, str(tmp_path / "1.sock"))
+            assert event in other._runtime.protocol._held  # type: ignore[attr-defined]
+
+    run(story())

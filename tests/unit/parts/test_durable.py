@@ -1,0 +1,69 @@
+"""What a durable buffer and memory hold is what they are read back with, in the same order."""
+
+from driftcast.model import Event, EventId
+from driftcast.parts.buffer import Stored
+from driftcast.parts.durable import DurableBuffer, DurableSeenCache
+from driftcast.simulation.host import MemoryStore
+
+
+def stored(number: int, until: float = 100.0, hops: int = 0) -> Stored:
+    event = Event(EventId(7, number), {"n": number})
+    return Stored(until, event.id, event, hops)
+
+
+def ids(buffer: DurableBuffer) -> list[int]:
+    return [id.sequence for id in buffer]
+
+
+def test_a_buffer_is_read_back_as_it_was_and_goes_on_counting_arrivals() -> None:
+    store = MemoryStore()
+    buffer = DurableBuffer(3, store)
+    for number in (5, 2, 9):
+        assert buffer.add(stored(number, hops=number)) is None
+    again = DurableBuffer(3, store)
+    assert again.load() == []
+    assert ids(again) == [5, 2, 9]
+    assert again.get(EventId(7, 9)) == stored(9, hops=9)
+    evicted = again.add(stored(1))
+    assert evicted is not None
+    assert evicted.id.sequence == 5, "the oldest arrival, of whichever start"
+    third = DurableBuffer(3, store)
+    third.load()
+    assert ids(third) == [2, 9, 1]
+
+
+def test_whatever_leaves_a_buffer_leaves_the_store() -> None:
+    store = MemoryStore()
+    buffer = DurableBuffer(10, store)
+    for number in range(6):
+        buffer.add(stored(number, until=10.0 + number))
+    assert [gone.id.sequence for gone in buffer.expire(11.0)] == [0, 1]
+    assert buffer.discard(EventId(7, 2))
+    assert not buffer.discard(EventId(7, 2))
+    assert [gone.id.sequence for gone in buffer.resize(2)] == [3]
+    again = DurableBuffer(10, store)
+    again.load()
+    assert ids(again) == [4, 5]
+
+
+def test_a_smaller_capacity_lets_the_oldest_go_and_says_so() -> None:
+    store = MemoryStore()
+    buffer = DurableBuffer(4, store)
+    for number in range(4):
+        buffer.add(stored(number))
+    smaller = DurableBuffer(1, store)
+    assert [gone.id.sequence for gone in smaller.load()] == [0, 1, 2]
+    assert len(list(store.items())) == 1
+
+
+def test_what_was_met_is_remembered_over_a_start_until_its_end() -> None:
+    store = MemoryStore()
+    met = DurableSeenCache(store)
+    assert met.add(0.0, EventId(1, 1), 10.0)
+    assert not met.add(1.0, EventId(1, 1), 20.0)
+    again = DurableSeenCache(store)
+    again.load()
+    assert not again.add(2.0, EventId(1, 1), 20.0)
+    assert again.add(10.0, EventId(1, 2), 30.0)
+    assert again.add(10.0, EventId(1, 1), 30.0), "its end came"
+    assert len(list(store.items())) == 2
