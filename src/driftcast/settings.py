@@ -37,13 +37,19 @@ def read_toml(path: Path) -> dict[str, object]:
             raise UserError(f"{path}: a settings file has at most {MAX_FILE_BYTES} bytes")
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file") from None
+        raise UserError(f"{path}: there is no such file{_beside(path)}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: is not TOML: {error}") from None
+
+
+def _beside(path: Path) -> str:
+    """What may have been meant: a file of nearly that name in the same folder."""
+    close = difflib.get_close_matches(path.name, sorted(one.name for one in path.parent.glob(f"*{path.suffix}")), 1)
+    return f"; did you mean {path.with_name(close[0])}?" if close else ""
 
 
 def typed(value: object, kind: type[T], where: str, prefix: str = "") -> T:

@@ -18,6 +18,9 @@ ONE = "0 40 0 200 0 900\n" + "".join(
 )
 """The same, as samples."""
 
+TABLE = "time_s,node,x_m,y_m\n0,0,0,0\n0,1,200,0\n0,2,0,900\n20,1,200,0\n20,0,200,0\n40,1,200,200\n"
+"""The same, as a table that has samples only where something changes."""
+
 CONNECTIONS = "15.0 CONN 0 1 up\n25.0 CONN 1 0 down\n30.0 CONN p1 p2 up\n40.0 CONN p1 p2 down\n"
 """The same, and a meeting of nodes 1 and 2."""
 

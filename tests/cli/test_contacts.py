@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.console import QUICK, call
-from tests.cli.movements import CONNECTIONS, NS2, ONE, SCENARIO
+from tests.cli.movements import CONNECTIONS, NS2, ONE, SCENARIO, TABLE
 from tests.cli.test_run import Failing
 
 Contact = tuple[int, int, float, float]
@@ -30,8 +30,10 @@ def contacts_in(directory: Path) -> list[Contact]:
         ("fleet.ns_movements", NS2, ["--range", "50", "--duration", "40"], [MEETING]),
         ("fleet.txt", ONE, ["--range", "50"], [MEETING]),
         ("events.txt", CONNECTIONS, [], [MEETING, (1, 2, 30.0, 40.0)]),
+        ("fleet.csv", TABLE, ["--range", "50"], [MEETING]),
+        ("fleet.txt", TABLE, ["--range", "50"], [MEETING]),
     ],
-    ids=["ns-2", "ONE", "CONN"],
+    ids=["ns-2", "ONE", "CONN", "CSV", "CSV by its columns"],
 )
 def test_a_trace_file_becomes_a_plan(
     tmp_path: Path, name: str, text: str, arguments: list[str], expected: list[Contact]
@@ -88,7 +90,9 @@ def test_the_facts_are_printed_with_the_path(tmp_path: Path) -> None:
     done = call("contacts", QUICK, "--out", tmp_path)
     assert (done.status, done.err) == (0, "")
     assert "\ncontacts " in done.out
-    assert done.out.endswith(f"contact plan in {tmp_path / 'contacts.parquet'}\n")
+    path = tmp_path / "contacts.parquet"
+    assert f"contact plan in {path}\n" in done.out
+    assert f'contacts = "{path}"' in done.out.splitlines()[-1], "how a scenario plays it"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "fleet.txt").write_text(text)
     line = call("contacts", tmp_path / "fleet.txt", "--range", "50", "--out", tmp_path / "out").refusal()
     assert str(tmp_path / "fleet.txt") in line
-    assert "expected" in line
+    assert "expected movement (CSV, ns-2, the ONE, SUMO)" in line
     assert not (tmp_path / "out").exists()
 
 

@@ -26,7 +26,7 @@ SHELLS = ("", "sh", "bash", "console")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 MINUTES_OF_WORK = ("community", "head-to-head", "traffic-report", "police-surveillance", "sparse")
 """Examples that take longer than a test may; that they load is checked like that of all others."""
-QUICK = ("run", "protocols", "routers", "applications", "mobility", "experiments", "check", "show", "new")
+QUICK = ("run", "protocols", "routers", "applications", "mobility", "experiments", "check", "contacts", "show", "new")
 
 
 class Written(NamedTuple):
@@ -84,7 +84,7 @@ def test_a_command_parses_and_what_it_names_exists(command: Written, workplace: 
         for name in named:
             check_experiment(name)
     scenario = getattr(arguments, "scenario", None) or getattr(arguments, "source", None)
-    if isinstance(scenario, Path) and scenario.is_file():
+    if isinstance(scenario, Path) and scenario.suffix == ".toml" and scenario.is_file():
         settings = dict(parse_assignment(text) for text in getattr(arguments, "set", []))
         for protocol in chosen_protocols(getattr(arguments, "protocols", None) or getattr(arguments, "protocol", None)):
             chosen_scenario(scenario, protocol, settings)

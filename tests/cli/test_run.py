@@ -162,6 +162,15 @@ def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on() -> None:
     assert last.endswith(" of 20000 simulated seconds; nothing is kept, the same command begins anew")
 
 
+def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*arguments: object, **settings: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("driftcast.pipeline.compare.compare", interrupted)
+    line = call("compare", QUICK, "--protocols", "flooding", "--out", tmp_path).refusal(130)
+    assert line == f"driftcast: interrupted; what is done is kept in {tmp_path}; the same command goes on from there"
+
+
 def test_somebody_who_watches_a_run_does_not_change_it() -> None:
     scenario = load(QUICK)
     told: list[float] = []

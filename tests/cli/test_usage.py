@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driftcast import __version__
-from tests.cli.console import QUICK, call, environment, spawn
+from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 
 COMMANDS = [
     "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
@@ -72,7 +72,8 @@ def test_every_command_explains_itself(command: str) -> None:
         (["status"], "the following arguments are required: --node"),
         (["new"], "the following arguments are required: KIND"),
         (["new", "protocol"], "the following arguments are required: NAME"),
-        (["run", str(QUICK), "--sed", "7"], "unrecognized arguments: --sed"),
+        (["run", str(QUICK), "--sed", "7"], "driftcast run: unrecognized arguments: --sed 7; did you mean '--seed'?"),
+        (["run", str(QUICK), "--protcol=epidemic"], "did you mean '--protocol'?"),
         (["run", str(QUICK), "another.toml"], "unrecognized arguments: another.toml"),
         (["run", str(QUICK), "--seed", "seven"], "argument --seed: invalid int value: 'seven'"),
         (["run", str(QUICK), "--seed"], "argument --seed: expected one argument"),
@@ -138,6 +139,32 @@ def test_what_does_not_exist_is_told_before_anything_starts(tmp_path: Path, argu
         written += ["--out", str(tmp_path / "out")]
     assert told in call(*written).refusal()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_nearly_that_name_is_told(tmp_path: Path) -> None:
+    shutil.copy(QUICK, tmp_path / "quick.toml")
+    line = call("run", tmp_path / "quik.toml").refusal()
+    assert line.endswith(f"there is no such file; did you mean {tmp_path / 'quick.toml'}?")
+    assert call("run", tmp_path / "none" / "quik.toml").refusal().endswith("there is no such file")
+
+
+def test_a_file_for_another_command_is_told_with_the_command(tmp_path: Path) -> None:
+    node = EXAMPLES / "live" / "car-1.toml"
+    assert "the configuration of a live node; `driftcast node` runs it" in call("run", node).refusal()
+    assert "is a scenario; `driftcast run` simulates it" in call("node", QUICK).refusal()
+    assert call("new", "experiment", "night_bus", "--dir", tmp_path).status == 0
+    experiment = tmp_path / "night_bus" / "experiment.toml"
+    assert "an experiment; `driftcast reproduce` runs it" in call("show", experiment).refusal()
+
+
+def test_all_experiments_at_once_say_what_they_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def ended(*arguments: object, **settings: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("driftcast.pipeline.reproduce.reproduce", ended)
+    assert "many hours; --quick takes minutes" in call("reproduce", "--out", tmp_path).err
+    for said in (["--quick"], ["baselines"], ["--json"]):
+        assert "hours" not in call("reproduce", *said, "--out", tmp_path).err
 
 
 def test_without_a_command_the_help_is_printed() -> None:

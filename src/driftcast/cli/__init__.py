@@ -38,9 +38,18 @@ class _Parser(argparse.ArgumentParser):
         self.kinds = made.choices
         return made
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # What nobody knows is refused where it was said: the command knows its own options, the whole does not.
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message)
-        close = difflib.get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), 1) if wrong else []
+        known = re.findall(r"[\w-]+", wrong[2]) if wrong else self.options
+        wrong = wrong or re.search(r"unrecognized arguments: (--[^\s=]+)", message)
+        close = difflib.get_close_matches(wrong[1], known, 1) if wrong else []
         hint = f"; did you mean {close[0]!r}?" if close else ""
         self.exit(2, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n")
 
@@ -85,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except KeyboardInterrupt as error:
-        return _fail(f"interrupted {error}".strip(), 130)
+        return _fail(f"interrupted{error}", 130)
 
 
 def _log(arguments: argparse.Namespace) -> None:

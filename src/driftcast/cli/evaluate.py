@@ -138,6 +138,10 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.reproduce import reproduce
 
     names = [_named(name) for name in arguments.experiments] or experiment_names()
+    if not arguments.experiments and not (arguments.quick or arguments.runs or arguments.json or arguments.quiet):
+        explain(
+            ["all experiments with all their runs take many hours; --quick takes minutes, Ctrl-C keeps what is done"]
+        )
     with resumable(arguments.out):
         found = reproduce(
             names,

@@ -82,7 +82,8 @@ def _tell(page: Path, as_json: bool) -> None:
     if as_json:
         print_json({"page": str(page), "size_bytes": size_bytes})
     else:
-        say(f"page {page} ({size_bytes / 1e6:.1f} MB); open it in a browser")
+        size = f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.0f} kB"
+        say(f"page {page} ({size}); open it in a browser")
 
 
 def _show_report(arguments: argparse.Namespace) -> int:

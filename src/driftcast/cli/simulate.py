@@ -43,7 +43,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "contacts",
         help="who meets whom when, from a scenario or a movement trace",
         description="Compute exact contacts, from a scenario's movement or from a trace file "
-        "(ns-2 setdest, ONE movement, ONE connection events), and write them as a contact plan.",
+        "(CSV, ns-2 setdest, ONE movement or connection events, SUMO), and write them as a contact plan.",
     )
     contacts.add_argument("source", type=Path, metavar="TRACE|SCENARIO")
     contacts.add_argument("--range", type=float, dest="range_m", metavar="M", help="meters within which nodes meet")
@@ -152,4 +152,5 @@ def _contacts(arguments: argparse.Namespace) -> int:
     say(str(arguments.source))
     console().print(table_of(facts))
     say(f"contact plan in {path}")
+    say(f'a scenario plays it with contacts = "{path}", relative to its folder, instead of [mobility]')
     return 0

@@ -52,7 +52,7 @@ def watched(duration_s: float, quiet: bool) -> Iterator[Watch]:
     try:
         yield watch
     except KeyboardInterrupt:
-        at = f"at {watch.reached_s:.10g} of {duration_s:.10g} simulated seconds"
+        at = f" at {watch.reached_s:.10g} of {duration_s:.10g} simulated seconds"
         raise KeyboardInterrupt(f"{at}; nothing is kept, the same command begins anew") from None
     finally:
         watch.over()
@@ -64,4 +64,4 @@ def resumable(out: object) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"what is done is kept in {out}; the same command goes on from there") from None
+        raise KeyboardInterrupt(f"; what is done is kept in {out}; the same command goes on from there") from None

@@ -173,7 +173,10 @@ class NodeConfig:
 
 def load_config(path: Path) -> NodeConfig:
     """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
-    file = typed(read_toml(path), NodeFile, str(path))
+    table = read_toml(path)
+    if "duration_s" in table:
+        raise UserError(f"{path}: is a scenario; `driftcast run` simulates it, `driftcast emulate` plays it live")
+    file = typed(table, NodeFile, str(path))
     folder = path.parent
     facts = _facts(file, path)
     plan = _plan(file, facts, path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from driftcast.contacts.exact import contacts
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
+from driftcast.mobility.csv_table import COLUMNS, CsvTable
 from driftcast.mobility.model import Area
 from driftcast.mobility.ns2 import Ns2
 from driftcast.mobility.one import One
@@ -40,8 +41,22 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
         return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
     if re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
         return ContactPlan.from_one_events(path, duration_s=duration_s)
-    player: TracePlayer = Ns2(file=str(path)) if "$node_" in start or "$god_" in start else One(file=str(path))
-    return _from_player(player, range_m, duration_s, seed)
+    return _from_player(_player_of(path, start), range_m, duration_s, seed)
+
+
+def _player_of(path: Path, start: str) -> TracePlayer:
+    """Who plays a text file that begins so."""
+    first = next((line for line in map(str.strip, start.splitlines()) if line and not line.startswith("#")), "")
+    if path.suffix.lower() == ".csv" or COLUMNS[0] in first:
+        return CsvTable(file=str(path))
+    if "$node_" in start or "$god_" in start:
+        return Ns2(file=str(path))
+    if re.match(r"[-+.\d]", first):
+        return One(file=str(path))
+    what = "holds nothing that is known here" if first else "empty"
+    raise UserError(
+        f"{path}: {what}; expected movement (CSV, ns-2, the ONE, SUMO), connections of the ONE, or a scenario (.toml)"
+    )
 
 
 def _from_player(player: TracePlayer, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:

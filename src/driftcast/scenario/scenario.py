@@ -159,9 +159,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return frozenset(always | moving | roads | powered | roomy)
 
 
+_OTHER_FILES = {
+    "listen": "the configuration of a live node; `driftcast node` runs it",
+    "interfaces": "the configuration of a live node; `driftcast node` runs it",
+    "figures": "an experiment; `driftcast reproduce` runs it",
+}
+"""What else people write, by a key that no scenario has."""
+
+
 def load(path: Path) -> Scenario:
     """A scenario from its file, checked; whatever is wrong is named with file and key."""
     table = read_toml(path)
+    if "duration_s" not in table:
+        for key, what in _OTHER_FILES.items():
+            if key in table:
+                raise UserError(f"{path}: is no scenario but {what}")
     table.setdefault("name", path.stem)
     if "base" in table:
         raise UserError(f"{path}: {unknown_key('base', field_names(Scenario))}")
