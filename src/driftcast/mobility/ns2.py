@@ -48,6 +48,9 @@ class Ns2(TracePlayer, frozen=True, kw_only=True):
         """The movement in the file; `area` and `rng` play no part."""
         read = _read(self.trace_file())
         self.require_nodes(len(read), nodes)
+        return self._moving(read, nodes, duration_s)
+
+    def _moving(self, read: "dict[int, _Node]", nodes: int, duration_s: float) -> Trajectories:
         legs = _Legs(duration_s)
         for index, (number, node) in enumerate(sorted(read.items())[:nodes]):
             if inf in (node.x_m, node.y_m):
@@ -62,13 +65,21 @@ class Ns2(TracePlayer, frozen=True, kw_only=True):
     def extent(self) -> tuple[int, float]:
         """The nodes named in the file, and when the last of them has arrived."""
         read = _read(self.trace_file())
+        return len(read), self._lasts_s(read)
+
+    def recorded(self) -> tuple[list[str], Trajectories]:
+        """All nodes of the file, by their numbers, until the last has arrived."""
+        read = _read(self.trace_file())
+        return [str(number) for number in sorted(read)], self._moving(read, len(read), self._lasts_s(read))
+
+    def _lasts_s(self, read: "dict[int, _Node]") -> float:
         legs = _Legs(MAX_TIME_S)
         for index, node in enumerate(read.values()):
             legs.add(index, node)
         start_s, end_s, _, _, vx_mps, vy_mps = legs.columns
         rows = zip(start_s, end_s, vx_mps, vy_mps, strict=True)
         # A node that stands to the end of all time has arrived when it begins to.
-        return len(read), max((end if vx or vy else start for start, end, vx, vy in rows), default=0.0)
+        return max((end if vx or vy else start for start, end, vx, vy in rows), default=0.0)
 
 
 def _read(file: TraceFile) -> dict[int, _Node]:

@@ -39,6 +39,12 @@ class One(TracePlayer, frozen=True, kw_only=True):
         samples.read()
         return len(samples.last_s), max(samples.last_s.values())
 
+    def recorded(self) -> tuple[list[str], Trajectories]:
+        """All nodes of the file, to its last sample."""
+        samples = _Samples(self.trace_file())
+        samples.read()
+        return list(samples.number), samples.trajectories(len(samples.number), max(samples.last_s.values()))
+
 
 class _Samples:
     """The samples of a file, one array per column."""

@@ -8,6 +8,7 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.mobility.model import MobilityModel
 from driftcast.mobility.trace_file import TraceFile
+from driftcast.mobility.trajectory import Trajectories
 from driftcast.settings import InputFile
 
 
@@ -18,6 +19,10 @@ class TracePlayer(MobilityModel, frozen=True, kw_only=True):
 
     def extent(self) -> tuple[int, float]:
         """How many nodes the file has and how long it lasts, in seconds."""
+        raise TypeError(f"{type(self).__name__} does not say what its file holds")
+
+    def recorded(self) -> tuple[list[str], Trajectories]:
+        """The names of all nodes in the file, in their order, and how they move from its start to its end."""
         raise TypeError(f"{type(self).__name__} does not say what its file holds")
 
     def trace_file(self) -> TraceFile:

@@ -17,11 +17,10 @@ from driftcast.maps import read_map
 from driftcast.mobility.model import Area
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.samples import joined
-from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S
+from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, open_plain
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import RoadMap
 
-GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16
 # A tag of this format has some hundred bytes. One that goes on and on would fill the memory.
 MAX_TAG_BYTES = 1 << 20
@@ -74,9 +73,13 @@ class Sumo(TracePlayer, frozen=True, kw_only=True):
                 f"{self.file}: the file has {len(samples.number)} vehicles for {nodes} nodes; raise the number of "
                 f"nodes, or set first = true to take the first {nodes}"
             )
-        node, steps = np.array(samples.node, dtype=np.int64), np.array(samples.step, dtype=np.int64)
-        time_s = np.array(samples.time_s)[steps] - samples.time_s[0]
-        return joined(nodes, duration_s, node, time_s, np.array(samples.x_m), np.array(samples.y_m), steps)
+        return samples.trajectories(nodes, duration_s)
+
+    def recorded(self) -> tuple[list[str], Trajectories]:
+        """All vehicles of the file; a person is told from a vehicle by the word before its id."""
+        samples = self._read()
+        names = [name if self.persons else name.partition(" ")[2] for name in samples.number]
+        return names, samples.trajectories(len(names), samples.time_s[-1] - samples.time_s[0])
 
     def extent(self) -> tuple[int, float]:
         """The vehicles in the file, and the time from its first step to its last."""
@@ -137,11 +140,14 @@ class _Samples:
                 f'{self.path}: no nodes; expected <timestep time="..."> with <{kinds} id="..." x="..." y="...">'
             )
 
+    def trajectories(self, nodes: int, duration_s: float) -> Trajectories:
+        """The first nodes, in straight lines from step to step."""
+        node, steps = np.array(self.node, dtype=np.int64), np.array(self.step, dtype=np.int64)
+        time_s = np.array(self.time_s)[steps] - self.time_s[0]
+        return joined(nodes, duration_s, node, time_s, np.array(self.x_m), np.array(self.y_m), steps)
+
     def _chunks(self) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
-            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-            file.seek(0)
-            stream = gzip.GzipFile(fileobj=file) if packed else file
+        with open_plain(self.path) as stream:
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
 

@@ -1,8 +1,11 @@
 """Reading trace files line by line: bounded, and with errors that name file and line."""
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from driftcast.errors import UserError
 
@@ -14,6 +17,14 @@ MAX_LINES = 50_000_000
 MAX_COORDINATE_M = 1e9
 # Times: enough for seconds and milliseconds since 1970.
 MAX_TIME_S = 1e13
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A file to read, unpacked if it is packed with gzip: its content tells, not its name."""
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
 
 
 class TraceFile:
@@ -27,7 +38,7 @@ class TraceFile:
     def lines(self) -> Iterator[str]:
         """The lines that are neither blank nor comments (#), stripped."""
         try:
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 while raw := file.readline(MAX_LINE_BYTES + 1):
                     self.line_number += 1
                     if len(raw) > MAX_LINE_BYTES:
@@ -41,6 +52,8 @@ class TraceFile:
                         raise self.error("not text; expected a text file in UTF-8") from None
                     if line and not line.startswith("#"):
                         yield line
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise self.error("the gzip file is cut or broken; compress it again") from None
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read: {error.strerror or error}") from None
 

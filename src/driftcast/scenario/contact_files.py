@@ -1,6 +1,8 @@
 """Contact plans from whatever a user has: a scenario, a movement trace, a file of connections, a plan."""
 
+import gzip
 import re
+import zlib
 from pathlib import Path
 
 from driftcast.contacts.exact import contacts
@@ -11,7 +13,8 @@ from driftcast.mobility.model import Area
 from driftcast.mobility.ns2 import Ns2
 from driftcast.mobility.one import One
 from driftcast.mobility.player import TracePlayer
-from driftcast.mobility.sumo import GZIP_MAGIC, Sumo
+from driftcast.mobility.sumo import Sumo
+from driftcast.mobility.trace_file import open_plain
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import load
 from driftcast.streams import array_stream, check_seed
@@ -19,8 +22,6 @@ from driftcast.streams import array_stream, check_seed
 MOST = 1e9
 """As a range and as times of scenarios have it."""
 _SNIFFED_BYTES = 1 << 16
-# What floating car data is packed with, as it looks when read as text.
-_PACKED = GZIP_MAGIC.decode("utf-8", errors="replace")
 
 
 def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
@@ -37,7 +38,7 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
             raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
         return ContactPlan.load(path)
     start = _start_of(path)
-    if start.startswith(_PACKED) or start.lstrip("\ufeff \t\r\n").startswith("<"):
+    if start.lstrip("\ufeff \t\r\n").startswith("<"):
         return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
     if re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
         return ContactPlan.from_one_events(path, duration_s=duration_s)
@@ -86,7 +87,9 @@ def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, 
 
 def _start_of(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace")
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise UserError(f"{path}: the gzip file is cut or broken; compress it again") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None

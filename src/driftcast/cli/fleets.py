@@ -1,0 +1,94 @@
+"""`ingest`, `export`: a fleet's own data, made ready to be played, and given to other programs."""
+
+import argparse
+from pathlib import Path
+
+from driftcast.cli.options import add_json, console, print_json, say, table_of
+from driftcast.errors import UserError
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare them."""
+    ingest = commands.add_parser(
+        "ingest",
+        help="make a fleet of GPS logs, simulators' movement or contact lists",
+        description="Read files of any known format, clean them, and write a folder that a scenario plays. What is "
+        "rejected is kept there, with the reason. On Spark.",
+    )
+    ingest.add_argument("files", nargs="+", type=Path, metavar="FILE", help="CSV, GPX, GeoJSON, Parquet, FCD, ...")
+    ingest.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    ingest.add_argument("--format", metavar="NAME", help="of the files (default: by their look)")
+    ingest.add_argument("--columns", metavar="K=C,...", help="which column is which, as in node=bus,time=at")
+    ingest.add_argument("--header", metavar="C,...", help="the columns of CSV files that have no first line of names")
+    ingest.add_argument("--time-format", metavar="F", help="of dates, as in dd/MM/yyyy HH:mm:ss")
+    ingest.add_argument("--crs", metavar="MAP", help="the map for degrees, as in EPSG:32632 (default: one made for it)")
+    ingest.add_argument("--fleet", metavar="NAME", default="fleet", help="its name (default fleet)")
+    both = ingest.add_mutually_exclusive_group()
+    both.add_argument("--by-file", action="store_true", help="each file is a fleet: equal names are different nodes")
+    both.add_argument("--merge", action="store_true", help="equal names in files that overlap in time are one node")
+    ingest.add_argument("--max-speed", type=float, metavar="MPS", help="faster is a jump (default 70)")
+    ingest.add_argument("--gap", type=float, metavar="S", help="silent for longer is absent (default 300)")
+    ingest.add_argument("--from", dest="from_s", metavar="T", help="leave out what is earlier: a date or seconds")
+    ingest.add_argument("--until", dest="until_s", metavar="T", help="leave out what is later, and this time itself")
+    ingest.add_argument("--every", type=float, metavar="S", help="one row for each node so often, in between by line")
+    ingest.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_json(ingest)
+    ingest.set_defaults(command=_ingest)
+
+    export = commands.add_parser(
+        "export",
+        help="write a fleet for other programs",
+        description="Write the positions of a fleet's folder as Parquet, CSV, ns-2 movement or ONE movement.",
+    )
+    export.add_argument("folder", type=Path, metavar="FLEET", help="a folder that `driftcast ingest` made")
+    export.add_argument("--out", type=Path, required=True, metavar="FILE", help=".parquet, .csv, .ns_movements or .one")
+    export.add_argument("--format", metavar="NAME", help="parquet, csv, ns2 or one (default: by the name of the file)")
+    export.set_defaults(command=_export)
+
+
+def _ingest(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.fleets.cleaning import Rules
+    from driftcast.pipeline.fleets.columns import parse_columns
+    from driftcast.pipeline.fleets.ingest import Source, ingest
+    from driftcast.pipeline.fleets.points import clock_s
+    from driftcast.pipeline.session import check_installed
+    from driftcast.settings import typed
+
+    check_installed()
+    given = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
+    for option, key in (("--from", "from_s"), ("--until", "until_s")):
+        try:
+            given[key] = None if getattr(arguments, key) is None else clock_s(getattr(arguments, key))
+        except ValueError:
+            raise UserError(f"{option} {getattr(arguments, key)}: is no date and no number of seconds") from None
+    rules = typed({key: value for key, value in given.items() if value is not None}, Rules, "ingest")
+    source = Source(
+        format=arguments.format,
+        columns=parse_columns(arguments.columns),
+        header=tuple(arguments.header.split(",")) if arguments.header else None,
+        time_format=arguments.time_format,
+        crs=arguments.crs,
+        fleet=arguments.fleet,
+        by_file=arguments.by_file,
+        merge=arguments.merge,
+    )
+    facts = ingest(arguments.files, arguments.out, source, rules, arguments.master)
+    if arguments.json:
+        print_json({"out": str(arguments.out), **facts})
+        return 0
+    shown = ("rows", "positions", "nodes", "duration_s", "contacts", "legs", "area_m")
+    console().print(table_of({name: facts[name] for name in shown if name in facts}))
+    for reason, count in facts["rejected"].items():
+        say(f"rejected {count:,}: {reason}")
+    say(f"fleet in {arguments.out}")
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.fleets.writers import write_fleet
+
+    unsaid = write_fleet(arguments.folder, arguments.out, arguments.format)
+    if unsaid:
+        say(f"{unsaid:,} absences are not in it: the format has no word for them")
+    say(f"fleet in {arguments.out}")
+    return 0

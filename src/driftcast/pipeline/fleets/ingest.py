@@ -1,0 +1,207 @@
+"""From files to a fleet's folder: read, cleaned, numbered, and written whole or not at all."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.mobility.fleet import FACTS_FILE, VERSION
+from driftcast.pipeline.fleets.cleaning import HINTS, Rules, cleaned
+from driftcast.pipeline.fleets.formats import Format, format_named, format_of
+from driftcast.pipeline.fleets.logs import csv_rows, parquet_rows
+from driftcast.pipeline.fleets.projection import center_of, map_for, projected
+from driftcast.pipeline.fleets.schema import RAW, ddl, names
+from driftcast.pipeline.fleets.staging import stage
+from driftcast.pipeline.fleets.tables import Written, write_tables
+from driftcast.pipeline.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """How files are to be read."""
+
+    format: str | None = None
+    columns: Mapping[str, str] = {}
+    header: tuple[str, ...] | None = None
+    time_format: str | None = None
+    crs: str | None = None
+    fleet: str = "fleet"
+    by_file: bool = False
+    """Each file is a fleet of its own, so that equal names in two files are two nodes."""
+    merge: bool = False
+    """Equal names in two files are the same node, even if the files overlap in time."""
+
+
+def ingest(
+    paths: Sequence[Path],
+    out: Path,
+    source: Source | None = None,
+    rules: Rules | None = None,
+    master: str | None = None,
+) -> dict[str, Any]:
+    """Make a fleet's folder of files; returns what `fleet.json` says. A folder that is not empty is refused."""
+    source, rules = source or Source(), rules or Rules()
+    formats = _formats(paths, source)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: is there already; give a new folder")
+    if formats[paths[0]].kind == "contacts":
+        from driftcast.pipeline.fleets.contact_lists import ingest_contacts
+
+        with unfinished(out) as folder:
+            return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
+    with unfinished(out) as folder, _told():
+        spark = session("driftcast", master)
+        scratch = folder / ".scratch"
+        scratch.mkdir()
+        raw = read_raw(spark, formats, source, scratch)
+        written = _cleaned_into(folder, raw, source, rules)
+        shutil.rmtree(scratch)
+        facts = _facts(written, formats, source, rules)
+        # The last of all: a folder without it is no fleet.
+        (folder / FACTS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
+        from driftcast.pipeline.fleets.page import write_page
+
+        write_page(folder, facts)
+    return facts
+
+
+def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
+    if not paths:
+        raise UserError("no files to ingest")
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file")
+    given = format_named(source.format) if source.format is not None else None
+    formats = {path: given or format_of(path) for path in dict.fromkeys(paths)}
+    if len({one.kind == "contacts" for one in formats.values()}) > 1:
+        contacts = next(path for path, one in formats.items() if one.kind == "contacts")
+        raise UserError(f"{contacts}: holds contacts, other files places: ingest them apart")
+    if len({path.name for path in formats}) < len(formats):
+        raise UserError("two of the files have the same name: rename one, so that what is rejected can be found again")
+    return formats
+
+
+def read_raw(spark: "SparkSession", formats: Mapping[Path, Format], source: Source, scratch: Path) -> "DataFrame":
+    """The rows of all files as RAW, kept in the scratch folder: logs are parsed once."""
+    from pyspark.sql import functions as f
+
+    by_format: dict[str, list[Path]] = {}
+    for path, one in formats.items():
+        by_format.setdefault(one.name, []).append(path)
+    to = scratch / "raw"
+    to.mkdir()
+    for name, same in by_format.items():
+        if name == "csv":
+            rows = csv_rows(spark, same, source.columns, source.header, source.time_format)
+            rows.write.mode("append").parquet(str(to))
+        elif name == "parquet":
+            parquet_rows(spark, same, source.columns).write.mode("append").parquet(str(to))
+        else:
+            for index, path in enumerate(same):
+                stage(path, name, to / f"{name}-{index:05}.parquet")
+    raw = spark.read.schema(ddl(RAW)).parquet(str(to))
+    fleet = f.regexp_replace("file", r"(\.\w+)?(\.gz)?$", "") if source.by_file else f.lit(source.fleet)
+    return raw.withColumn("fleet", f.coalesce("fleet", fleet)).select(*names(RAW))
+
+
+def _cleaned_into(folder: Path, raw: "DataFrame", source: Source, rules: Rules) -> Written:
+    """Clean the rows and write the tables."""
+    from pyspark.sql import functions as f
+
+    readable = raw.where("text is null")
+    middle = readable.agg(f.percentile_approx("clock_s", 0.5), f.count(f.lit(1)), f.count("longitude")).first()
+    assert middle is not None
+    if not middle[1]:
+        raise UserError(f"none of the rows can be read: {HINTS['unreadable']}")
+    if 0 < middle[2] < middle[1]:
+        raise UserError("some files give degrees, others meters: ingest them apart, since nothing joins the two maps")
+    crs = None
+    if middle[2]:
+        center = center_of(readable)
+        if center is None:
+            raise UserError(f"no row has a place on earth: {HINTS['no_place']}")
+        crs = map_for(center, source.crs)
+        raw = projected(raw, crs)
+    if not (source.merge or source.by_file):
+        _refuse_clashes(readable)
+    return write_tables(folder, cleaned(raw, rules, float(middle[0])), rules, crs)
+
+
+def _refuse_clashes(readable: "DataFrame") -> None:
+    """Refuse a name that two files have at the same time, unless the user says what is meant by it."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    spans = readable.groupBy("fleet", "node", "file").agg(f.min("clock_s").alias("low"), f.max("clock_s").alias("high"))
+    by_time = Window.partitionBy("fleet", "node").orderBy("low", "file")
+    until = by_time.rowsBetween(Window.unboundedPreceding, -1)
+    clash = (
+        spans.withColumn("before", f.max(f.struct("high", "file")).over(until))
+        .where(f.col("low") < f.col("before.high"))
+        .orderBy("fleet", "node", "file")
+        .first()
+    )
+    if clash is not None:
+        raise UserError(
+            f"node {clash['node']!r} is in {clash['before']['file']} and in {clash['file']} at the same time: give "
+            "--by-file if these are two nodes, --merge if they are one"
+        )
+
+
+def _facts(written: Written, formats: Mapping[Path, Format], source: Source, rules: Rules) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        **written.facts,
+        "files": {path.name: one.name for path, one in formats.items()},
+        "rows": written.kept + sum(written.rejected.values()),
+        "positions": written.kept,
+        "rejected": written.rejected,
+        "resampled": written.resampled,
+        "rules": msgspec.to_builtins(rules),
+    }
+
+
+@contextmanager
+def unfinished(out: Path) -> Iterator[Path]:
+    """A folder beside the place of another, which it becomes at the end; nothing stays of what does not end well."""
+    out = out.absolute()
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot be made a folder: {error.strerror}") from None
+    try:
+        yield folder
+        folder.chmod(0o755)
+        if out.exists():
+            out.rmdir()
+        os.rename(folder, out)
+    except OSError as error:
+        raise WorkError(f"{out}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What Spark has to say of a file that it cannot read, or of a disk that is full, in one line."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        causes = [line for line in lines if line.startswith("Caused by:")]
+        told = (causes or lines)[-1].removeprefix("Caused by:").strip()
+        if "EOFException" in str(error) or "ZipException" in str(error):
+            raise UserError(f"a gzip file is cut or broken; compress it again ({told})") from None
+        raise WorkError(f"the files could not be ingested: {told}") from None

@@ -1,0 +1,104 @@
+"""The summary of a fleet's folder: one page that needs no network."""
+
+import base64
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from driftcast.pipeline.fleets.cleaning import REASONS
+from driftcast.pipeline.fleets.picture import draw, sight_of
+from driftcast.pipeline.fleets.schema import POSITIONS, ddl
+from driftcast.pipeline.report.css import CSS
+from driftcast.pipeline.session import session
+
+PICTURE = "fleet.png"
+# Numbers below this are no dates: a simulator's clock starts at 0.
+_DATES_FROM_S = 1e8
+
+
+def write_page(folder: Path, facts: dict[str, Any]) -> None:
+    """Draw the fleet and say what was made of its files."""
+    positions = session("driftcast").read.schema(ddl(POSITIONS)).parquet(str(folder / "positions"))
+    draw(sight_of(positions, facts), facts, folder / PICTURE)
+    image = base64.b64encode((folder / PICTURE).read_bytes()).decode()
+    (folder / "index.html").write_text(page(facts, image), "utf-8")
+
+
+def page(facts: dict[str, Any], image: str) -> str:
+    """As HTML."""
+    files = ", ".join(facts["files"]) if len(facts["files"]) <= 3 else f"{len(facts['files'])} files"
+    rejected = sum(facts["rejected"].values())
+    tiles = [
+        (f"{facts['nodes']:,}", "nodes"),
+        (f"{facts['positions']:,}", "positions"),
+        (f"{rejected:,}", "rejected"),
+        (duration(facts["duration_s"]), "long"),
+        (f"{facts['area_m'][0] / 1000:.3g} × {facts['area_m'][1] / 1000:.3g} km", "area"),
+    ]
+    shown = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for value, name in tiles)
+    body = [
+        f"<h1>A fleet: {escape(files)}</h1>",
+        f'<div class="tiles">{shown}</div>',
+        f"<p>{escape(_when_and_where(facts))}</p>",
+        f'<figure class="wide"><img alt="paths, nodes over time and gaps" src="data:image/png;base64,{image}">'
+        "<figcaption>Left: where the fleet is, dark where often, and the ways of some nodes. Right: how many nodes "
+        "are there, and when each of some is; where a line has a gap, the node is absent, not parked.</figcaption>"
+        "</figure>",
+        _steps(facts),
+        _rules(facts),
+        "<h2>Play it</h2><p>In a scenario:</p><pre>"
+        + escape(
+            f"duration_s = {min(facts['duration_s'], 3600.0):g}\nnodes = {facts['nodes']}\n"
+            '\n[mobility]\nmodel = "fleet"\nfolder = "..."     # this folder\nstart_s = 0\n'
+        )
+        + "</pre>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>A fleet</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h" if seconds < 172_800 else f"{seconds / 86_400:.3g} days"
+
+
+def _when_and_where(facts: dict[str, Any]) -> str:
+    start = "It begins at 0 s of its file"
+    if facts["start_s"] >= _DATES_FROM_S:
+        start = f"It begins on {datetime.fromtimestamp(facts['start_s'], UTC):%Y-%m-%d at %H:%M:%S} UTC"
+    elif facts["start_s"]:
+        start = f"It begins at {facts['start_s']:g} s of its file"
+    where = "places are meters as the file gives them" if facts["crs"] is None else f"its map is {facts['crs']}"
+    return f"{start}; {where}."
+
+
+def _steps(facts: dict[str, Any]) -> str:
+    rows = [("read", "rows of all files", facts["rows"])]
+    rows += [(reason, meaning, -facts["rejected"].get(reason, 0)) for reason, meaning in REASONS.items()]
+    rows.append(("kept", "positions", facts["positions"]))
+    if facts["resampled"] is not None:
+        rows.append(("resampled", f"a row every {facts['rules']['every_s']:g} s", facts["resampled"]))
+    cells = "".join(
+        f'<tr><td>{escape(name)}</td><td>{escape(meaning)}</td><td class="n">{count:,}</td></tr>'
+        for name, meaning, count in rows
+    )
+    return (
+        "<h2>What became of the rows</h2><table><thead><tr><th>step</th><th>meaning</th><th class=n>rows</th></tr>"
+        f"</thead><tbody>{cells}</tbody></table><p>Rejected rows are in the folder <code>rejected</code>, with their "
+        "reasons.</p>"
+    )
+
+
+def _rules(facts: dict[str, Any]) -> str:
+    told = ", ".join(f"{name} = {value}" for name, value in facts["rules"].items() if value is not None)
+    return f"<p><small>Rules: {escape(told)}</small></p>"

@@ -1,0 +1,298 @@
+"""A fleet's files go in, and come out cleaned, numbered and whole; a scenario plays them as they were recorded."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from driftcast.contacts.exact import contacts
+from driftcast.errors import UserError
+from driftcast.mobility.fleet import Fleet
+from driftcast.mobility.model import Area
+from driftcast.mobility.ns2 import Ns2
+from driftcast.mobility.one import One
+from driftcast.pipeline.fleets.cleaning import Rules, cleaned, tracks
+from driftcast.pipeline.fleets.ingest import Source, ingest
+from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
+from driftcast.pipeline.fleets.tables import resampled
+from driftcast.pipeline.fleets.writers import write_fleet
+from tests.cli.movements import NS2, ONE
+from tests.unit.fleets.test_readers import FEATURES, GPX
+
+pytestmark = pytest.mark.spark
+RNG = np.random.default_rng(1)
+AREA = Area(1, 1)
+NOON = 1777896000.0
+
+
+def raw(spark: SparkSession, *rows: tuple[float, float], **fixed: object) -> DataFrame:
+    """Rows (time, x) of one node, in the order of its log, as readers give them."""
+    made = [
+        {**dict.fromkeys(names(RAW)), "file": "log", "fleet": "f", "node": "n", "place": place, "y_m": 0.0, **fixed}
+        | {"clock_s": NOON + time_s, "x_m": x_m}
+        for place, (time_s, x_m) in enumerate(rows)
+    ]
+    return spark.createDataFrame(made, ddl(RAW))
+
+
+def reasons(rows: DataFrame, rules: Rules | None = None) -> list[str | None]:
+    found = cleaned(rows, rules or Rules(), NOON).orderBy("place").collect()
+    return [row["reason"] for row in found]
+
+
+def walk(*changes: tuple[int, tuple[float, float]], rows: int = 40) -> list[tuple[float, float]]:
+    """A log at 10 m/s, a row every ten seconds, some of them replaced."""
+    log = [(10.0 * k, 100.0 * k) for k in range(rows)]
+    for place, row in changes:
+        log[place] = row
+    return log
+
+
+CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
+    (walk(), {}),
+    (walk((5, (40.0, 400.0))), {5: "duplicate"}),
+    (walk((5, (40.0, 410.0))), {5: "conflict"}),
+    (walk((5, (50.0, 99_999.0))), {5: "jump"}),
+    (walk((5, (50.0, 99_999.0)), (6, (60.0, 99_999.0))), {5: "jump", 6: "jump"}),
+    (walk((0, (0.0, 99_999.0))), {0: "jump"}),
+    (walk((39, (390.0, 99_999.0))), {39: "jump"}),
+    (walk((5, (-NOON, 500.0))), {5: "clock"}),
+    (walk((5, (35.0, 500.0))), {5: "clock"}),
+    (walk((5, (7000.0, 500.0))), {5: "clock"}),
+    (walk((5, (float("nan"), 500.0))), {5: "clock"}),
+    (walk((5, (50.0, float("nan")))), {5: "no_place"}),
+    (walk((5, (50.0, 1e12))), {5: "no_place"}),
+    # A log that is not in the order of time at all is fine.
+    (walk()[::-1], {}),
+    ([row for pair in zip(walk()[20:], walk()[:20], strict=True) for row in pair], {}),
+]
+
+
+def test_each_step_finds_what_is_wrong_and_nothing_else(spark: SparkSession) -> None:
+    logs = [raw(spark, *rows, node=str(case)) for case, (rows, _) in enumerate(CASES)]
+    whole = logs[0]
+    for log in logs[1:]:
+        whole = whole.unionByName(log)
+    found: dict[int, dict[int, str]] = {case: {} for case in range(len(CASES))}
+    for row in cleaned(whole, Rules(), NOON).where("reason is not null").collect():
+        found[int(row["node"])][row["place"]] = row["reason"]
+    assert found == {case: wrong for case, (_, wrong) in enumerate(CASES)}
+
+
+def test_what_was_not_read_or_not_asked_for_has_its_reason(spark: SparkSession) -> None:
+    assert reasons(raw(spark, (0.0, 0.0), text="oops")) == ["unreadable"]
+    degrees = {"longitude": 0.0, "latitude": 0.0}
+    assert reasons(raw(spark, (0.0, 0.0), **degrees)) == ["no_place"]
+    assert reasons(raw(spark, (0.0, 0.0), longitude=181.0, latitude=5.0)) == ["no_place"]
+    rules = Rules(from_s=NOON + 10, until_s=NOON + 20)
+    assert reasons(raw(spark, *walk(rows=4)), rules) == ["outside", None, "outside", "outside"]
+
+
+def test_a_silent_node_is_absent_and_one_that_turns_up_elsewhere_too(spark: SparkSession) -> None:
+    rows = [(0.0, 0.0), (10.0, 5.0), (400.0, 9.0), (410.0, 9.0), (420.0, 9e5), (430.0, 9e5), (440.0, 9e5)]
+    rows = [*rows[:3], (405.0, 9.0), *rows[3:]]
+    kept = tracks(cleaned(raw(spark, *rows), Rules(), NOON), Rules()).orderBy("clock_s").collect()
+    assert [row["track"] for row in kept] == [0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_what_a_simulator_states_is_taken_as_it_is(spark: SparkSession) -> None:
+    rows = cleaned(raw(spark, (0.0, 0.0), (9000.0, 9e8), stated=3), Rules(), NOON)
+    assert [row["track"] for row in tracks(rows, Rules()).collect()] == [0, 0]
+
+
+def test_rows_are_resampled_on_the_line_and_never_between_tracks(spark: SparkSession) -> None:
+    schema = ddl(tuple(column for column in POSITIONS if column.name != "number"))
+    rows = [("f", "n", 0, 1.0, 10.0, 0.0, None, None), ("f", "n", 0, 6.0, 60.0, 5.0, None, None)]
+    rows += [("f", "n", 1, 14.0, 0.0, 0.0, None, None), ("f", "n", 2, 21.0, 0.0, 0.0, None, None)]
+    made = resampled(spark.createDataFrame(rows, schema), 2.0).orderBy("time_s").collect()
+    assert [(row["track"], row["time_s"], row["x_m"], row["y_m"]) for row in made] == [
+        (0, 2.0, 20.0, 1.0), (0, 4.0, 40.0, 3.0), (0, 6.0, 60.0, 5.0), (1, 14.0, 0.0, 0.0)
+    ]  # fmt: skip
+
+
+def log_of(path: Path, header: str = "bus,time,lon,lat") -> Path:
+    """Two buses that meet in Zurich, one of them silent for a while, and rows that are wrong."""
+    lines = [header]
+    for second in range(0, 1200, 10):
+        lines.append(f"bus 10,{NOON + second:.0f},{8.5 + second * 1e-5:.6f},47.4")
+        if not 300 < second < 900:
+            lines.append(f"bus 9,{NOON + second:.0f},{8.51 - second * 1e-5:.6f},47.4")
+    lines += ["bus 9,1777896000,0,0", "bus 9,soon,8.5,47.4", "bus 9,17778"]
+    content = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def table(folder: Path, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ds.dataset(folder / name, format="parquet").to_table().to_pylist()
+    return rows
+
+
+@pytest.fixture(scope="module")
+def buses(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fleet")
+    ingest([log_of(folder / "buses.csv.gz")], folder / "buses")
+    return folder / "buses"
+
+
+def test_a_log_becomes_a_folder_with_every_row_accounted_for(buses: Path) -> None:
+    facts = json.loads((buses / "fleet.json").read_text())
+    assert facts["rejected"] == {"no_place": 1, "unreadable": 2}
+    assert facts["rows"] == facts["positions"] + 3 == len(table(buses, "positions")) + len(table(buses, "rejected"))
+    assert (facts["nodes"], facts["start_s"], facts["duration_s"]) == (2, NOON, 1190.0)
+    assert {row["text"] for row in table(buses, "rejected")} == {
+        None, "bus 9,17778", '{"bus":"bus 9","time":"soon","lon":"8.5","lat":"47.4"}'
+    }  # fmt: skip
+    shapes: tuple[tuple[str, Table], ...] = (
+        ("positions", POSITIONS), ("legs", LEGS), ("nodes", NODES), ("rejected", REJECTED)
+    )  # fmt: skip
+    for name, columns in shapes:
+        assert ds.dataset(buses / name, format="parquet").schema.names == names(columns)
+    assert [row["node"] for row in sorted(table(buses, "nodes"), key=lambda row: row["number"])] == ["bus 9", "bus 10"]
+    assert sorted(path.name for path in buses.parent.iterdir()) == ["buses", "buses.csv.gz"], "nothing else is left"
+
+
+def test_degrees_become_meters_that_are_meters_on_the_ground(buses: Path) -> None:
+    rows = [row for row in table(buses, "positions") if row["node"] == "bus 10"]
+    first, last = min(rows, key=lambda row: row["time_s"]), max(rows, key=lambda row: row["time_s"])
+    # A degree of longitude on the ellipsoid: pi / 180 * a cos(lat) / sqrt(1 - e2 sin(lat)^2).
+    latitude = np.radians(47.4)
+    degree_m = np.radians(6_378_137.0 * np.cos(latitude) / np.sqrt(1 - 0.00669438 * np.sin(latitude) ** 2))
+    ground_m = degree_m * (last["longitude"] - first["longitude"])
+    assert np.hypot(last["x_m"] - first["x_m"], last["y_m"] - first["y_m"]) == pytest.approx(ground_m, rel=1e-5)
+    assert min(row["x_m"] for row in table(buses, "positions")) >= 0
+
+
+def test_a_scenario_plays_the_folder_with_its_gap(buses: Path) -> None:
+    moving = Fleet(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
+    assert moving.position(0, 300.0) is not None
+    assert moving.position(0, 600.0) is None, "bus 9 is absent, not parked"
+    assert moving.position(0, 900.0) is not None
+    assert moving.position(1, 600.0) is not None
+    plan = contacts(moving, 50.0, 1190.0)
+    assert len(plan) == 0, "they would have met at 500 s"
+
+
+def test_the_page_needs_nothing_but_itself(buses: Path) -> None:
+    text = (buses / "index.html").read_text()
+    assert "data:image/png;base64," in text
+    assert "unreadable" in text
+    assert 'href="http' not in text
+    assert (buses / "fleet.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["ns2", "one", "csv"])
+def test_a_fleet_is_written_for_others_and_read_again(
+    spark: SparkSession, buses: Path, tmp_path: Path, name: str
+) -> None:
+    unsaid = write_fleet(buses, tmp_path / "out", name)
+    played = Fleet(folder=str(buses)).trajectories(2, AREA, 1190.0, RNG)
+    if name == "csv":
+        assert unsaid == 0
+        facts = ingest([tmp_path / "out"], tmp_path / "again", Source(format=name))
+        assert facts["positions"] == len(table(buses, "positions"))
+        moving = Fleet(folder=str(tmp_path / "again")).trajectories(2, AREA, 1190.0, RNG)
+        assert moving.position(0, 600.0) is None
+    else:
+        assert unsaid == 1
+        player = Ns2(file=str(tmp_path / "out")) if name == "ns2" else One(file=str(tmp_path / "out"))
+        moving = player.recorded()[1]
+    for time_s in (0.0, 105.0, 299.0, 1000.0, 1185.0):
+        there, here = played.positions(time_s), moving.positions(time_s)
+        # The ONE counts places from the least, and numbers nodes as they appear.
+        assert np.allclose(np.diff(here, axis=0), np.diff(there, axis=0), atol=1e-6) or name == "one"
+
+
+def test_simulators_files_move_as_when_they_are_played(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "fleet.ns_movements").write_text(NS2)
+    ingest([tmp_path / "fleet.ns_movements"], tmp_path / "ns")
+    (tmp_path / "fleet.txt.gz").write_bytes(gzip.compress(ONE.encode()))
+    ingest([tmp_path / "fleet.txt.gz"], tmp_path / "one")
+    for folder, player in (
+        ("ns", Ns2(file=str(tmp_path / "fleet.ns_movements"))),
+        ("one", One(file=str(tmp_path / "fleet.txt.gz"))),
+    ):
+        made = contacts(Fleet(folder=str(tmp_path / folder)).trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
+        meant = contacts(player.trajectories(3, AREA, 40.0, RNG), 50.0, 40.0)
+        assert [*zip(made.a, made.b, made.start_s, made.end_s, strict=True)] == [
+            *zip(meant.a, meant.b, meant.start_s, meant.end_s, strict=True)
+        ]
+        assert len(made) == 1
+
+
+def test_points_of_gpx_and_geojson_are_one_fleet(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "day.gpx").write_text(GPX)
+    line = {**FEATURES[1], "properties": {"times": [1777874400, 1777874430]}}
+    (tmp_path / "ships.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [line]}))
+    facts = ingest([tmp_path / "day.gpx", tmp_path / "ships.geojson"], tmp_path / "out", rules=Rules(max_speed_mps=5e3))
+    assert facts["files"] == {"day.gpx": "gpx", "ships.geojson": "geojson"}
+    assert facts["rejected"] == {"unreadable": 1}
+    assert [row["node"] for row in table(tmp_path / "out", "nodes")] == ["ferry", "tram 3"]
+
+
+def test_names_that_clash_are_told_and_both_answers_work(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("id,t,x,y\n7,0,0,0\n7,10,10,0\n7,20,20,0\n")
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    with pytest.raises(UserError, match=r"node '7' is in a.csv and in b.csv at the same time"):
+        ingest(files, tmp_path / "out")
+    assert ingest(files, tmp_path / "apart", Source(by_file=True))["nodes"] == 2
+    assert ingest(files, tmp_path / "one", Source(merge=True))["rejected"] == {"duplicate": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "told"),
+    [
+        ("id,time,lon,lat\n1,0,500000,5200000\n1,9,500010,5200000\n", {}, "place on earth.*swapped"),
+        ("id,time,lon,lat\n1,0,8,47\n1,9,9,48\n1,18,8,49\n", {}, "faster than the limit; are the units right"),
+        ("id,time,lon,lat\n1,0,8,47\n1,9,-120,10\n2,0,60,-40\n", {}, "too far for one map"),
+        ("id,time,lon,lat\n1,soon,8,47\n", {}, "none of the rows can be read"),
+        ("id,time,lon,lat\n1,0,8,47\n2,0,8,47\n", {}, "no node is told twice"),
+        ("id,time,lon\n1,0,8\n", {}, "needs columns for time"),
+        ("id,time,x,x\n1,0,8,9\n", {"columns": {"y": "x"}}, "same name"),
+        ("id,time,lon,lat\n1,0,8,47\n1,9,8,47\n", {"crs": "EPSG:4326"}, "no map in meters"),
+        ("id,time,lon,lat\n1,0,8,47\n1,9,8,47\n", {"crs": "nowhere"}, "knows no such map"),
+    ],
+)
+def test_bad_files_are_refused_in_a_line_and_leave_nothing(
+    spark: SparkSession, tmp_path: Path, text: str, source: dict[str, Any], told: str
+) -> None:
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(UserError, match=told):
+        ingest([tmp_path / "log.csv"], tmp_path / "out", Source(**source))
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_a_cut_gzip_log_and_a_cut_parquet_file_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    log_of(tmp_path / "log.csv.gz")
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes((tmp_path / "log.csv.gz").read_bytes()[:-300])
+    with pytest.raises(UserError, match="gzip file is cut or broken"):
+        ingest([cut], tmp_path / "out")
+    pq.write_table(pq.read_table(_parquet_log(tmp_path)), tmp_path / "cut.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "cut.parquet").read_bytes()[:-40])
+    with pytest.raises(UserError, match="not Parquet, or cut off"):
+        ingest([tmp_path / "cut.parquet"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def _parquet_log(folder: Path) -> Path:
+    import pyarrow as pa
+
+    path = folder / "log.parquet"
+    pq.write_table(pa.table({"id": [1, 1], "time": [0, 9], "x": [0.0, 9.0], "y": [0.0, 0.0]}), path)
+    return path
+
+
+def test_a_folder_that_is_not_empty_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("kept")
+    with pytest.raises(UserError, match="is there already"):
+        ingest([_parquet_log(tmp_path)], tmp_path / "out")
+    assert (tmp_path / "out" / "mine").read_text() == "kept"

@@ -1,0 +1,149 @@
+"""Formats are known by their look, and what cannot be read is told in a line; nothing here needs Spark."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from driftcast.errors import UserError
+from driftcast.pipeline.fleets.columns import chosen_columns, parse_columns, require_positions
+from driftcast.pipeline.fleets.formats import FORMATS, format_named, format_of
+from driftcast.pipeline.fleets.geojson import features
+from driftcast.pipeline.fleets.gpx import track_points
+from driftcast.pipeline.fleets.points import Point, clock_s
+from driftcast.pipeline.fleets.staging import stage
+from driftcast.pipeline.fleets.tables import natural
+from tests.cli.movements import CONNECTIONS, NS2, ONE
+
+GPX = """<?xml version="1.0"?><gpx xmlns="http://www.topografix.com/GPX/1/1"><metadata><name>all</name></metadata>
+<trk><name>tram 3</name><trkseg><trkpt lat="47.1" lon="8.2"><ele>4</ele><time>2026-05-04T06:00:00Z</time></trkpt>
+<trkpt lat="47.2" lon="8.3"><time>2026-05-04T06:00:10+00:00</time></trkpt></trkseg></trk>
+<trk><trkseg><trkpt lat="x" lon="8"><time>2026-05-04T06:00:00Z</time></trkpt></trkseg></trk></gpx>"""
+FCD = '<?xml version="1.0"?>\n<fcd-export><timestep time="0.0"><vehicle id="a" x="1" y="2"/></timestep></fcd-export>'
+POINT = {"type": "Feature", "geometry": {"type": "Point", "coordinates": [8.2, 47.1]}}
+LINE = {"type": "LineString", "coordinates": [[8.2, 47.1], [8.3, 47.2]]}
+FEATURES = [
+    {**POINT, "properties": {"bus": 7, "timestamp": 1777874400000}},
+    {"type": "Feature", "id": "ferry", "geometry": LINE, "properties": {"coordTimes": [5, "1970-01-01T00:00:06"]}},
+    {**POINT, "properties": {"bus": 7}},
+]
+COLLECTION = json.dumps({"type": "FeatureCollection", "features": FEATURES}, indent=1)
+LOOKS = {
+    "sumo": FCD,
+    "gpx": GPX,
+    "geojson": COLLECTION,
+    "ns2": NS2,
+    "one-connections": CONNECTIONS,
+    "one": ONE,
+    "csv-contacts": "node1;node2;start;end\n1;2;3;4\n",
+    "csv": "bus,time,lat,lon\n1,2,3,4\n",
+    "bonnmotion": "0.0 1.0 2.0 10.0 3.0 4.0\n0.0 5.0 6.0\n",
+    "haggle": "1 2 100 220 1 0\n1 3 150 150 1 0\n",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "parquet"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_format_is_known_by_its_look(tmp_path: Path, name: str, packed: bool) -> None:
+    content = LOOKS[name].encode()
+    (tmp_path / "file").write_bytes(gzip.compress(content) if packed else content)
+    assert format_of(tmp_path / "file").name == name
+
+
+def test_parquet_is_known_by_its_first_bytes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "file")
+    assert format_of(tmp_path / "file").name == "parquet"
+
+
+@pytest.mark.parametrize("content", [b"hello\nworld\n", b"\x00\x01\x02,\x03\n", b"<html></html>", b"   \n"])
+def test_a_file_of_no_known_format_is_refused_with_the_list(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(UserError) as refused:
+        format_of(tmp_path / "file")
+    assert all(name in str(refused.value) for name in FORMATS)
+    with pytest.raises(UserError, match="bonnmotion"):
+        format_named("shapefile")
+
+
+def test_tracks_of_gpx_are_nodes_and_keep_what_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "day.gpx").write_text(GPX)
+    one, two, bad = track_points(tmp_path / "day.gpx")
+    assert one == Point("tram 3", 1777874400.0, 8.2, 47.1)
+    assert two.clock_s == 1777874410.0
+    assert (bad.node, bad.text) == ("day-2", "2026-05-04T06:00:00Z 8 x")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GPX[:-30], "is it cut off"),
+        ("<gpx></gpx>", "no points"),
+        ('<!DOCTYPE gpx [<!ENTITY a "b">]><gpx></gpx>', "document type"),
+    ],
+)
+def test_bad_gpx_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "day.gpx").write_text(text)
+    with pytest.raises(UserError, match=told):
+        list(track_points(tmp_path / "day.gpx"))
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_geojson_is_read_as_a_collection_and_by_lines(tmp_path: Path, lines: bool) -> None:
+    text = "\n".join(json.dumps(feature) for feature in FEATURES) if lines else COLLECTION
+    (tmp_path / "ships.geojson").write_text(text + "\n")
+    bus, *ferry, bad = features(tmp_path / "ships.geojson")
+    assert bus == Point("7", 1777874400.0, 8.2, 47.1)
+    assert ferry == [Point("ferry", 5.0, 8.2, 47.1), Point("ferry", 6.0, 8.3, 47.2)]
+    assert bad.text is not None
+
+
+@pytest.mark.parametrize("text", [COLLECTION[:-20], "[1, 2]", '{"type": "FeatureCollection"}', '{"type": "Feature"}'])
+def test_bad_geojson_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ships.geojson").write_text(text)
+    with pytest.raises(UserError, match=r"ships.geojson"):
+        list(features(tmp_path / "ships.geojson"))
+
+
+def test_files_are_staged_as_raw_rows(tmp_path: Path) -> None:
+    (tmp_path / "day.gpx").write_text(GPX)
+    stage(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet")
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [(row["node"], row["place"], row["text"] is None) for row in rows] == [
+        ("tram 3", 0, True), ("tram 3", 1, True), ("day-2", 2, False)
+    ]  # fmt: skip
+    (tmp_path / "fleet.ns").write_text(NS2)
+    stage(tmp_path / "fleet.ns", "ns2", tmp_path / "ns.parquet")
+    rows = pq.read_table(tmp_path / "ns.parquet").to_pylist()
+    assert [(row["node"], row["clock_s"], row["x_m"]) for row in rows if row["node"] == "0"] == [
+        ("0", 0.0, 0.0), ("0", 20.0, 200.0), ("0", 40.0, 200.0)
+    ]  # fmt: skip
+    assert {row["stated"] for row in rows} == {0, 1, 2}
+
+
+def test_columns_are_found_by_common_names_or_as_said() -> None:
+    header = ["Vehicle ID", "at", "LON", "Lat"]
+    found = chosen_columns(header, {"time": "at"}, "a.csv")
+    assert found == {"node": "Vehicle ID", "time": "at", "longitude": "LON", "latitude": "Lat"}
+    with pytest.raises(UserError, match="has no column 'when'"):
+        chosen_columns(header, {"time": "when"}, "a.csv")
+    with pytest.raises(UserError, match="needs columns for time"):
+        require_positions(chosen_columns(header, {}, "a.csv"), header, "a.csv")
+    assert parse_columns("node=bus, time=at") == {"node": "bus", "time": "at"}
+    with pytest.raises(UserError, match="node=bus"):
+        parse_columns("bus")
+
+
+def test_times_are_numbers_or_dates() -> None:
+    assert clock_s("1777874400") == clock_s(1777874400000) == clock_s("2026-05-04T06:00:00Z") == 1777874400.0
+    assert clock_s("2026-05-04 08:00:00+02:00") == 1777874400.0
+    for bad in ("inf", "nan", "soon", None):
+        with pytest.raises(ValueError, match=r".*"):
+            clock_s(bad)
+
+
+def test_numbers_in_names_count_as_numbers() -> None:
+    names = ["bus 10", "bus 9", "bus", "9", "10", "0" + "1" * 5000]
+    assert sorted(names, key=natural) == ["9", "10", "0" + "1" * 5000, "bus", "bus 9", "bus 10"]
