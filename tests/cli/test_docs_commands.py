@@ -26,7 +26,10 @@ SHELLS = ("", "sh", "bash", "console")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 MINUTES_OF_WORK = ("community", "head-to-head", "traffic-report", "police-surveillance", "sparse")
 """Examples that take longer than a test may; that they load is checked like that of all others."""
-QUICK = ("run", "protocols", "routers", "applications", "mobility", "experiments", "check", "contacts", "show", "new")
+QUICK = (
+    *("run", "protocols", "routers", "applications", "mobility", "experiments", "check", "contacts", "show"),
+    *("new", "explain"),
+)
 
 
 class Written(NamedTuple):
@@ -134,7 +137,8 @@ def quick(page: str) -> list[Written]:
         and not any(Path(word).stem in MINUTES_OF_WORK for word in command.words)
         # Of a reader's own files and sweeps, or until somebody stops them.
         and not any(
-            word.startswith(("scenario.", "node-", "out/sweep", "out/reproduce", "FILE")) for word in command.words
+            word.startswith(("scenario.", "node-", "TRACE", "out/sweep", "out/reproduce", "FILE"))
+            for word in command.words
         )
         and "--live" not in command.words
     ]

@@ -34,8 +34,11 @@ CERTAIN: dict[str, dict[str, object]] = {
     "semi_probabilistic": {"tau": 1.0, "update_s": 0.1, "retry_s": 3600.0},
     "gossip": {"p": 1.0},
     "asp": {"validity_s": 1000.0},
+    # With few copies it matters who asks first.
+    "spray_and_wait": {"copies": 1024},
+    "prophet": {"exchange_s": 0.1},
 }
-REPORT_S = {"adaptive": 0.5, "semi_probabilistic": 0.5}
+REPORT_S = {"adaptive": 0.5, "semi_probabilistic": 0.5, "prophet": 0.5}
 """Who tells its neighbors every 0.1 s what it wants is given so long after links have changed."""
 SEED = 1
 OFFERED = offered(store=False, facts=HostFacts())

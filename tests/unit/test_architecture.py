@@ -51,8 +51,9 @@ MAY_IMPORT = {
     # What shows them.
     "player": "model mobility contacts radio trace scenario simulation",
     "watching": "model trace live player",
+    "explain": "matching contacts trace player",
     # What judges them.
-    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player",
+    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player explain",
     "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",
 }
 # The package's own front doors (`driftcast/__init__.py`, `api.py`) and the command line may import anything.

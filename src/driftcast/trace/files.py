@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftcast.errors import UserError
 from driftcast.trace.schema import (
@@ -18,6 +18,7 @@ from driftcast.trace.schema import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 TABLES = {"trace": TRACE_COLUMNS, "events": EVENT_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
 
@@ -51,6 +52,36 @@ def check_trace(folder: Path, wanted: Level) -> None:
                     f"{folder}: keeps {kept}, which tells nothing of frames and buffers; "
                     "say --deliveries to do without them, or record it with level full"
                 )
+
+
+def level_of(folder: Path) -> str:
+    """How much a trace keeps: one of the levels, or what stands in its place."""
+    for path in sorted((folder / "trace").glob("*.parquet")):
+        said = (_schema(path).metadata or {}).get(LEVEL_KEY)
+        if said != Level.FULL.value.encode():
+            return "nobody knows what" if said is None else said.decode()
+    return Level.FULL
+
+
+def read_some(
+    folder: Path, table: str, wanted: "pc.Expression | None" = None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a table that fit, at most so many; the others are not kept in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_trace(folder, Level.DELIVERIES)
+    rows: list[dict[str, Any]] = []
+    for part in sorted((folder / table).glob("*.parquet")):
+        try:
+            # `partitioning` off: a folder named like `run=1` above the files is no column.
+            found = pq.read_table(part, filters=wanted, partitioning=None)
+        except (OSError, pa.ArrowException) as error:
+            raise UserError(f"{part}: cannot be read: {str(error).splitlines()[0]}") from None
+        rows += found.slice(0, None if most is None else most - len(rows)).to_pylist()
+        if most is not None and len(rows) >= most:
+            break
+    return rows
 
 
 def read_trace(folder: Path) -> tuple["pa.Table", "pa.Table", "pa.Table"]:

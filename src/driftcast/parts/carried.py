@@ -1,0 +1,108 @@
+"""Events that a node has met, delivered once and perhaps carried: bounded, and each gone when its lease is over."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from driftcast.model import Event, EventId, Subscription
+from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.seen import SeenCache
+from driftcast.protocol import Fact, Port, Settings
+
+LEASE = "lease"
+
+
+class CarrySettings(Settings, frozen=True):
+    """How much is carried for how long, and when a node tries again."""
+
+    buffer: Annotated[
+        int, Meta(ge=1, le=10_000_000, description="events carried; the oldest arrival makes room for a new one")
+    ] = 10_000
+    max_lease_s: Annotated[
+        float, Meta(gt=0, description="no event is carried for longer, whatever its own lease; bounds the memory")
+    ] = 3600.0
+    seen_grace_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1e9,
+            description="how long past its lease an event is remembered: other copies may end a little later",
+        ),
+    ] = 60.0
+    again_s: Annotated[
+        float,
+        Meta(ge=0.001, le=86_400, description="what failed, or was asked for and did not come, is tried again then"),
+    ] = 10.0
+
+
+class CarriedEvents:
+    """The buffer of one node, what it remembers beyond it, and its applications."""
+
+    def __init__(self, port: Port, settings: CarrySettings) -> None:
+        self._port = port
+        self._settings = settings
+        self.local = LocalSubscriptions(port)
+        self._buffer = LeasedBuffer(settings.buffer)
+        self.held = self._buffer.events
+        """What is carried, oldest arrival first; to be read only."""
+        self._gone = SeenCache()
+        """What was met and is not carried."""
+        self._leasing_until = 0.0
+
+    def is_new(self, id: EventId) -> bool:
+        """Whether an event was not met before, as far as is remembered."""
+        return id not in self.held and id not in self._gone.ids
+
+    def meet(self, now: float, event: Event, hops: int, remaining_s: float, carry: bool) -> list[EventId]:
+        """Deliver a new event and carry it, or just remember it; what had to make room for it."""
+        until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
+        self.local.deliver(event, hops)
+        if not carry:
+            self._gone.add(now, event.id, until + self._settings.seen_grace_s)
+            return []
+        evicted = self._buffer.add(Stored(until, event.id, event, hops))
+        self._port.note(Fact("store", event.id))
+        if evicted is not None:
+            self._forget(now, evicted, "buffer_full")
+        self._watch_leases(now)
+        return [] if evicted is None else [evicted.id]
+
+    def subscribe(self, now: float, subscription: Subscription) -> None:
+        """A local application subscribes; with `history` it begins with what is carried here."""
+        known = subscription.id in self.local
+        self.local.add(subscription)
+        if subscription.history and not known:
+            # What is carried has been met, and so is not delivered again when another copy comes.
+            for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
+                self._port.deliver(subscription.id, stored.event, stored.hops)
+
+    def hand_on(self, now: float, id: EventId) -> None:
+        """The copy is with somebody else now."""
+        stored = self._buffer.get(id)
+        if stored is not None:
+            self._buffer.discard(id)
+            self._forget(now, stored, "handed_on")
+
+    def on_lease(self, now: float) -> list[EventId]:
+        """The timer `LEASE`: what is over goes."""
+        self._leasing_until = 0.0
+        gone = self._buffer.expire(now)
+        for stored in gone:
+            self._forget(now, stored, "lease_over")
+        self._watch_leases(now)
+        return [stored.id for stored in gone]
+
+    def stop(self) -> None:
+        """Disarm the timer."""
+        self._port.cancel_timer(LEASE)
+
+    def _forget(self, now: float, stored: Stored, reason: str) -> None:
+        self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
+        self._port.note(Fact("evict", stored.id, reason=reason))
+
+    def _watch_leases(self, now: float) -> None:
+        end = self._buffer.next_end()
+        if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
+            self._leasing_until = end
+            self._port.set_timer(LEASE, max(0.0, end - now))

@@ -1,0 +1,347 @@
+"""Store, carry and hand on: who meets a neighbor offers it what it wants, and what a rule would have it carry.
+
+The three messages of a hand-over: the carrier offers ids, the other asks for those that it has not met, and gets them.
+A copy counts as handed on when its message was acknowledged. One that failed may have arrived all the same: then there
+is one copy too many, which is better than none.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from driftcast.model import Event, EventId, Failure, NodeId
+from driftcast.parts.buffer import Stored
+from driftcast.parts.carried import CarriedEvents, CarrySettings
+from driftcast.parts.introductions import Introductions, Wants
+from driftcast.parts.links import Neighbors
+from driftcast.protocol import Link, Port, Token
+from driftcast.wire import EventMessage, Message
+
+AGAIN = "again"
+MAX_IDS = 1024
+"""Ids in one message: about 20 kB at the most, so that it fits in a datagram. More ids travel in more messages."""
+MAX_COPIES = 1_000_000
+
+Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
+
+
+class Offer(Message, frozen=True, gc=False, tag=2):
+    """These I would give you: ask for what you have not met."""
+
+    ids: Ids
+
+
+class Ask(Message, frozen=True, gc=False, tag=3):
+    """These I have not met: send them. It answers each offer, so that who offered knows that the others were met."""
+
+    ids: Ids
+
+
+class Handed(EventMessage, frozen=True, gc=False, tag=4):
+    """One event, as asked for, and how many copies of it are now the receiver's to hand on: 0 if it is for it alone."""
+
+    copies: Annotated[int, Meta(ge=0, le=MAX_COPIES)] = 0
+
+
+class Share(NamedTuple):
+    """How many copies a neighbor gets, and how many stay; with none left the event is no longer carried here."""
+
+    given: int
+    kept: int
+
+
+class Rule(ABC):
+    """What a protocol decides: how many copies of an event a neighbor is to carry."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def share(self, now: float, stored: Stored, copies: int, neighbor: NodeId, wanted: bool) -> Share:
+        """What a neighbor would get to carry. One that wants the event itself gets it, whatever is said here."""
+
+
+class _Underway(NamedTuple):
+    """A message without an outcome: its receiver, and how many copies come back if it fails."""
+
+    neighbor: NodeId
+    message: Message
+    copies: int = 0
+
+
+class Handing:
+    """The offers, asks and copies of one node."""
+
+    def __init__(self, port: Port, carried: CarriedEvents, settings: CarrySettings, rule: Rule) -> None:
+        self._port = port
+        self._carried = carried
+        self._again_s = settings.again_s
+        self._rule = rule
+        self.introductions = Introductions(port, carried.local, self._introducing)
+        self.neighbors = Neighbors()
+        self._copies: dict[EventId, int] = {}
+        self._offered: dict[NodeId, set[EventId]] = {}
+        """What each neighbor was offered, was given or has given: no longer to be offered."""
+        self._open: dict[EventId, dict[NodeId, None]] = {}
+        """To whom copies to carry were offered and who has not answered: not more than there are copies to give."""
+        self._asked: dict[EventId, tuple[float, dict[NodeId, None]]] = {}
+        """What is asked for: until when, of whom (the first), and who else has offered it."""
+        self._unheard: dict[tuple[NodeId, EventId], None] = {}
+        """Asks that failed: who has offered it is asked again, after all others."""
+        self._underway: dict[Token, _Underway] = {}
+        self._tokens = 0
+        self._armed = False
+
+    # What a protocol tells.
+
+    def publish(self, now: float, event: Event, copies: int) -> None:
+        """An event of a local application."""
+        if self._carried.is_new(event.id):
+            self._take(now, event, 0, event.lease_s, copies)
+
+    def subscribed(self) -> None:
+        """Local subscriptions have changed: every neighbor is told."""
+        self.introductions.renew()
+        self._introduce()
+
+    def link_up(self, now: float, link: Link) -> None:
+        """A neighbor may have come."""
+        if self.neighbors.add(link):
+            self.introductions.linked(link.neighbor)
+            if self.introductions.knows(link.neighbor):
+                self.consider(now, link.neighbor)
+
+    def link_down(self, now: float, link: Link) -> bool:
+        """A neighbor may have gone; True if it has."""
+        if not self.neighbors.remove(link):
+            return False
+        self.introductions.parted(link.neighbor)
+        self._offered.pop(link.neighbor, None)
+        waiting = [id for id, (_, offerers) in self._asked.items() if link.neighbor in offerers]
+        self._ask_others(now, waiting, link.neighbor)
+        return True
+
+    def on_message(self, now: float, sender: NodeId, message: Message) -> None:
+        """One of `MESSAGES`."""
+        if isinstance(message, Wants):
+            if self.introductions.heard(sender, message):
+                self.introductions.tell(sender)
+            self.consider(now, sender)
+        elif isinstance(message, Offer):
+            self._on_offer(now, sender, message.ids)
+        elif isinstance(message, Ask):
+            self._on_ask(now, sender, message.ids)
+        elif isinstance(message, Handed):
+            self._on_handed(now, sender, message)
+
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
+        """The outcome of a message of `MESSAGES`."""
+        sent = self._underway.pop(token)
+        message = sent.message
+        if isinstance(message, Handed):
+            self._on_outcome(now, sent, message.event.id, failure)
+        elif failure is not None and sent.neighbor in self.neighbors:
+            if isinstance(message, Offer):
+                self._offered.get(sent.neighbor, set()).difference_update(message.ids)
+            elif isinstance(message, Ask):
+                self._unheard.update(dict.fromkeys((sent.neighbor, id) for id in message.ids if id in self._asked))
+            else:
+                self.introductions.failed(sent.neighbor)
+            self._arm()
+
+    def on_again(self, now: float) -> None:
+        """The timer `AGAIN`."""
+        self._armed = False
+        self._open.clear()
+        self._introduce()
+        self._ask_others(now, [id for id, (due, _) in self._asked.items() if due <= now], None)
+        for neighbor in self.neighbors:
+            self.consider(now, neighbor)
+        if self._asked:
+            self._arm()
+
+    def forget(self, ids: Iterable[EventId]) -> None:
+        """These are no longer carried."""
+        for id in ids:
+            self._copies.pop(id, None)
+            self._open.pop(id, None)
+            for offered in self._offered.values():
+                offered.discard(id)
+
+    def stop(self) -> None:
+        """Disarm the timer."""
+        self._port.cancel_timer(AGAIN)
+
+    # Offers.
+
+    def consider(self, now: float, neighbor: NodeId) -> None:
+        """Offer a neighbor whatever it is to have and was not offered."""
+        if neighbor in self.neighbors and self.introductions.knows(neighbor):
+            offered = self._offered.setdefault(neighbor, set())
+            ids = [
+                stored.id
+                for stored in self._carried.held.values()
+                if stored.id not in offered and self._is_for(now, stored, neighbor)
+            ]
+            self._offer(neighbor, ids)
+
+    def _is_for(self, now: float, stored: Stored, neighbor: NodeId) -> bool:
+        if stored.until <= now:
+            return False
+        if self.introductions.wants(neighbor, stored.event):
+            return True
+        copies = self._copies[stored.id]
+        share = self._rule.share(now, stored, copies, neighbor, wanted=False)
+        if not share.given:
+            return False
+        if share.kept < copies:
+            # Copies that run out are offered to no more neighbors than could get one; the others' turn comes later.
+            waiting = self._open.setdefault(stored.id, {})
+            self._arm()
+            if len(waiting) >= max(1, share.kept):
+                return False
+            waiting[neighbor] = None
+        return True
+
+    def _offer(self, neighbor: NodeId, ids: list[EventId]) -> None:
+        self._offered[neighbor].update(ids)
+        for first in range(0, len(ids), MAX_IDS):
+            self._send(neighbor, Offer(tuple(ids[first : first + MAX_IDS])))
+
+    def _on_offer(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
+        wanted = []
+        held = self._carried.held
+        mine = self._offered.get(sender)
+        for id in ids:
+            if id in held:
+                if mine is not None:
+                    mine.add(id)
+            elif id in self._asked and next(iter(self._asked[id][1])) != sender:
+                self._asked[id][1][sender] = None
+            elif self._carried.is_new(id):
+                # Also if it was asked for here: who offers again was not heard when it sent it.
+                wanted.append(id)
+        if wanted:
+            self._ask(now, sender, dict.fromkeys(wanted))
+        else:
+            self._send(sender, Ask(()))
+
+    def _ask(self, now: float, neighbor: NodeId, ids: dict[EventId, None]) -> None:
+        for id in ids:
+            others = self._asked[id][1] if id in self._asked else {}
+            self._asked[id] = (now + self._again_s, {neighbor: None, **others})
+        self._send(neighbor, Ask(tuple(ids)))
+        self._arm()
+
+    def _ask_others(self, now: float, ids: list[EventId], gone: NodeId | None) -> None:
+        """Who was asked has gone or has not answered: somebody else is asked who has offered it too."""
+        of: dict[NodeId, dict[EventId, None]] = {}
+        for id in ids:
+            _, offerers = self._asked[id]
+            asked = next(iter(offerers))
+            offerers.pop(asked if gone is None else gone, None)
+            if gone is not None and gone != asked:
+                continue
+            if self._unheard.pop((asked, id), False) is None and gone is None:
+                offerers[asked] = None
+            if offerers:
+                of.setdefault(next(iter(offerers)), {})[id] = None
+            else:
+                del self._asked[id]
+        for neighbor, wanted in of.items():
+            group = list(wanted)
+            for first in range(0, len(group), MAX_IDS):
+                self._ask(now, neighbor, dict.fromkeys(group[first : first + MAX_IDS]))
+
+    # Copies.
+
+    def _on_ask(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
+        answered = [id for id, waiting in self._open.items() if sender in waiting]
+        for id in answered:
+            del self._open[id][sender]
+        for id in dict.fromkeys(ids):
+            stored = self._carried.held.get(id)
+            if stored is None or stored.until <= now:
+                continue
+            copies = self._copies[id]
+            wanted = self.introductions.wants(sender, stored.event)
+            share = self._rule.share(now, stored, copies, sender, wanted)
+            if share.given or wanted:
+                self._copies[id] = share.kept if share.given else copies
+                message = Handed(stored.event, stored.hops + 1, stored.until - now, share.given)
+                self._send(sender, message, copies - self._copies[id])
+        for id in answered:
+            stored = self._carried.held.get(id)
+            if stored is not None:
+                self._spread(now, stored)
+
+    def _on_outcome(self, now: float, sent: _Underway, id: EventId, failure: Failure | None) -> None:
+        if id not in self._copies:
+            return
+        if failure is not None:
+            self._copies[id] = min(MAX_COPIES, self._copies[id] + sent.copies)
+            self._offered.get(sent.neighbor, set()).discard(id)
+            self._arm()
+        elif not self._copies[id] and not self._returning(id):
+            self.forget([id])
+            self._carried.hand_on(now, id)
+
+    def _returning(self, id: EventId) -> bool:
+        """Whether copies of an event are under way, and may come back."""
+        return any(
+            sent.copies and isinstance(sent.message, Handed) and sent.message.event.id == id
+            for sent in self._underway.values()
+        )
+
+    def _on_handed(self, now: float, sender: NodeId, message: Handed) -> None:
+        id = message.event.id
+        asked = self._asked.pop(id, None)
+        for offerer in () if asked is None else asked[1]:
+            self._unheard.pop((offerer, id), None)
+        offered = self._offered.get(sender)
+        if offered is not None and message.copies:
+            offered.add(id)
+        if self._carried.is_new(id):
+            self._take(now, message.event, message.hops, message.remaining_s, message.copies)
+
+    def _take(self, now: float, event: Event, hops: int, remaining_s: float, copies: int) -> None:
+        self.forget(self._carried.meet(now, event, hops, remaining_s, carry=copies > 0))
+        if copies:
+            self._copies[event.id] = copies
+            stored = self._carried.held.get(event.id)
+            if stored is not None:
+                self._spread(now, stored)
+
+    def _spread(self, now: float, stored: Stored) -> None:
+        """Offer one event to the neighbors that there are: those first who want it."""
+        known = [neighbor for neighbor in self.neighbors if self.introductions.knows(neighbor)]
+        known.sort(key=lambda neighbor: not self.introductions.wants(neighbor, stored.event))
+        for neighbor in known:
+            offered = self._offered.setdefault(neighbor, set())
+            if stored.id not in offered and self._is_for(now, stored, neighbor):
+                self._offer(neighbor, [stored.id])
+
+    # Sending.
+
+    def _introduce(self) -> None:
+        for neighbor in self.introductions.untold():
+            self.introductions.tell(neighbor)
+
+    def _introducing(self, neighbor: NodeId) -> Token:
+        self._tokens += 1
+        self._underway[self._tokens] = _Underway(neighbor, Wants(()))
+        return self._tokens
+
+    def _send(self, neighbor: NodeId, message: Message, copies: int = 0) -> None:
+        self._tokens += 1
+        self._underway[self._tokens] = _Underway(neighbor, message, copies)
+        self._port.send(neighbor, message, token=self._tokens)
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self._port.set_timer(AGAIN, self._again_s)
+
+
+MESSAGES = (Wants, Offer, Ask, Handed)
