@@ -7,7 +7,7 @@ from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Digest
 from driftcast.dissemination.drift.rules import event_hash
 from driftcast.dissemination.drift.runs import RunsOf, pack, runs_of
 from driftcast.dissemination.drift.settings import DriftSettings
-from driftcast.model import EventId
+from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import Fact, Port
@@ -30,6 +30,8 @@ class Holdings:
         """What the buffer holds, by id; to be read only."""
         self._met: set[EventId] = set()
         self._by_hash: dict[int, EventId] = {}
+        self._quiet: dict[NodeId, dict[EventId, None]] = {}
+        """What came by paths, by source: held, and not compared with anybody while the paths stand."""
         self._past = BoundedSeenCache(settings.max_met)
         self._ends: list[tuple[float, EventId]] = []
         self._copies: list[dict[EventId, None]] = [{} for _ in range(MOST_COPIES + 1)]
@@ -52,7 +54,11 @@ class Holdings:
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
-        return id in self._met or id in self._past.ids
+        return id in self._met or id in self._past.ids or self.is_quiet(id)
+
+    def is_quiet(self, id: EventId) -> bool:
+        """Whether it came by a path that stands."""
+        return id in self._quiet.get(id.source, ())
 
     def get(self, id: EventId) -> Stored | None:
         """The event, if it is held."""
@@ -62,23 +68,45 @@ class Holdings:
         """What is held, matches, and somebody with these attributes may see."""
         return self._buffer.serving(now, filter, attributes)
 
-    def add(self, now: float, stored: Stored) -> None:
-        """An event that was not met before."""
-        if len(self._met) >= self._settings.max_met:
+    def add(self, now: float, stored: Stored, quiet: bool = False) -> None:
+        """An event that was not met before; `quiet` if it came by a path."""
+        if len(self._ends) >= self._settings.max_met:
             self._end(now, "too_many")
         if len(self.held) >= self._settings.buffer:
             self._make_room()
         id = stored.id
-        self._met.add(id)
         heapq.heappush(self._ends, (stored.until, id))
-        hashed = event_hash(id)
-        self.hash ^= hashed
-        self._by_hash[hashed] = id
+        if quiet:
+            self._quiet.setdefault(id.source, {})[id] = None
+        else:
+            self._meet(id)
         self._buffer.add(stored)
         self._copies[0][id] = None
         self._seen_copies[id] = 0
-        self._runs = None
         self._port.note(Fact("store", id))
+
+    def _meet(self, id: EventId) -> None:
+        self._met.add(id)
+        hashed = event_hash(id)
+        self.hash ^= hashed
+        self._by_hash[hashed] = id
+        self._runs = self._gone_runs = None
+
+    def release(self, source: NodeId) -> bool:
+        """The paths of a source are over: what came by them is compared like everything; whether there was any."""
+        quiet = self._quiet.pop(source, {})
+        for id in quiet:
+            self._meet(id)
+        return bool(quiet)
+
+    def release_one(self, id: EventId) -> bool:
+        """Somebody speaks of an event that came by a path here; False if it did not."""
+        quiet = self._quiet.get(id.source)
+        if quiet is None or id not in quiet:
+            return False
+        del quiet[id]
+        self._meet(id)
+        return True
 
     def resize(self, settings: DriftSettings) -> None:
         """Other settings from now on."""
@@ -127,7 +155,7 @@ class Holdings:
 
     def gone(self) -> RunsOf:
         """What was met and is held no longer."""
-        if len(self.held) == len(self._met):
+        if len(self.held) == len(self._ends):
             return {}
         if self._gone_runs is None:
             self._gone_runs = runs_of(id for id in self._met if id not in self.held)
@@ -168,11 +196,14 @@ class Holdings:
     def _end(self, now: float, reason: str) -> None:
         """Of all that was met, what ends first is met no more; copies elsewhere may live a little longer."""
         until, id = heapq.heappop(self._ends)
-        self._met.discard(id)
-        hashed = event_hash(id)
-        self.hash ^= hashed
-        if self._by_hash.get(hashed) == id:
-            del self._by_hash[hashed]
+        if id in self._met:
+            self._met.discard(id)
+            hashed = event_hash(id)
+            self.hash ^= hashed
+            if self._by_hash.get(hashed) == id:
+                del self._by_hash[hashed]
+            self._runs = self._gone_runs = None
+        else:
+            del self._quiet[id.source][id]
         self._let_go(id, reason)
         self._past.add(now, id, until + self._settings.seen_grace_s)
-        self._runs = self._gone_runs = None

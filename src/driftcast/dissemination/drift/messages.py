@@ -1,10 +1,12 @@
-"""What drift nodes say to each other. All of it is broadcast, so whoever hears it learns from it."""
+"""What drift nodes say to each other. All of it is broadcast, so whoever hears it learns from it; on paths alone one
+speaks to one."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.model import EventId
+from driftcast.model import EventId, FilterText, NodeId
+from driftcast.model.identity import Sequence
 from driftcast.wire import EventMessage, Message
 
 NAME_BYTES = 2
@@ -13,6 +15,14 @@ MAX_NAMES = 1024
 
 MAX_RUNS_BYTES = 8192
 """Of one digest; what is longer travels in parts."""
+
+MAX_FILTERS = 32
+"""What those beyond a node want; if that is more, it is taken for everything."""
+
+MAX_BETS = 64
+"""Sources whose events go by paths, at one node at a time."""
+
+Count = Annotated[int, Meta(ge=0, le=1 << 31)]
 
 Runs = Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)]
 """Ids, as `runs.py` packs them."""
@@ -57,3 +67,39 @@ class Want(Message, frozen=True, gc=False, tag=5):
 
     runs: Runs
     of: Name
+
+
+class Ask(Message, frozen=True, gc=False, tag=6):
+    """Who wants what this source publishes? Everybody around passes it on once, and names from whom it has it."""
+
+    source: NodeId
+    number: Sequence
+    """Which of the source's bets this is; later ones have larger numbers."""
+    quiet_s: Annotated[int, Meta(ge=0, le=1 << 31)]
+    """For so long no link of anybody may have changed."""
+    hops: Annotated[int, Meta(ge=0, le=65535)]
+    of: Name
+    """From whom the speaker has it: toward the source."""
+    again: bool = False
+    """The hearer has not been heard: it says so directly."""
+
+
+class Echo(Message, frozen=True, gc=False, tag=7):
+    """All beyond the speaker have been asked, and this is what they want. To the next node toward the source."""
+
+    source: NodeId
+    number: Sequence
+    wanted: Annotated[dict[FilterText, Count], Meta(max_length=MAX_FILTERS)]
+    """Each filter, and how many links lead from the speaker to all whose it is."""
+    nodes: Count
+    """How many were asked, the speaker included."""
+
+
+class Along(EventMessage, frozen=True, gc=False, tag=8):
+    """One event, to the next node of a path."""
+
+
+class End(Message, frozen=True, gc=False, tag=9):
+    """These bets are over, by source and number: their events are everybody's from now on."""
+
+    bets: Annotated[tuple[tuple[NodeId, Sequence], ...], Meta(min_length=1, max_length=MAX_BETS)]

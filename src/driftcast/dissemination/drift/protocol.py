@@ -7,10 +7,12 @@ an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting
 from random import Random
 
 from driftcast.dissemination.drift.around import GUESTS, Around
+from driftcast.dissemination.drift.carrying import Carrying
 from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.limits import PerMinute
-from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
+from driftcast.dissemination.drift.messages import Along, Ask, Data, Digest, Echo, End, Hash, Offer, Want
+from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
 from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, only_in, runs_of, unpack
 from driftcast.dissemination.drift.settings import DriftSettings
@@ -19,7 +21,7 @@ from driftcast.dissemination.drift.wanting import WANT, Wanting
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey
+from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
 from driftcast.wire import Message
 
 DYING_S = 0.05
@@ -32,7 +34,7 @@ class Drift(Protocol, AnswersRequests):
     name = "drift"
     summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
     settings_type = DriftSettings
-    messages = (Data, Offer, Hash, Digest, Want)
+    messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End)
     retunable = frozenset(DriftSettings.__struct_fields__)
 
     def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
@@ -45,6 +47,7 @@ class Drift(Protocol, AnswersRequests):
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
         self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
         self._wanting = Wanting(port, rng, settings, self._around)
+        self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
         self._answered = PerMinute()
         self._leasing_until = 0.0
 
@@ -52,6 +55,7 @@ class Drift(Protocol, AnswersRequests):
         """What is held already keeps its end, whatever the longest lease is now."""
         assert isinstance(settings, DriftSettings)
         self._settings = self._spreading.settings = self._comparing.settings = self._wanting.settings = settings
+        self._carrying.retune(settings)
         self._holdings.resize(settings)
 
     def on_stop(self, now: float) -> None:
@@ -59,23 +63,35 @@ class Drift(Protocol, AnswersRequests):
         self._spreading.stop()
         self._comparing.stop()
         self._wanting.stop()
+        self._carrying.stop()
         self.port.cancel_timer("lease")
 
     def on_publish(self, now: float, event: Event) -> None:
-        if not self._holdings.knows(event.id):
-            stored = self._accept(now, event, 0, event.lease_s)
-            if self._around:
-                self._spreading.publish(now, stored)
+        if self._holdings.knows(event.id):
+            return
+        quiet = self._carrying.takes(now, event)
+        stored = self._accept(now, event, 0, event.lease_s, quiet)
+        if quiet:
+            self._carrying.forward(now, stored)
+        elif self._around:
+            self._spreading.publish(now, stored)
+            self._carrying.published(now)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
         known = subscription.id in self._local
         self._local.add(subscription)
+        if subscription.history and not known:
+            # What was published before has gone past here on its way to others.
+            self._release(now, self._carrying.links_changed(now))
+        else:
+            self._carrying.wants_changed()
         if subscription.history and not known:
             for stored in self._holdings.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
+        self._carrying.wants_changed()
 
     def on_request(self, now: float, request: Request) -> None:
         """From what the node itself holds; what others hold nobody knows, so that is never all."""
@@ -85,7 +101,7 @@ class Drift(Protocol, AnswersRequests):
 
     def on_link_up(self, now: float, link: Link) -> None:
         if self._around.add(link):
-            self._comparing.contact(link.neighbor)
+            self._meet(now, link.neighbor)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
         if self._around.remove(link):
@@ -94,7 +110,7 @@ class Drift(Protocol, AnswersRequests):
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         if sender not in self._around:
             if self._around.welcome(now, sender, via):
-                self._comparing.contact(sender)
+                self._meet(now, sender)
             elif not isinstance(message, Data):
                 self.port.note(Fact("drop", peer=sender, reason="too_many_strangers"))
                 return
@@ -102,6 +118,10 @@ class Drift(Protocol, AnswersRequests):
             self._on_data(now, sender, message)
         elif isinstance(message, Hash):
             self._on_hash(now, sender, message.value)
+        elif isinstance(message, Along):
+            self._on_along(now, sender, message)
+        elif isinstance(message, Ask | Echo | End):
+            self._release(now, self._carrying.on_message(now, sender, message))
         else:
             try:
                 if isinstance(message, Digest):
@@ -127,18 +147,52 @@ class Drift(Protocol, AnswersRequests):
             self._leasing_until = 0.0
             self._holdings.expire(now)
             self._watch_leases(now)
+        elif key[0] == ASK:
+            assert isinstance(key[1], int)
+            self._release(now, self._carrying.on_timer(now, key[1]))
         else:
             assert key[0] == SPEAK
             assert isinstance(key[1], EventId)
             self._spreading.on_timer(now, key[1])
 
+    def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
+        if failure is not None:
+            self._release(now, self._carrying.failed(now, token))
+
+    def _meet(self, now: float, node: NodeId) -> None:
+        self._comparing.contact(node)
+        self._release(now, self._carrying.links_changed(now))
+
     def _part(self, now: float, node: NodeId) -> None:
         self._comparing.parted(node)
         self._spreading.holds_all(now, node)
+        self._release(now, self._carrying.links_changed(now))
+
+    def _release(self, now: float, sources: list[NodeId]) -> None:
+        """The bets of these sources are over: what came by their paths is everybody's."""
+        released = [source for source in sources if self._holdings.release(source)]
+        if released and self._around:
+            self._comparing.news()
+
+    def _wanted_here(self) -> list[str]:
+        return [subscription.filter for subscription in self._local]
+
+    def _on_along(self, now: float, sender: NodeId, message: Along) -> None:
+        """An event on its path, or, if the bet is over here, one like any other."""
+        id = message.event.id
+        if self._holdings.knows(id):
+            return
+        self._wanting.got(id)
+        quiet = self._carrying.comes_from(id.source, sender)
+        stored = self._accept(now, message.event, message.hops, message.remaining_s, quiet)
+        if quiet:
+            self._carrying.forward(now, stored)
+        else:
+            self._spreading.begin(now, id, sender, b"")
 
     def _on_data(self, now: float, sender: NodeId, message: Data) -> None:
         id = message.event.id
-        if self._holdings.knows(id):
+        if self._knows(id):
             self._spreading.heard(now, id, sender, message.names)
             self._holdings.seen_elsewhere(id)
             return
@@ -166,7 +220,7 @@ class Drift(Protocol, AnswersRequests):
         if here_lack:
             lost = set(ids_in(gone))
             for id in here_lack:
-                if id not in lost and not self._holdings.knows(id):
+                if not self._knows(id) and id not in lost:
                     self._wanting.want(id, sender)
         if self._holdings.crowded:
             lost = set(ids_in(gone))
@@ -176,7 +230,7 @@ class Drift(Protocol, AnswersRequests):
 
     def _on_offer(self, now: float, sender: NodeId, offered: RunsOf) -> None:
         for id in ids_in(offered):
-            if self._holdings.knows(id):
+            if self._knows(id):
                 self._spreading.holds(now, sender, id)
                 self._holdings.seen_elsewhere(id)
             else:
@@ -198,13 +252,17 @@ class Drift(Protocol, AnswersRequests):
         else:
             self.port.note(Fact("drop", id, node, "answered_too_often"))
 
-    def _accept(self, now: float, event: Event, hops: int, remaining_s: float) -> Stored:
-        """Deliver and keep an event that is met for the first time."""
+    def _knows(self, id: EventId) -> bool:
+        """Whether it was met; if it came by a path, it is everybody's now that others speak of it."""
+        return self._holdings.release_one(id) or self._holdings.knows(id)
+
+    def _accept(self, now: float, event: Event, hops: int, remaining_s: float, quiet: bool = False) -> Stored:
+        """Deliver and keep an event that is met for the first time; `quiet` if it is on a path."""
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         stored = Stored(until, event.id, event, hops)
         self._local.deliver(event, hops)
-        self._holdings.add(now, stored)
-        if self._around:
+        self._holdings.add(now, stored, quiet)
+        if self._around and not quiet:
             self._comparing.news()
         end = self._holdings.next_end()
         if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):

@@ -1,8 +1,13 @@
 """The formulas of drift, each a pure function."""
 
+from collections.abc import Iterable
+
+from driftcast.dissemination.drift.messages import MAX_FILTERS
 from driftcast.model import EventId, NodeId
 
 _MASK = (1 << 64) - 1
+MAX_FILTER_LENGTH = 1024
+"""Of all filters that one answer carries, together."""
 
 
 def short_name(node: NodeId) -> bytes:
@@ -29,3 +34,14 @@ def crowd_wait_s(longest_s: float, degree: int) -> float:
     """How long others are waited for who may say the same: the longest with ten neighbors or more, nearly nothing with
     one, when nobody else will, and the contact may be short."""
     return longest_s * min(1.0, degree / 10)
+
+
+def gathered(wanted: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """What several want: each filter with the links to all whose it is. If that would be too long to say, everything
+    (the empty filter) is wanted."""
+    links: dict[str, int] = {}
+    for text, steps in sorted(wanted):
+        links[text] = links.get(text, 0) + steps
+    if len(links) > MAX_FILTERS or sum(map(len, links)) > MAX_FILTER_LENGTH:
+        return {"": sum(links.values())}
+    return links

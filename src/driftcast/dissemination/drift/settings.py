@@ -60,6 +60,23 @@ class DriftSettings(Settings, frozen=True):
     reply_s: Annotated[
         float, Meta(ge=0.001, le=3600, description="the longest wait of an answer to a hash, a digest or an offer")
     ] = 0.1
+    path_after_s: Annotated[
+        float,
+        Meta(
+            ge=0.001,
+            le=86_400,
+            description="how long no link may have changed before a source bets on paths; doubles with each lost bet",
+        ),
+    ] = 10.0
+    path_max_s: Annotated[float, Meta(ge=0.001, le=1e9, description="the longest such time")] = 3600.0
+    path_share: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="paths are used if they have at most so many links for each node that was asked; 0: never",
+        ),
+    ] = 0.25
     asks: Annotated[
         int, Meta(ge=1, le=1_000_000, description="an event is asked for that often in a minute, no more")
     ] = 3

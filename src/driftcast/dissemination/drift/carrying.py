@@ -1,0 +1,95 @@
+"""Events on paths: when the own ones go there, who passes which on to whom, and what ends it."""
+
+from collections.abc import Callable
+
+from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.betting import Betting
+from driftcast.dissemination.drift.messages import Along, Ask, Echo, End
+from driftcast.dissemination.drift.paths import Paths
+from driftcast.dissemination.drift.settings import DriftSettings
+from driftcast.model import Event, NodeId
+from driftcast.parts.buffer import Stored
+from driftcast.protocol import Port
+
+
+class Carrying:
+    """The own bets of a node and those of others. What ends bets returns their sources: what came by their paths is
+    for everybody from then on."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        port: Port,
+        settings: DriftSettings,
+        around: Around,
+        wants: Callable[[], list[str]],
+        incarnation: int,
+    ) -> None:
+        self._node = node
+        self._port = port
+        self._paths = Paths(node, port, settings, around, wants)
+        self._betting = Betting(settings, incarnation)
+
+    def retune(self, settings: DriftSettings) -> None:
+        """Other settings from now on."""
+        self._paths.settings = self._betting.settings = settings
+
+    def takes(self, now: float, event: Event) -> bool:
+        """Whether an own event goes by paths: they stand, and few want it."""
+        bet = self._paths.get(self._node)
+        if bet is None or bet.missing:
+            return False
+        return self._betting.opens(now, self._paths.steps(event), bet.nodes)
+
+    def comes_from(self, source: NodeId, sender: NodeId) -> bool:
+        """Whether an event of the source's that this neighbor sends is on its path."""
+        bet = self._paths.get(source)
+        return bet is not None and not bet.missing and bet.toward == sender
+
+    def forward(self, now: float, stored: Stored) -> None:
+        """To each neighbor beyond whom somebody wants it."""
+        message = Along(stored.event, min(stored.hops + 1, 65535), stored.until - now)
+        for node in self._paths.ahead(stored.event):
+            self._port.send(node, message, token=stored.id.source)
+
+    def published(self, now: float) -> None:
+        """An own event has gone to everybody: it may be time to ask who wants the next ones."""
+        if self._betting.worth(now, self._paths.changed_s) and self._paths.get(self._node) is None:
+            self._paths.begin(self._betting.begin(), int(self._betting.quiet_s))
+
+    def wants_changed(self) -> None:
+        """A local application wants something else."""
+        self._paths.wants_changed()
+
+    def on_message(self, now: float, sender: NodeId, message: Ask | Echo | End) -> list[NodeId]:
+        """Somebody asks, answers, or has seen the end of it."""
+        if isinstance(message, Ask):
+            ended = self._paths.on_ask(now, sender, message)
+        elif isinstance(message, End):
+            ended = self._paths.on_end(message)
+        elif self._paths.on_echo(sender, message):
+            ended = []
+        else:
+            ended = self._paths.end([message.source])
+        return self._settle(now, ended)
+
+    def on_timer(self, now: float, source: NodeId) -> list[NodeId]:
+        """Some may not have answered."""
+        return self._settle(now, [] if self._paths.on_timer(source) else self._paths.end([source]))
+
+    def failed(self, now: float, source: NodeId) -> list[NodeId]:
+        """A neighbor on a path could not be reached."""
+        return self._settle(now, self._paths.end([source]))
+
+    def links_changed(self, now: float) -> list[NodeId]:
+        """A neighbor has come or gone: who is around and what they want is known no longer."""
+        return self._settle(now, self._paths.end_all(now))
+
+    def stop(self) -> None:
+        """Wait for nobody."""
+        self._paths.stop()
+
+    def _settle(self, now: float, ended: list[NodeId]) -> list[NodeId]:
+        if self._node in ended:
+            self._betting.over(now)
+        return ended
