@@ -40,7 +40,7 @@ def scenario(duration_s: float) -> Scenario:
 
 def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
     """CPU seconds of `runs` runs of about `seconds` each, in a loop and in a sweep, and their ratio."""
-    timed = _of_length(seconds)
+    timed = scenario_of_length(seconds)
     seeds = list(range(1, runs + 1))
     before = time.process_time()
     fingerprints = [simulate(timed, seed).fingerprint for seed in seeds]
@@ -48,13 +48,13 @@ def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         spark = session("benchmark")
         try:
-            warm = _experiment(_of_length(0.01), list(range(1, 17)))
+            warm = experiment_of(scenario_of_length(0.01), list(range(1, 17)))
             sweep([warm], Path(folder, "warm"), spark, quiet=True)
-            before_s = _process_cpu_s(os.getpid())
+            before_s = process_cpu_s(os.getpid())
             began = time.monotonic()
-            records = sweep([_experiment(timed, seeds)], Path(folder, "timed"), spark, quiet=True)
+            records = sweep([experiment_of(timed, seeds)], Path(folder, "timed"), spark, quiet=True)
             wall_s = time.monotonic() - began
-            sweep_cpu_s = _process_cpu_s(os.getpid()) - before_s
+            sweep_cpu_s = process_cpu_s(os.getpid()) - before_s
         finally:
             stop()
     assert [record["fingerprint"] for record in records] == fingerprints
@@ -67,7 +67,7 @@ def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
     }
 
 
-def _of_length(seconds: float) -> Scenario:
+def scenario_of_length(seconds: float) -> Scenario:
     """A scenario whose run takes about that long on this machine."""
     probe = scenario(60.0)
     simulate(probe, 1)
@@ -76,14 +76,15 @@ def _of_length(seconds: float) -> Scenario:
     return scenario(round(60.0 * seconds / (time.process_time() - before), 3))
 
 
-def _experiment(timed: Scenario, seeds: list[int]) -> Experiment:
+def experiment_of(timed: Scenario, seeds: list[int]) -> Experiment:
+    """An experiment of its runs at some seeds."""
     table: dict[str, object] = msgspec.to_builtins(timed)
     folder = Path(str(table.pop("base")))
     axis = Axis(name="protocol", values=["flooding"])
     return unfold(Definition(name="benchmark", scenario=table, seeds=seeds, axes=[axis]), folder)
 
 
-def _process_cpu_s(pid: int) -> float:
+def process_cpu_s(pid: int) -> float:
     """The CPU time of a process and of everything below it, living or waited for: Python, Java, Spark's workers."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -93,7 +94,7 @@ def _process_cpu_s(pid: int) -> float:
         return 0.0
     # utime, stime, cutime, cstime: fields 14 to 17 of proc(5), counted from 1.
     ticks = sum(int(field) for field in fields[11:15])
-    return ticks / TICKS_PER_S + sum(_process_cpu_s(child) for child in below)
+    return ticks / TICKS_PER_S + sum(process_cpu_s(child) for child in below)
 
 
 if __name__ == "__main__":

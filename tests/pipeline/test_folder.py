@@ -110,7 +110,7 @@ def test_a_ledger_of_other_columns_is_set_aside_whole(
     kept = tmp_path / "set-aside" / "folded-1.parquet"
     assert pq.read_table(kept).num_rows == 1000
     assert f"{kept}: has other columns than this version, or is cut; set aside" in capsys.readouterr().err
-    assert len(Ledger(tmp_path / "runs").records()) == 1
+    assert len(Ledger(tmp_path / "runs").finished()) == 1
 
 
 def test_what_is_of_another_version_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -130,6 +130,6 @@ def test_files_set_aside_never_replace_each_other(tmp_path: Path) -> None:
     ledger.open()
     for number in range(3):
         pq.write_table(pa.table({"number": [number]}), tmp_path / "runs" / "folded.parquet")
-        assert ledger.fold() == {}
+        assert len(ledger.open()) == 0
     kept = sorted(pq.read_table(path)["number"][0].as_py() for path in (tmp_path / "set-aside").iterdir())
     assert kept == [0, 1, 2]

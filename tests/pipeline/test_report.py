@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, ClaimEntry, Definition, Figure
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.reproduce import Report, report, reproduce_experiments, stored_experiments, sweep_only
+from driftcast.pipeline.experiment import Experiment, load_experiment, unfold
+from driftcast.pipeline.reproduce import Report, report, reproduce_experiments, stored_experiments, sweep_experiment
 from driftcast.trace import Level
 from tests.pipeline.scenarios import tiny
 
@@ -154,7 +154,8 @@ def test_a_sweep_alone_leaves_what_a_report_needs(spark: SparkSession, tmp_path:
     )
     path = tmp_path / "study.toml"
     path.write_text('scenario = "small.toml"\n[[axes]]\nname = "protocol"\nvalues = ["flooding"]\n')
-    assert [row["error"] for row in sweep_only(str(path), tmp_path / "out", runs=2, quiet=True)] == [None, None]
+    experiment = load_experiment(str(path), runs=2)
+    assert [row["error"] for row in sweep_experiment(experiment, tmp_path / "out", quiet=True)] == [None, None]
     assert not (tmp_path / "out" / "index.html").exists()
     assert report(tmp_path / "out").runs == 2
     assert (tmp_path / "out" / "index.html").exists()

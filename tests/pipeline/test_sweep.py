@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from driftcast.errors import UserError
 from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.journal import Journal
 from driftcast.pipeline.ledger import Ledger
 from driftcast.pipeline.plan import planned_runs, tasks
 from driftcast.pipeline.records import METRICS, Record, record_schema
@@ -62,13 +63,18 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_
     memory.mkdir()
     out, experiment = tmp_path / "out", tiny_experiment(("flooding",))
     whole = sweep([experiment], tmp_path / "whole", spark, quiet=True)
-    # What an interruption leaves: rows of finished runs, a row half written, and no runs.parquet.
+    # What an interruption leaves: journals of finished runs, one of them cut, a fold half written, no runs.parquet.
     runs = out / "runs"
     runs.mkdir(parents=True)
-    finished = pq.read_table(tmp_path / "whole" / "runs.parquet").slice(0, 1)
-    pq.write_table(finished, runs / f"{whole[0]['key']}.parquet")
-    (runs / f"{whole[1]['key']}.parquet").write_bytes(b"PAR1 cut in the mid")
-    (runs / f".{whole[2]['key']}.parquet-77.tmp").write_bytes(b"PAR1")
+    with Journal(runs, 0) as journal:
+        journal.start(str(whole[0]["key"]))
+        journal.add(whole[0])
+    with Journal(runs, 1) as journal:
+        journal.start(str(whole[1]["key"]))
+        journal.add(whole[1])
+    (cut,) = runs.glob("task-1-*")
+    cut.write_bytes(cut.read_bytes()[:-9])
+    (runs / ".folded.parquet-77.tmp").write_bytes(b"PAR1")
     resumed = sweep([experiment], out, spark, Counting(memory), quiet=True)
     assert without_cost(resumed) == without_cost(whole)
     assert sorted(path.name.split("-")[2] for path in memory.iterdir()) == ["2", "3"]
@@ -170,7 +176,7 @@ from tests.pipeline.scenarios import tiny_experiment
 out = Path(sys.argv[1])
 
 def interrupt():
-    while not list((out / "runs").glob("*.parquet")):
+    while not any(b"\\n{" in path.read_bytes() for path in (out / "runs").glob("*.journal")):
         time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -191,6 +197,6 @@ def test_an_interrupt_ends_a_sweep_at_once_and_keeps_what_is_done(tmp_path: Path
     assert done.stdout == "interrupted\n", done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs.parquet").exists()
-    kept = Ledger(tmp_path / "runs").records()
+    kept = Ledger(tmp_path / "runs").open().to_pylist()
     assert 0 < len(kept) < 4000
-    assert all(record["error"] is None for record in kept.values())
+    assert all(record["error"] is None for record in kept)

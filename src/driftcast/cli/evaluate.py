@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from driftcast.pipeline.claims import Claim
+    from driftcast.pipeline.experiment import Experiment
     from driftcast.pipeline.reproduce import Report
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
@@ -39,15 +40,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_out(compare, "out/compare-SCENARIO")
     compare.set_defaults(command=_compare)
 
-    sweep = commands.add_parser(
-        "sweep",
-        help="run an experiment's simulations",
-        description="Run the simulations of an experiment that are not done yet; `driftcast report DIR` judges them.",
-    )
-    sweep.add_argument("experiment", metavar="EXPERIMENT", help="a name (driftcast experiments) or a TOML file")
-    _add_size(sweep)
-    add_out(sweep, "out/sweep")
-    sweep.set_defaults(command=_sweep)
+    _add_sweep(commands)
 
     reproduce = commands.add_parser(
         "reproduce",
@@ -68,6 +61,31 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
     add_json(report)
     report.set_defaults(command=_report)
+
+
+def _add_sweep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sweep = commands.add_parser(
+        "sweep",
+        help="run an experiment's simulations",
+        description="Run the simulations of an experiment that are not done yet; `driftcast report DIR` judges them. "
+        "With --vary the experiment is a scenario and what varies in it.",
+    )
+    sweep.add_argument(
+        "experiment", metavar="EXPERIMENT", help="a name (driftcast experiments) or a TOML file; with --vary a scenario"
+    )
+    sweep.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="KEY=VALUES",
+        help="as in --vary radio.range_m=100,200,300 --vary protocol=flooding,epidemic: all combinations",
+    )
+    sweep.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="with --vary: a setting of every point"
+    )
+    _add_size(sweep)
+    add_out(sweep, "out/sweep")
+    sweep.set_defaults(command=_sweep)
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
@@ -116,13 +134,11 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.failures import failure_lines
-    from driftcast.pipeline.reproduce import sweep_only
+    from driftcast.pipeline.reproduce import sweep_experiment
 
-    name, out = _named(arguments.experiment), arguments.out
+    experiment, out = _to_sweep(arguments), arguments.out
     with resumable(out):
-        records = sweep_only(
-            name, out, arguments.quick, arguments.runs, arguments.master, arguments.json or arguments.quiet
-        )
+        records = sweep_experiment(experiment, out, arguments.master, arguments.json or arguments.quiet)
     done, failed = len(records), sum(record["error"] is not None for record in records)
     explain(failure_lines(records))
     if arguments.json:
@@ -131,6 +147,24 @@ def _sweep(arguments: argparse.Namespace) -> int:
         say(f"{done} runs in {arguments.out}, {failed} failed")
         say(f"next: driftcast report {arguments.out}")
     return 1 if failed else 0
+
+
+def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
+    """An experiment by its name or file, or a scenario with what is to vary."""
+    from driftcast.pipeline.experiment import load_experiment
+    from driftcast.pipeline.session import check_installed
+    from driftcast.pipeline.vary import varied
+
+    if not arguments.vary:
+        if arguments.set:
+            raise UserError("--set: goes with --vary; the settings of an experiment stand in its file")
+        experiment = load_experiment(_named(arguments.experiment), arguments.quick, arguments.runs)
+    elif arguments.quick:
+        raise UserError("--quick: is for experiments; with --vary say how many runs: --runs N")
+    else:
+        experiment = varied(Path(arguments.experiment), arguments.vary, arguments.set, arguments.runs)
+    check_installed()
+    return experiment
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:

@@ -1,88 +1,75 @@
-"""What a sweep has done so far: one small Parquet file per finished run, so that an interrupted sweep goes on.
+"""What a sweep has done so far, so that an interrupted one goes on: a journal for each task that writes, folded into
+one Parquet file when a sweep begins and ends.
 
-A file appears under its name only when it is whole. Finished sweeps fold the small files into one. A file that this
-version of driftcast cannot take rows from is set aside, never removed.
+A file appears under its name only when it is whole. A file that this version of driftcast cannot take rows from is set
+aside, never removed.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from driftcast.pipeline.records import Record, is_record_schema, record_table
+from driftcast.pipeline.journal import SUFFIX, Count, journal_records
+from driftcast.pipeline.records import is_record_schema, record_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FOLDED = "folded.parquet"
-STARTED = ".started"
 SET_ASIDE = "set-aside"
 
 
 class Ledger:
-    """The folder `runs/` of a sweep's output. Workers add to it, the driver counts and reads it."""
+    """The folder `runs/` of a sweep's output. Workers write journals in it, the driver counts, reads and folds them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.set_aside: list[Path] = []
         """Files that were found unusable, where they are kept now."""
+        self.count = Count(folder)
 
-    def open(self) -> None:
-        """Make the folder and forget what an earlier sweep left half done."""
+    def open(self) -> "pa.Table":
+        """Make the folder, forget what an earlier sweep left half written, and fold; all that finished without error.
+
+        A failed run is tried anew by the next sweep.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.iterdir():
             if path.name.startswith("."):
                 path.unlink(missing_ok=True)
+        loose = self._loose()
+        kept = self.finished()
+        if loose:
+            self._fold(kept, loose)
+        return kept
 
-    def records(self) -> dict[str, Record]:
-        """Everything finished, by key. A file that is cut or has other columns is set aside."""
+    def finished(self) -> "pa.Table":
+        """The rows of every run that finished without an error, each once. What is cut or has other columns is set
+        aside."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow.compute as pc
 
-        found: dict[str, Record] = {}
-        # The folded file is the oldest, so what was done again since replaces its rows.
-        for path in sorted(self.folder.glob("*.parquet"), key=lambda path: path.name != FOLDED):
-            try:
-                table = pq.read_table(path)
-            except (OSError, pa.ArrowException):
-                table = None
-            if table is None or not is_record_schema(table.schema):
+        tables: list[pa.Table] = []
+        for path in [self.folder / FOLDED, *self._loose()]:
+            if path.suffix == SUFFIX:
+                records = journal_records(path)
+                table = None if records is None else record_table(records)
+            elif path.exists():
+                table = _read(path)
+            else:
+                continue
+            if table is None:
                 self.put_aside(path)
             else:
-                found.update((record["key"], record) for record in table.to_pylist())
-        return found
+                tables.append(table)
+        found = pa.concat_tables(tables or [record_table([])])
+        found = found.filter(pc.is_null(found["error"]))
+        return found if len(tables) < 2 else _latest(found)
 
-    def count(self) -> int:
-        """How many runs have finished since the folder was opened or folded."""
-        with os.scandir(self.folder) as entries:
-            return sum(1 for entry in entries if entry.name.endswith(".parquet") and entry.name != FOLDED)
-
-    def has(self, key: str) -> bool:
-        """Whether a run has finished since the folder was opened."""
-        return (self.folder / f"{key}.parquet").exists()
-
-    def read(self, key: str) -> Record:
-        """The record of a run that has finished since the folder was opened."""
-        import pyarrow.parquet as pq
-
-        record: Record = pq.read_table(self.folder / f"{key}.parquet").to_pylist()[0]
-        return record
-
-    def add(self, record: Record) -> None:
-        """A run has finished."""
-        self._write(record_table([record]), f"{record['key']}.parquet")
-
-    def start(self, key: str, attempt: int) -> int:
-        """Note that a run begins; how many earlier attempts began it and never came to its end."""
-        before = sum((self.folder / f"{STARTED}-{key}-{earlier}").exists() for earlier in range(attempt))
-        (self.folder / f"{STARTED}-{key}-{attempt}").touch()
-        return before
-
-    def fold(self) -> dict[str, Record]:
-        """Put all that finished without an error into one file; a failed run is tried anew by the next sweep."""
-        # Only what has been read may go: another file may have come meanwhile.
-        before = [path for path in self.folder.iterdir() if path.name != FOLDED]
-        kept = {key: record for key, record in self.records().items() if record["error"] is None}
-        if kept:
-            self._write(record_table(list(kept.values())), FOLDED)
-        for path in before:
-            path.unlink(missing_ok=True)
-        return kept
+    def close(self, kept: "pa.Table") -> None:
+        """Fold what is kept, in place of the journals that it was in."""
+        self._fold(kept, self._loose())
 
     def put_aside(self, path: Path) -> None:
         """Beside the folder, under a name that is not taken yet."""
@@ -94,9 +81,35 @@ class Ledger:
         path.rename(kept)
         self.set_aside.append(kept)
 
-    def _write(self, table: object, name: str) -> None:
+    def _loose(self) -> list[Path]:
+        """What is not folded yet: journals, and the rows that older versions wrote run by run."""
+        found = [*self.folder.glob(f"*{SUFFIX}"), *self.folder.glob("*.parquet")]
+        return sorted(path for path in found if path.name != FOLDED and not path.name.startswith("."))
+
+    def _fold(self, kept: "pa.Table", read: Sequence[Path]) -> None:
+        """Only what has been read may go."""
         import pyarrow.parquet as pq
 
-        unfinished = self.folder / f".{name}-{os.getpid()}.tmp"
-        pq.write_table(table, unfinished, compression="zstd")
-        unfinished.replace(self.folder / name)
+        unfinished = self.folder / f".{FOLDED}-{os.getpid()}.tmp"
+        pq.write_table(kept, unfinished, compression="zstd")
+        unfinished.replace(self.folder / FOLDED)
+        for path in read:
+            path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> "pa.Table | None":
+    """None if it is cut or has other columns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException):
+        return None
+    return table if is_record_schema(table.schema) else None
+
+
+def _latest(rows: "pa.Table") -> "pa.Table":
+    """Of rows with the same key the last."""
+    places = {key: place for place, key in enumerate(rows["key"].to_pylist())}
+    return rows if len(places) == len(rows) else rows.take(sorted(places.values()))

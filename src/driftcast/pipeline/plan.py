@@ -65,18 +65,19 @@ def _planned(experiment: Experiment, number: int, point: Point) -> list[PlannedR
     # The name is the trace's too and has no influence on any draw.
     named = msgspec.structs.replace(point.scenario, name=f"{experiment.name}/{number}")
     scenario, trace, inputs = json_text(named), str(experiment.definition.trace), input_digest(named)
+    parameters, movement = json_text(point.values), movement_key(point.scenario)
     decisive = (code_digest(*machines(named)), experiment.name, point.name, scenario, trace, inputs)
     return [
         PlannedRun(
             experiment=experiment.name,
             point=point.name,
-            parameters=json_text(point.values),
+            parameters=parameters,
             scenario=scenario,
             seed=seed,
             trace=trace,
             inputs=inputs,
             key=_digest(*decisive, str(seed)),
-            movement=movement_key(point.scenario),
+            movement=movement,
         )
         for seed in experiment.seeds_at(point)
     ]

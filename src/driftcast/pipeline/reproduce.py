@@ -19,6 +19,7 @@ from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
 from driftcast.pipeline.failures import failure_lines
 from driftcast.pipeline.lock import held
+from driftcast.pipeline.master import checked_master
 from driftcast.pipeline.means import Means
 from driftcast.pipeline.metrics import paired, summary
 from driftcast.pipeline.plan import machines
@@ -105,28 +106,25 @@ def reproduce_experiments(
     """
     names = {experiment.name for experiment in experiments}
     with held(out):
-        swept(experiments, out, spark, quiet=quiet)
+        swept(experiments, out, lambda: spark, quiet=quiet)
         _store(experiments, out)
         if watch:
             make_players(experiments, read_runs(out), out, at_once=True)
         return _written(out, spark, names)
 
 
-def sweep_only(
-    name: str,
-    out: Path,
-    quick: bool = False,
-    runs: int | None = None,
-    master: str | None = None,
-    quiet: bool = False,
-) -> list[Record]:
-    """Do an experiment's runs and nothing else, for `report` to judge later; their rows."""
-    experiment = load_experiment(name, quick, runs)
-    spark = session("driftcast", master)
+def sweep_experiment(experiment: Experiment, out: Path, master: str | None = None, quiet: bool = False) -> list[Record]:
+    """Do an experiment's runs and nothing else, for `report` to judge later; which they were, and their errors.
+
+    If all are done, no Spark starts.
+    """
+    if master is not None:
+        checked_master(master)
     with held(out):
-        records = swept([experiment], out, spark, quiet=quiet)
+        rows = swept([experiment], out, lambda: session("driftcast", master), quiet=quiet)
         _store([experiment], out)
-    return records
+    told: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
+    return told
 
 
 def report(out: Path, master: str | None = None) -> Report:

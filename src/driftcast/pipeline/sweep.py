@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,13 +17,22 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.journal import Journal
 from driftcast.pipeline.ledger import Ledger
 from driftcast.pipeline.lock import held
 from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
-from driftcast.pipeline.records import Record, is_record_schema, json_value, metric_columns, record_ddl, record_table
+from driftcast.pipeline.records import (
+    Record,
+    is_record_schema,
+    json_value,
+    metric_columns,
+    record_ddl,
+    record_schema,
+    record_table,
+)
 from driftcast.pipeline.results import TRACES_FOLDER
-from driftcast.scenario.inputs import input_digest
+from driftcast.scenario.inputs import input_digest, input_files
 from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.mishap import told
 from driftcast.simulation.run import Run
@@ -37,6 +47,8 @@ RUNS_FOLDER = "runs"
 RUNS_FILE = "runs.parquet"
 # One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
 DEADLY_ATTEMPTS = 3
+# Rows that go home together: a batch of one costs as much as the shortest of runs.
+MOST_AT_ONCE = 256
 
 
 class Simulate(Protocol):
@@ -56,39 +68,43 @@ def sweep(
 ) -> list[Record]:
     """`swept` in a folder that nobody else writes to meanwhile."""
     with held(out):
-        return swept(experiments, out, spark, simulate, partitions, quiet)
+        rows: list[Record] = swept(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
+    return rows
 
 
 def swept(
     experiments: Sequence[Experiment],
     out: Path,
-    spark: "SparkSession",
+    start: Callable[[], "SparkSession"],
     simulate: Simulate = simulate_run,
     partitions: int | None = None,
     quiet: bool = False,
-) -> list[Record]:
+) -> "pa.Table":
     """Do every run that is not done yet and write `runs.parquet`; returns the experiments' rows, ordered by plan.
 
-    Rows that other experiments have in `runs.parquet` stay there. The caller holds the folder.
+    Rows that other experiments have in `runs.parquet` stay there. Spark is started if there is a run to do. The caller
+    holds the folder.
     """
+    import pyarrow as pa
+
     planned = [run for experiment in experiments for run in planned_runs(experiment)]
     ledger = Ledger(out / RUNS_FOLDER)
-    ledger.open()
-    done = ledger.fold()
+    finished = ledger.open()
+    done = set(finished["key"].to_pylist())
     missing = [run for run in planned if run.key not in done]
-    title = ", ".join(experiment.name for experiment in experiments)
-    failed: dict[str, Record] = {}
-    with progress(title, len(missing), ledger.count, quiet):
-        for record in _collected(runs_frame(spark, missing, partitions), out, simulate) if missing else []:
-            (done if record["error"] is None else failed)[str(record["key"])] = record
-    records = [done.get(run.key) or failed[run.key] for run in planned]
-    names = {experiment.name for experiment in experiments}
-    others = [row for row in _earlier(out, ledger) if row["experiment"] not in names]
-    write_runs([*others, *records], out)
-    ledger.fold()
+    if missing:
+        title = ", ".join(experiment.name for experiment in experiments)
+        frame = runs_frame(start(), missing, partitions)
+        with progress(title, len(missing), ledger.count, quiet):
+            finished = pa.concat_tables([finished, _collected(frame, out, simulate)])
+    places = {key: place for place, key in enumerate(finished["key"].to_pylist())}
+    rows = finished.take([places[run.key] for run in planned])
+    write_runs(pa.concat_tables([_others(experiments, out, ledger), rows]), out)
+    if missing:
+        ledger.close(finished.filter(finished["error"].is_null()))
     for kept in ledger.set_aside:
         print(f"driftcast: {kept}: has other columns than this version, or is cut; set aside", file=sys.stderr)
-    return records
+    return rows
 
 
 def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
@@ -106,20 +122,26 @@ def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: in
 
 def simulated(runs: "DataFrame", out: Path, simulate: Simulate = simulate_run) -> "DataFrame":
     """The plan that simulates: runs to do -> rows as runs.parquet has them."""
-    return runs.mapInArrow(_worker(str(out), simulate), record_ddl())
+    return runs.mapInArrow(worker(str(out), simulate), record_ddl())
 
 
-def write_runs(records: list[Record], out: Path) -> None:
+def write_runs(rows: "pa.Table", out: Path) -> None:
     """Write `runs.parquet`, whole or not at all."""
     import pyarrow.parquet as pq
 
     unfinished = out / f".{RUNS_FILE}.tmp"
-    pq.write_table(record_table(records), unfinished, compression="zstd")
+    pq.write_table(rows, unfinished, compression="zstd")
     unfinished.replace(out / RUNS_FILE)
 
 
 def read_runs(out: Path) -> list[Record]:
     """The rows of a `runs.parquet`."""
+    rows: list[Record] = read_table(out).to_pylist()
+    return rows
+
+
+def read_table(out: Path) -> "pa.Table":
+    """The same as a table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -132,33 +154,37 @@ def read_runs(out: Path) -> list[Record]:
         raise UserError(f"{path}: cannot be read: {told(error)}") from None
     if not is_record_schema(table.schema):
         raise UserError(f"{path}: does not have the columns of a sweep; run the sweep again")
-    rows: list[Record] = table.to_pylist()
-    return rows
+    return table
 
 
-def _earlier(out: Path, ledger: Ledger) -> list[Record]:
-    """The rows that are in `runs.parquet` already; a file that cannot be used is set aside."""
+def _others(experiments: Sequence[Experiment], out: Path, ledger: Ledger) -> "pa.Table":
+    """The rows that other experiments have in `runs.parquet`; a file that cannot be used is set aside."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if not (out / RUNS_FILE).exists():
-        return []
+        return record_table([])
     try:
-        return read_runs(out)
+        rows = read_table(out)
     except UserError:
         ledger.put_aside(out / RUNS_FILE)
-        return []
+        return record_table([])
+    mine = pa.array([experiment.name for experiment in experiments])
+    return rows.filter(pc.invert(pc.is_in(rows["experiment"], mine)))
 
 
-def _collected(runs: "DataFrame", out: Path, simulate: Simulate) -> list[Record]:
+def _collected(runs: "DataFrame", out: Path, simulate: Simulate) -> "pa.Table":
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        rows: list[Record] = simulated(runs, out.resolve(), simulate).toArrow().to_pylist()
+        rows = simulated(runs, out.resolve(), simulate).toArrow()
     except (PySparkException, Py4JError) as error:
         if _interrupted(error):
             raise KeyboardInterrupt from None
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise WorkError(f"the sweep failed: {reason.strip()}; start it again to go on where it stopped") from None
-    return rows
+    return rows.cast(record_schema())
 
 
 def _interrupted(error: BaseException | None) -> bool:
@@ -174,33 +200,36 @@ def _itself(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]]:
     return rows
 
 
-def _worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
-    """What runs in a worker's process: a partition's rows in, a row out as soon as its run is over."""
+def worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What runs in a worker's process: a partition's rows in, their records out. Its journal has each at once."""
 
     def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        attempt = context.attemptNumber() if context is not None else 0
-        ledger = Ledger(Path(out) / RUNS_FOLDER)
         # On a cluster whose machines share no disk each keeps its own ledger; the rows come home by Spark all the same.
-        ledger.folder.mkdir(parents=True, exist_ok=True)
-        for batch in batches:
-            for row in batch.to_pylist():
-                planned = msgspec.convert(row, PlannedRun)
-                yield from record_table([_done(planned, ledger, attempt, Path(out), simulate)]).to_batches()
+        folder = Path(out) / RUNS_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        with Journal(folder, context.partitionId() if context is not None else 0) as journal:
+            for batch in batches:
+                for first in range(0, batch.num_rows, MOST_AT_ONCE):
+                    rows = batch.slice(first, MOST_AT_ONCE).to_pylist()
+                    runs = msgspec.convert(rows, list[PlannedRun])
+                    records = [_done(planned, journal, Path(out), simulate) for planned in runs]
+                    yield from record_table(records).to_batches()
 
     return work
 
 
-def _done(planned: PlannedRun, ledger: Ledger, attempt: int, out: Path, simulate: Simulate) -> Record:
-    if ledger.has(planned.key):
-        return ledger.read(planned.key)
-    if ledger.start(planned.key, attempt) >= DEADLY_ATTEMPTS:
+def _done(planned: PlannedRun, journal: Journal, out: Path, simulate: Simulate) -> Record:
+    if planned.key in journal.done:
+        return journal.done[planned.key]
+    if journal.deaths.get(planned.key, 0) >= DEADLY_ATTEMPTS:
         record = _record(planned, error=f"the worker died each of the {DEADLY_ATTEMPTS} times that this run was tried")
     else:
+        journal.start(planned.key)
         record = _simulated(planned, out, simulate)
-    ledger.add(record)
+    journal.add(record)
     return record
 
 
@@ -208,10 +237,8 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
     level = Level(planned.trace)
     began = time.process_time()
     try:
-        table = json_value(planned.scenario)
-        assert isinstance(table, dict)
-        scenario = scenario_from(table, planned.point)
-        _check_inputs(planned, scenario)
+        scenario, has_files = _read(planned.scenario, planned.point)
+        _check_inputs(planned, scenario, has_files)
         unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
         if level is Level.METRICS:
             outcome = simulate(scenario, planned.seed, level, None)
@@ -221,7 +248,7 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
             outcome.trace.save(unfinished)
             shutil.rmtree(out / TRACES_FOLDER / planned.key, ignore_errors=True)
             unfinished.rename(out / TRACES_FOLDER / planned.key)
-        _check_inputs(planned, scenario)
+        _check_inputs(planned, scenario, has_files)
     except Exception as error:
         return _record(planned, error=told(error), cpu_s=time.process_time() - began)
     return _record(
@@ -234,9 +261,18 @@ def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
     )
 
 
-def _check_inputs(planned: PlannedRun, scenario: Scenario) -> None:
+@lru_cache(maxsize=MOST_AT_ONCE)
+def _read(text: str, point: str) -> tuple[Scenario, bool]:
+    """A scenario, and whether it names files; seeds of one point follow each other, or come back soon."""
+    table = json_value(text)
+    assert isinstance(table, dict)
+    scenario = scenario_from(table, point)
+    return scenario, bool(input_files(scenario))
+
+
+def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> None:
     """A run whose files are not those that its key stands for would be kept under a wrong key."""
-    if input_digest(scenario) != planned.inputs:
+    if (input_digest(scenario) if has_files else "") != planned.inputs:
         raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
 
 

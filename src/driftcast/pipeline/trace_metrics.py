@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 OF_DELIVERIES = METRICS[: METRICS.index("transmissions")]
 """What a trace tells that keeps deliveries alone."""
 
-ORDER = ("time_s", "file", "place")
-"""Rows of one node stand in a file in the order in which they happened; equal times are told apart by it."""
+ORDER = ("time_s", "part", "place")
+"""Rows of one node stand in the files of a trace in the order in which they happened; equal times are told apart by it.
+Numbers all: a file by its number, since a path in every row costs more than the row."""
+
+EVENTS_AT_ONCE = 5000
+"""Of one run, that a Python process matches with all its subscriptions: so a large run is spread over all cores, and
+none holds all of it."""
 
 _SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int32": "int", "bool": "boolean"}
 
@@ -33,9 +38,8 @@ def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame"
         schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
         return spark.read.schema(schema).parquet(*(str(folder / name) for folder in folders))
 
-    trace = table("trace", TRACE_COLUMNS).select(
-        "*", f.col("_metadata.file_path").alias("file"), f.col("_metadata.row_index").alias("place")
-    )
+    part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
+    trace = table("trace", TRACE_COLUMNS).select("*", part, f.col("_metadata.row_index").alias("place"))
     return trace, table("events", EVENT_COLUMNS), table("subscriptions", SUBSCRIPTION_COLUMNS)
 
 
@@ -43,7 +47,9 @@ def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataF
     """A row per run with every metric. A trace that keeps deliveries alone has no metrics of frames or buffers."""
     from pyspark.sql import functions as f
 
-    runs = events.select("run").union(trace.select("run")).distinct()
+    # What every row of a trace goes through names the runs, too.
+    frames = _frames(trace)
+    runs = events.select("run").union(frames.select("run")).distinct()
     counted = events.where("counted").groupBy("run").agg(f.count(f.lit(1)).alias("published"))
     pairs = eligible_pairs(events, subscriptions)
     eligible = pairs.groupBy("run").agg(f.count(f.lit(1)).alias("eligible"))
@@ -52,7 +58,8 @@ def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataF
         counted,
         eligible,
         _delivered(served_pairs(trace, pairs, events, subscriptions)),
-        _frames(trace, events),
+        frames,
+        _copies(trace, events),
         _buffers(trace),
     ):
         found = found.join(part, "run", "left")
@@ -65,9 +72,18 @@ def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataF
 def eligible_pairs(events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
     """Who should get which counted event: run, event, node, published_s, and the subscription if it is to get what its
     processor makes of it. Filters decide, as they do in a node."""
+    from pyspark.sql import functions as f
+
     counted = events.where("counted")
+    slices = counted.groupBy("run").agg(f.ceil(f.count(f.lit(1)) / EVENTS_AT_ONCE).cast("int").alias("slices"))
+    dealt = counted.join(slices, "run").withColumn("slice", f.pmod(f.hash("event"), "slices")).drop("slices")
+    asked = (
+        subscriptions.join(slices, "run")
+        .withColumn("slice", f.explode(f.sequence(f.lit(0), f.col("slices") - 1)))
+        .drop("slices")
+    )
     schema = "run string, event string, node bigint, published_s double, through string"
-    return counted.groupBy("run").cogroup(subscriptions.groupBy("run")).applyInArrow(_match, schema)
+    return dealt.groupBy("run", "slice").cogroup(asked.groupBy("run", "slice")).applyInArrow(_match, schema)
 
 
 def served_pairs(
@@ -76,29 +92,35 @@ def served_pairs(
     """The eligible pairs that were served: run, event, node, delay_s and hops of the first delivery."""
     from pyspark.sql import functions as f
 
-    modulated = f.broadcast(
-        subscriptions.where("processor is not null").select("run", "subscription", f.lit(True).alias("modulated"))
-    )
-    delivered = trace.where(f.col("kind") == Kind.DELIVER.value).join(modulated, ["run", "subscription"], "left")
+    delivered = trace.where(f.col("kind") == Kind.DELIVER.value)
     first = f.min(f.struct(*ORDER, "hops")).alias("first")
-    plain = delivered.where("modulated is null").groupBy("run", "event", "node").agg(first)
+    modulated = subscriptions.where("processor is not null").select("run", "subscription")
+    if modulated.isEmpty():
+        # So it is nearly always, and then the deliveries are read once and joined with nothing.
+        plain = delivered.groupBy("run", "event", "node").agg(first)
+        return _delayed(pairs.drop("through").join(plain, ["run", "event", "node"]))
+    plain = delivered.join(modulated, ["run", "subscription"], "anti").groupBy("run", "event", "node").agg(first)
     # What a processor made serves the pairs of what it was made of.
     inputs = events.where("derived_from is not null").select(
         "run", "event", f.explode(f.split("derived_from", " ")).alias("input")
     )
     through = (
-        delivered.where("modulated")
+        delivered.join(modulated, ["run", "subscription"])
         .join(inputs, ["run", "event"])
         .groupBy("run", f.col("input").alias("event"), f.col("subscription").alias("through"))
         .agg(first)
     )
     served = pairs.where("through is null").drop("through").join(plain, ["run", "event", "node"])
     also = pairs.join(through, ["run", "event", "through"]).drop("through")
+    return _delayed(served.unionByName(also))
+
+
+def _delayed(served: "DataFrame") -> "DataFrame":
+    from pyspark.sql import functions as f
+
     # Times are whole microseconds, so the difference is too; only its last bits are noise.
     delay_s = f.round(f.col("first.time_s") - f.col("published_s"), 6)
-    return served.unionByName(also).select(
-        "run", "event", "node", delay_s.alias("delay_s"), f.col("first.hops").alias("hops")
-    )
+    return served.select("run", "event", "node", delay_s.alias("delay_s"), f.col("first.hops").alias("hops"))
 
 
 def _match(events: "pa.Table", subscriptions: "pa.Table") -> "pa.Table":
@@ -115,14 +137,16 @@ def _delivered(served: "DataFrame") -> "DataFrame":
     schema = (
         "run string, delivered bigint, delay_mean_s double, delay_p50_s double, delay_p95_s double, hops_mean double"
     )
-    return served.groupBy("run").applyInArrow(_delays, schema)
+    return served.select("run", "delay_s", "hops").groupBy("run").applyInArrow(_delays, schema)
 
 
 def _delays(served: "pa.Table") -> "pa.Table":
     """The delays of one run, by the meter's own arithmetic, so that not even the last bit differs."""
+    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    delays_s = sorted(served["delay_s"].to_pylist())
+    delays_s: list[float] = np.sort(served["delay_s"].to_numpy()).tolist()
     n = len(delays_s)
     row = {
         "run": served["run"][0].as_py(),
@@ -130,34 +154,47 @@ def _delays(served: "pa.Table") -> "pa.Table":
         "delay_mean_s": math.fsum(delays_s) / n,
         "delay_p50_s": quantile(delays_s, 0.5),
         "delay_p95_s": quantile(delays_s, 0.95),
-        "hops_mean": sum(served["hops"].to_pylist()) / n,
+        "hops_mean": pc.sum(served["hops"]).as_py() / n,
     }
     return pa.Table.from_pylist([row])
 
 
-def _frames(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
-    """Everything counted in frames and bytes."""
+def _frames(trace: "DataFrame") -> "DataFrame":
+    """Everything counted in frames and bytes, whatever they carry; a row for each run that has any row."""
     from pyspark.sql import functions as f
 
     kind, traffic, sized = f.col("kind"), f.col("class"), f.col("size_bytes")
     sent, received = kind.isin(Kind.SEND.value, Kind.RETRY.value), kind == Kind.RECEIVE.value
-    frames = trace.where(sent | received).join(
-        f.broadcast(events.select("run", "event", "source", "counted")), ["run", "event"], "left"
-    )
     work = traffic != "discovery"
-    carries = f.col("source").isNotNull()
-    meets = f.when(received & carries & (f.col("node") != f.col("source")), f.struct("event", "node"))
-    return frames.groupBy("run").agg(
+    return trace.groupBy("run").agg(
         f.count_if(sent & work).alias("transmissions"),
         f.count_if(sent & (traffic == "control")).alias("control_transmissions"),
         f.count_if(received & work).alias("receptions"),
-        f.count_if((kind == Kind.SEND.value) & f.col("counted")).alias("forwards"),
-        (f.count_if(received & carries) - f.count_distinct(meets)).alias("duplicates"),
         *(
             f.sum(f.when(sent & (traffic == name), sized).otherwise(0)).alias(f"{name}_bytes")
             for name in ("data", "control", "discovery")
         ),
         f.sum(f.when(sent, sized).otherwise(0)).alias("total_bytes"),
+    )
+
+
+def _copies(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
+    """What is counted of frames by the event that they carry. A node's frames of an event are summed up before the
+    event is looked up."""
+    from pyspark.sql import functions as f
+
+    kind = f.col("kind")
+    sent, received = kind == Kind.SEND.value, kind == Kind.RECEIVE.value
+    met = (
+        trace.where((sent | received) & f.col("event").isNotNull())
+        .groupBy("run", "event", "node")
+        .agg(f.count_if(sent).alias("sent"), f.count_if(received).alias("received"))
+        .join(events.select("run", "event", "source", "counted"), ["run", "event"])
+    )
+    others = (f.col("received") > 0) & (f.col("node") != f.col("source"))
+    return met.groupBy("run").agg(
+        f.sum(f.when(f.col("counted"), f.col("sent")).otherwise(0)).alias("forwards"),
+        (f.sum("received") - f.count_if(others)).alias("duplicates"),
     )
 
 
@@ -171,11 +208,13 @@ def _buffers(trace: "DataFrame") -> "DataFrame":
     anew = kind.isin(Kind.CRASH.value, Kind.START.value)
     # Notes without an event tell of something else than a copy.
     relevant = (kind.isin(Kind.STORE.value, Kind.EVICT.value) & f.col("event").isNotNull()) | anew
+    # One order for all: what a life begins with is the sum at its beginning.
     lives = Window.partitionBy("run", "node").orderBy(*ORDER)
-    within = Window.partitionBy("run", "node", "life").orderBy(*ORDER)
     stored = (
         trace.where(relevant)
-        .withColumn("life", f.sum(f.when(anew, 1).otherwise(0)).over(lives))
-        .withColumn("stored", f.sum(change).over(within))
+        .select("run", "node", *ORDER, anew.alias("anew"), change.alias("change"))
+        .withColumn("sum", f.sum("change").over(lives))
+        .withColumn("before", f.last(f.when(f.col("anew"), f.col("sum")), ignorenulls=True).over(lives))
+        .withColumn("stored", f.col("sum") - f.coalesce("before", f.lit(0)))
     )
     return stored.groupBy("run").agg(f.greatest(f.max("stored"), f.lit(0)).alias("buffer_peak"))

@@ -1,0 +1,75 @@
+"""What a sweep of very short runs costs beside a plain loop over them, and what it costs to find that all is done."""
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.sweep import experiment_of, process_cpu_s, scenario, scenario_of_length
+from driftcast.pipeline.plan import planned_runs
+from driftcast.pipeline.records import metric_columns, record_table
+from driftcast.pipeline.reproduce import sweep_experiment
+from driftcast.pipeline.session import session, stop
+from driftcast.pipeline.sweep import sweep
+from driftcast.simulation.run import run as simulate
+
+
+def short(runs: int = 1000, seconds: float = 0.0065) -> dict[str, float]:
+    """CPU of so many runs in a loop and in a sweep, in which workers are warm, and the milliseconds more of each."""
+    timed = scenario_of_length(seconds)
+    before = time.process_time()
+    for seed in range(1, runs + 1):
+        simulate(timed, seed)
+    loop_cpu_s = time.process_time() - before
+    with tempfile.TemporaryDirectory() as folder:
+        spark = session("benchmark")
+        try:
+            sweep([experiment_of(scenario(1.0), list(range(1, 65)))], Path(folder, "warm"), spark, quiet=True)
+            before = process_cpu_s(os.getpid())
+            sweep([experiment_of(timed, list(range(1, runs + 1)))], Path(folder, "timed"), spark, quiet=True)
+            sweep_cpu_s = process_cpu_s(os.getpid()) - before
+        finally:
+            stop()
+    return {
+        "runs": runs,
+        "loop_cpu_s": loop_cpu_s,
+        "sweep_cpu_s": sweep_cpu_s,
+        "ratio": sweep_cpu_s / loop_cpu_s,
+        "overhead_ms_per_run": (sweep_cpu_s - loop_cpu_s) / runs * 1000,
+    }
+
+
+def resumed(runs: int = 100_000) -> dict[str, float]:
+    """CPU and memory of a sweep that finds all its runs done. Their rows are made up from a single one."""
+    import pyarrow.parquet as pq
+
+    made = scenario(1.0)
+    outcome = simulate(made, 1)
+    experiment = experiment_of(made, list(range(1, runs + 1)))
+    columns = metric_columns(outcome.metrics, outcome.series)
+    rows = [
+        {"experiment": run.experiment, "point": run.point, "parameters": run.parameters, "seed": run.seed}
+        | {"key": run.key, "fingerprint": outcome.fingerprint, "run": outcome.trace.run, **columns}
+        for run in planned_runs(experiment)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "runs").mkdir()
+        pq.write_table(record_table(rows), Path(folder, "runs", "folded.parquet"), compression="zstd")
+        del rows
+        child = os.fork()
+        if child == 0:
+            # What it takes is measured in a process of its own, without what making it up took.
+            sweep_experiment(experiment, Path(folder), quiet=True)
+            os._exit(0)
+        _, status, used = os.wait4(child, 0)
+        assert status == 0
+    return {"runs": runs, "cpu_s": used.ru_utime + used.ru_stime, "peak_gb": used.ru_maxrss / 1e6}
+
+
+if __name__ == "__main__":
+    shorter = "--quick" in sys.argv
+    for figures in (short(200 if shorter else 1000), resumed(10_000 if shorter else 100_000)):
+        print(", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+    print(f"peak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
