@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 from driftcast.version import VERSION
 
 if TYPE_CHECKING:
-    from driftcast.api import Filter, connect, simulate
+    from driftcast.api import Filter, connect, connect_async, simulate
 
 # Open, so that a folder `driftcast/dissemination/<name>/` elsewhere on the module search path is found too.
 __path__ = extend_path(__path__, __name__)
 
 __version__ = VERSION
 
-__all__ = ["Filter", "__version__", "connect", "simulate"]
+__all__ = ["Filter", "__version__", "connect", "connect_async", "simulate"]
 
 
 def __getattr__(name: str) -> object:

@@ -11,10 +11,11 @@ from driftcast.matching import Filter
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from driftcast.live.door.aio import AsyncClient
     from driftcast.live.door.client import Client
     from driftcast.simulation.missed import Missed
 
-__all__ = ["Filter", "Simulated", "connect", "simulate"]
+__all__ = ["Filter", "Simulated", "connect", "connect_async", "simulate"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,3 +95,11 @@ def connect(address: str) -> "Client":
     from driftcast.live.door.client import connect as connect_to
 
     return connect_to(address)
+
+
+def connect_async(address: str, patience_s: float = 30.0) -> "AsyncClient":
+    """The same for asyncio, as in `async with connect_async(address) as client`. It connects again whenever the node
+    was away; a question waits for the node for up to `patience_s`."""
+    from driftcast.live.door.aio import AsyncClient
+
+    return AsyncClient(address, patience_s)

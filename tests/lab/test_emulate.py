@@ -191,7 +191,7 @@ def test_a_datagram_takes_its_delay_and_is_lost_if_its_sender_has_left_by_then()
     async def story() -> None:
         inner = Still()
         transport = ReachTransport(inner, 0.02)
-        transport.open(lambda datagram, address, to_group: heard.append(datagram), lambda reason: None)
+        transport.open(lambda datagram, address, to_group: heard.append(datagram), lambda reason, times: None)
         transport.reach.add(("there", 1))
         inner.hear(b"one", ("there", 1))
         assert heard == []

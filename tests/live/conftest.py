@@ -10,6 +10,7 @@ import pytest
 
 from driftcast.live.config import NodeConfig, TraceConfig
 from driftcast.live.link.exchange import LinkSettings
+from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.interface import UDP, InterfaceConfig
 from driftcast.model import NodeId
 from driftcast.protocol import BeaconSettings, Interface, StackPlan
@@ -84,6 +85,15 @@ def run() -> Run:
         assert not unseen, unseen
 
     return run_story
+
+
+def meet(stranger: socket.socket, address: tuple[str, int], sender: NodeId) -> None:
+    """A socket that is no node shows a node that it is where it speaks from; what it says (number 0) is no message."""
+    stranger.sendto(pack(LinkFrame(LinkKind.DATA, sender, 1, 0, b"x")), address)
+    challenge = unpack(stranger.recv(1000))
+    assert isinstance(challenge, LinkFrame)
+    assert challenge.kind is LinkKind.CHALLENGE
+    stranger.sendto(pack(challenge._replace(kind=LinkKind.RESPONSE, sender=sender)), address)
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_a_lost_frame_is_sent_again_and_a_lost_acknowledgement_repeats_nothing(c
         lost: list[LinkFrame] = []
 
         def first_is_lost(frame: LinkFrame) -> bool:
-            if frame.kind is LinkKind.DATA or len(lost) >= 1:
+            if frame.kind is not LinkKind.ACKNOWLEDGED_DATA or len(lost) >= 1:
                 return True
             lost.append(frame)
             return False
@@ -99,7 +99,7 @@ def test_a_lost_frame_is_sent_again_and_a_lost_acknowledgement_repeats_nothing(c
         lost_back: list[LinkFrame] = []
 
         def first_answer_is_lost(frame: LinkFrame) -> bool:
-            if frame.kind is LinkKind.DATA or len(lost_back) >= 1:
+            if frame.kind is not LinkKind.ACKNOWLEDGEMENT or len(lost_back) >= 1:
                 return True
             lost_back.append(frame)
             return False

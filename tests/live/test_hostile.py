@@ -12,7 +12,7 @@ from driftcast.live.record import BAD_ROWS_PER_S
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import Event, EventId
 from driftcast.wire import Codec, Flaw, Layer
-from tests.live.conftest import MakeConfig, Run
+from tests.live.conftest import MakeConfig, Run, meet
 
 CODEC = Codec(Layer.DISSEMINATION, "flooding", (FloodedEvent,))
 
@@ -44,6 +44,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
         async with LoopbackNetwork(config(id) for id in range(2)) as network:
             node = network.nodes[0]
             network.transports[0, UDP].reach.add(stranger.getsockname())
+            await asyncio.to_thread(meet, stranger, node.address, 99)
             for number in range(1500):
                 size = rng.choice([0, 1, 10, 40, 1400, MAX_DATAGRAM_BYTES])
                 garbage = mutated(rng, flooded(number)) if number % 3 else rng.randbytes(size)
@@ -57,7 +58,13 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
             event = node.publish({"n": 7})
             await until(lambda: inbox.events == [event])
             names = {*map(str, LinkFlaw), *map(str, Flaw), "link_repeated", "link_too_old"}
-            assert set(node.drops) <= names | {"link_unexpected_acknowledgement", "too_many_hops", "lease_over"}
+            assert set(node.drops) <= names | {
+                "link_unexpected_acknowledgement",
+                "link_unexpected_response",
+                "link_unproven",
+                "too_many_hops",
+                "lease_over",
+            }
             assert sum(node.drops.values()) > 1000
             assert {"link_truncated", "link_not_driftcast", "frame_malformed", "frame_other_protocol"} <= set(
                 node.drops
@@ -87,7 +94,10 @@ def test_every_kind_of_bad_frame_has_its_reason_in_the_trace(
         }
         async with LiveNode(config(1)) as node:
             for reason, datagram in wrapped.items():
-                stranger.sendto(datagram, node.address)
+                if reason == "frame_truncated":
+                    await asyncio.to_thread(meet, stranger, node.address, 99)
+                else:
+                    stranger.sendto(datagram, node.address)
                 await until(lambda reason=reason: node.drops.get(reason) == 1)  # type: ignore[misc]  # bound now
             traced = [row["reason"] for row in node.trace.table().to_pylist() if row["kind"] == "drop"]
             assert traced == [reason for reason in wrapped if reason != "link_own"]
@@ -98,6 +108,7 @@ def test_every_kind_of_bad_frame_has_its_reason_in_the_trace(
 def test_what_is_not_understood_is_not_acknowledged(config: MakeConfig, run: Run, stranger: socket.socket) -> None:
     async def story() -> None:
         async with LiveNode(config(1)) as node:
+            await asyncio.to_thread(meet, stranger, node.address, 99)
             stranger.sendto(pack(LinkFrame(LinkKind.ACKNOWLEDGED_DATA, 99, 1, 1, b"x" * 50)), node.address)
             event = Event(EventId(99, 1), {"n": 1})
             body = CODEC.encode(FloodedEvent(event, 1, 60.0))

@@ -127,7 +127,7 @@ def test_a_unicast_takes_the_cheapest_link_that_leads_there_or_the_one_that_is_n
     run(story())
 
 
-def test_a_neighbor_that_does_not_acknowledge_is_removed_from_that_interface_until_its_next_beacon(
+def test_a_neighbor_that_does_not_acknowledge_is_removed_from_that_interface_until_it_answers_again(
     config: MakeConfig, run: Run
 ) -> None:
     async def story() -> None:
@@ -140,6 +140,9 @@ def test_a_neighbor_that_does_not_acknowledge_is_removed_from_that_interface_unt
             network.nodes[1].publish({"text": "lost", "to": 2, "token": 7})
             await until(lambda: ("unreachable", 7) in speaker(1).told)
             assert speaker(1).told[:2] == [("unreachable", 7), ("down", Link(2, WIRE, 0.0001))]
+            await until(lambda: network.nodes[1].drops["link_unproven"] > 1)
+            assert len(speaker(1).told) == 2, "a beacon that nothing can answer makes no link"
+            network.transports[2, WIRE].reach.add(1)
             await until(lambda: len(speaker(1).told) == 3)
             assert speaker(1).told[2] == ("up", Link(2, WIRE, 0.0001))
             assert network.nodes[1].drops["unacknowledged"] == 1

@@ -18,7 +18,7 @@ from driftcast.loopback.network import Inbox, until
 from driftcast.model import Event, EventId, Failure, NodeId
 from driftcast.protocol import Host, Interface, Port, Protocol, Settings, Token
 from driftcast.wire import Codec, EventMessage, Layer, Message
-from tests.live.conftest import MakeConfig, Run
+from tests.live.conftest import MakeConfig, Run, meet
 
 
 class Carried(EventMessage, frozen=True, tag=1):
@@ -194,6 +194,8 @@ def test_waiting_in_the_buffer_of_a_node_that_does_not_read_counts(
 
     async def story() -> None:
         async with LiveNode(config(2, Carrier)) as node:
+            await asyncio.to_thread(meet, stranger, node.address, 9)
+            await until(lambda: node.drops["frame_truncated"] == 1)
             stranger.sendto(datagram("short", 0.2, 1), node.address)
             stranger.sendto(datagram("long", 60.0, 2), node.address)
             # A handler that takes its time, a stopped process: nothing runs meanwhile.

@@ -76,6 +76,7 @@ class LabNodes:
                     area=facts.area,
                     roads=facts.roads,
                     load_window_s=window_s,
+                    foreseeable=True,
                 )
             )
         return made

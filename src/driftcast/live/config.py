@@ -163,6 +163,8 @@ class NodeConfig:
     keeps: tuple[str, ...] = ()
     """The filters of what the node stores for later."""
     load_window_s: float = DEFAULT_WINDOW_S
+    foreseeable: bool = False
+    """Events are numbered as the simulator does, so that frames are as long as there; only for closed worlds."""
 
     def facts(self) -> HostFacts:
         """What the node's state machines may be told of it; each start begins at the position given here."""

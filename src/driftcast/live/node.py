@@ -21,7 +21,7 @@ from driftcast.live.host.outgoing import Outgoing
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.saving import Saved, Saving
-from driftcast.live.host.sequence import Sequence, incarnation
+from driftcast.live.host.sequence import EventNumbers, Sequence, incarnation
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
@@ -111,7 +111,8 @@ class LiveNode(Applications):
         self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, saving, self, work)
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
-        self._outgoing = Outgoing(config.node, Sequence("event", store), self._runtime, self._record, saving)
+        events = Sequence("event", store) if config.foreseeable else EventNumbers(store)
+        self._outgoing = Outgoing(config.node, events, self._runtime, self._record, saving)
         subscription_numbers = Sequence("subscription", store)
         self._subscribers = Subscribers(
             config.node, self._runtime, self._record, file, saving, subscription_numbers, config.backlog
@@ -213,6 +214,11 @@ class LiveNode(Applications):
     def remove_peer(self, address: Address, on: Interface | None = None) -> None:
         """They no longer do; one that is not there is no mistake."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the node cannot keep up with what was published: publishers should wait a moment."""
+        return any(interface.busy for interface in self._runtime.interfaces.values())
 
     def publish(
         self,

@@ -130,9 +130,9 @@ class Record:
         if self.trace.full:
             self._keep(rows.dropped(self.time_s(), self._node, layer, reason, peer, message))
 
-    def bad_datagram(self, reason: str, peer: NodeId | None) -> None:
-        """A datagram is dropped."""
-        self.drops[reason] += 1
+    def bad_datagram(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        """A datagram is dropped, or several, of which one row tells."""
+        self.drops[reason] += times
         if reason not in UNTRACED:
             self.sight.drop(self.time_s(), reason)
         if not self.trace.full or reason in UNTRACED:

@@ -17,7 +17,7 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.connection import Connection, LostError
-from driftcast.live.door.deliveries import Deliveries, Delivery
+from driftcast.live.door.deliveries import Deliveries, Delivery, delivered_event, lease_told
 from driftcast.live.door.messages import (
     MAX_POSITIONS,
     Acknowledge,
@@ -27,6 +27,7 @@ from driftcast.live.door.messages import (
     Answered,
     AskStatus,
     AskStored,
+    Busy,
     Closed,
     Command,
     Commanded,
@@ -47,7 +48,7 @@ from driftcast.live.door.messages import (
     Watch,
     Watched,
 )
-from driftcast.model import FOREVER_S, Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
+from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 __all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
 
@@ -111,10 +112,12 @@ class Client:
         level: Level = "accepted",
         copies: int = 1,
         patience_s: float = HELD_S,
+        busy: Busy = "wait",
     ) -> EventId:
         """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`), or when besides
-        so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published."""
-        question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
+        so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published. A node that
+        cannot keep up is waited for, or refuses (a WorkError)."""
+        question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s, busy)
         self._send(question)
         return self._published(question)
 
@@ -169,7 +172,7 @@ class Client:
             id=self._number(),
             filter=filter,
             name=name,
-            lease_s=_lease(lease_s),
+            lease_s=lease_told(lease_s),
             attributes=dict(attributes or {}),
             processor=processor,
             state=state,
@@ -264,16 +267,18 @@ class Client:
         level: Level,
         copies: int,
         patience_s: float,
+        busy: Busy = "wait",
     ) -> Publish:
         return Publish(
             id=self._number(),
             attributes=dict(attributes),
             payload=payload,
-            lease_s=_lease(lease_s),
+            lease_s=lease_told(lease_s),
             access=access,
             level=level,
             copies=copies,
             patience_s=patience_s,
+            busy=busy,
         )
 
     def _number(self) -> int:
@@ -308,23 +313,9 @@ class Client:
         except (msgspec.MsgspecError, ValueError) as error:
             raise WorkError(f"what answers at {self._connection.address} is no node of driftcast: {error}") from None
         if isinstance(reply, Answered) and reply.id in self._answers:
-            self._answers[reply.id].append(_event(reply))
+            self._answers[reply.id].append(delivered_event(reply))
         if isinstance(reply, Delivered):
             self._waiting.setdefault(reply.subscription, deque()).append(
-                Delivery(_event(reply), reply.position, reply.again)
+                Delivery(delivered_event(reply), reply.position, reply.again)
             )
         return reply
-
-
-def _lease(lease_s: float | None) -> float | None:
-    if lease_s is not None and not lease_s > 0:
-        raise UserError("a lease is longer than 0 s")
-    return None if lease_s is None or math.isinf(lease_s) else lease_s
-
-
-def _event(delivered: Delivered | Answered) -> Event:
-    lease_s = FOREVER_S if delivered.lease_s is None else delivered.lease_s
-    derived = tuple(delivered.derived_from) if isinstance(delivered, Delivered) else ()
-    return Event(
-        delivered.event, delivered.attributes, delivered.payload, delivered.time_s, lease_s, derived_from=derived
-    )

@@ -49,6 +49,8 @@ from driftcast.model import FOREVER_S, Event, SubscriptionId
 MAX_CLIENT_SUBSCRIPTIONS = 256
 MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
+ROOM_S = 0.005
+"""How often a node that is busy is looked at, if a publisher waits for it."""
 MAX_UNREAD_BYTES = 1 << 22
 """What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
 
@@ -80,7 +82,7 @@ class ConnectedClient:
                     return
                 except (asyncio.IncompleteReadError, ConnectionError):
                     return
-                reply = self._answer(line)
+                reply = await self._answer(line)
                 if reply is not None:
                     self._say(reply)
                 # A client that asks without reading the answers waits here, not in the node's memory.
@@ -103,13 +105,15 @@ class ConnectedClient:
         """Hang up at once."""
         self._writer.transport.abort()
 
-    def _answer(self, line: bytes) -> Reply | None:
+    async def _answer(self, line: bytes) -> Reply | None:
         """What to say at once; None if the answer comes later."""
         try:
             question = _decoder.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             return Refused(message=f"not understood: {error}", wrong_use=True)
         try:
+            if isinstance(question, Publish) and self._node.busy:
+                await self._wait_for_room(question)
             return self._serve_question(question)
         except (UserError, WorkError) as error:
             return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
@@ -165,6 +169,14 @@ class ConnectedClient:
             return self._watch(question)
         assert isinstance(question, AskStatus)
         return msgspec.structs.replace(node.status(), id=question.id)
+
+    async def _wait_for_room(self, question: Publish) -> None:
+        """A publisher is as fast as the node is, or is told that it is faster."""
+        if question.busy == "refuse":
+            self._node.note_drop("busy")
+            raise WorkError("the node cannot keep up; publish again later, or wait")
+        while self._node.busy:
+            await asyncio.sleep(ROOM_S)
 
     def _publish(self, question: Publish) -> Reply | None:
         held: list[int] = []

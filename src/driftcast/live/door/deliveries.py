@@ -1,9 +1,12 @@
 """The events of one subscription, as a client takes and acknowledges them."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from driftcast.model import Event, EventId, SubscriptionId
+from driftcast.errors import UserError
+from driftcast.live.door.messages import Answered, Delivered
+from driftcast.model import FOREVER_S, Event, EventId, SubscriptionId
 
 if TYPE_CHECKING:
     from driftcast.live.door.client import Client
@@ -20,6 +23,22 @@ class Delivery(NamedTuple):
     event: Event
     position: int | None = None
     again: bool = False
+
+
+def lease_told(lease_s: float | None) -> float | None:
+    """A lease as a question has it; a UserError if it is none."""
+    if lease_s is not None and not lease_s > 0:
+        raise UserError("a lease is longer than 0 s")
+    return None if lease_s is None or math.isinf(lease_s) else lease_s
+
+
+def delivered_event(delivered: Delivered | Answered) -> Event:
+    """The event in an answer."""
+    lease_s = FOREVER_S if delivered.lease_s is None else delivered.lease_s
+    derived = tuple(delivered.derived_from) if isinstance(delivered, Delivered) else ()
+    return Event(
+        delivered.event, delivered.attributes, delivered.payload, delivered.time_s, lease_s, derived_from=derived
+    )
 
 
 class Deliveries(Iterator[Event]):

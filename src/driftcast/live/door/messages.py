@@ -18,6 +18,7 @@ MAX_LINE_BYTES = 1 << 21
 Lease = Annotated[float, Meta(gt=0)]
 Level = Literal["accepted", "stored", "held"]
 """What is true when a publication is answered for."""
+Busy = Literal["wait", "refuse"]
 Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
 
 
@@ -41,6 +42,8 @@ class Publish(Ask, frozen=True, tag="publish"):
     level: Level = "accepted"
     copies: Annotated[int, Meta(ge=1, le=64)] = 1
     patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    busy: Busy = "wait"
+    """What becomes of it while the node cannot keep up; if it waits, so does all that this client asks after it."""
 
 
 class Subscribe(Ask, frozen=True, tag="subscribe"):

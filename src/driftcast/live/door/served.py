@@ -19,6 +19,9 @@ class Served(Protocol):
     @property
     def record(self) -> Record: ...
 
+    @property
+    def busy(self) -> bool: ...
+
     def publish(
         self,
         attributes: Mapping[str, Scalar],

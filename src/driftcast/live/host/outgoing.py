@@ -12,7 +12,7 @@ from driftcast.live.host.holding import Copies, Holding
 from driftcast.live.host.processing import Finished
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
-from driftcast.live.host.sequence import Sequence
+from driftcast.live.host.sequence import EventNumbers, Sequence
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter, FilterError
@@ -29,7 +29,9 @@ MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 class Outgoing:
     """What leaves the applications and the processors of one node."""
 
-    def __init__(self, node: NodeId, numbers: Sequence, runtime: Runtime, record: Record, saving: Saving) -> None:
+    def __init__(
+        self, node: NodeId, numbers: Sequence | EventNumbers, runtime: Runtime, record: Record, saving: Saving
+    ) -> None:
         self._node = node
         self._numbers = numbers
         self._runtime = runtime

@@ -5,6 +5,8 @@ not acknowledged in `ack_timeout_s` is sent again, each time after twice as long
 vain, the neighbor counts as unreachable, and all that waits for it is given up as well, for it would only be in the way
 of what waits for others. Frames waiting or on the air are bounded by `queue`, all neighbors together.
 
+Whoever is heard has answered a challenge from where it speaks (`paths.py`).
+
 Broadcasts are numbered on their own and unicasts per neighbor, in the order in which they go on the air. No unicast is
 numbered more than SPAN ahead of one that may still be sent again, so that the receiver can always tell whether it heard
 that one before.
@@ -23,6 +25,7 @@ from msgspec import Meta
 
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import (
+    MAX_WAITED_MS,
     PROBE_BODY_BYTES,
     WINDOW,
     LinkFlaw,
@@ -34,6 +37,7 @@ from driftcast.live.link.frame import (
     pack,
     unpack,
 )
+from driftcast.live.link.paths import Held, Paths, PathUser
 from driftcast.live.link.transport import Transport
 from driftcast.model import NodeId
 
@@ -51,7 +55,7 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     window: Annotated[
         int, Meta(ge=1, le=512, description="unacknowledged frames to one neighbor; fits a small receive buffer")
     ] = 32
-    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 1000
+    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 4096
     cost: Annotated[
         Literal["fixed", "measured"], Meta(description="whether links cost `cost_s` or the time that probes take")
     ] = "fixed"
@@ -98,8 +102,8 @@ class ExchangeUser(ABC, Generic[P, M]):
         """How long a probe took to a neighbor."""
 
     @abstractmethod
-    def dropped(self, reason: str, peer: NodeId | None) -> None:
-        """A datagram was dropped."""
+    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        """Datagrams were dropped."""
 
 
 @dataclass(slots=True)
@@ -130,7 +134,11 @@ class _Probe(NamedTuple):
     sent_s: float
 
 
-class Exchange(Generic[P, M]):
+ANSWERS = {LinkKind.PROBE: LinkKind.ECHO, LinkKind.CHALLENGE: LinkKind.RESPONSE}
+"""What is returned as it is, whoever sent it, and no longer than it was."""
+
+
+class Exchange(PathUser, Generic[P, M]):
     """The link layer of one interface of a node, over its transport."""
 
     def __init__(
@@ -147,6 +155,8 @@ class Exchange(Generic[P, M]):
         self._broadcasts = 0
         self._highest = 0
         self._windows = Windows()
+        # An answer, and once more if the first was lost.
+        self._paths = Paths(2 * settings.ack_timeout_s, self)
         self._lanes: dict[NodeId, _Lane[P]] = {}
         self._accepted = 0
         self._probed = 0
@@ -154,7 +164,7 @@ class Exchange(Generic[P, M]):
 
     def open(self) -> None:
         """Start to hear."""
-        self._transport.open(self._on_datagram, self._on_trouble)
+        self._transport.open(self._on_datagram, lambda reason, times: self._user.dropped(reason, None, times))
 
     def close(self) -> None:
         """Stop; nothing is heard, sent or told from now on."""
@@ -164,6 +174,7 @@ class Exchange(Generic[P, M]):
                     pending.timer.cancel()
         self._lanes.clear()
         self._probes.clear()
+        self._paths.close()
         self._transport.close()
 
     @property
@@ -245,6 +256,7 @@ class Exchange(Generic[P, M]):
     def _give_up(self, target: NodeId) -> None:
         """The neighbor does not answer: whatever is on its way to it is not, any more."""
         lane = self._lanes.pop(target)
+        self._paths.forget(target)
         given_up = [*lane.on_air.values(), *lane.waiting]
         for pending in given_up:
             if pending.timer is not None:
@@ -263,9 +275,6 @@ class Exchange(Generic[P, M]):
             del self._lanes[pending.target]
         self._user.acknowledged(pending.parcel)
 
-    def _on_trouble(self, reason: str) -> None:
-        self._user.dropped(reason, None)
-
     def _on_datagram(self, datagram: bytes, address: Address, to_group: bool) -> None:
         frame = unpack(datagram)
         if isinstance(frame, LinkFlaw):
@@ -275,12 +284,26 @@ class Exchange(Generic[P, M]):
             self._user.dropped("link_own", frame.sender)
         elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
             self._on_acknowledgement(frame)
-        elif frame.kind is LinkKind.PROBE:
-            self._put(address, frame._replace(kind=LinkKind.ECHO, sender=self._node, waited_ms=0), frame.sender)
+        elif frame.kind in ANSWERS:
+            self._put(address, frame._replace(kind=ANSWERS[frame.kind], sender=self._node, waited_ms=0), frame.sender)
         elif frame.kind is LinkKind.ECHO:
             self._on_echo(frame)
-        else:
+        elif frame.kind is LinkKind.RESPONSE:
+            ours = frame.session == self._session
+            if not (ours and self._paths.on_answer(frame.sender, address, frame.sequence)):
+                self._user.dropped("link_unexpected_response", frame.sender)
+        elif self._paths.admit(frame, address, to_group):
             self._on_data(frame, address, to_group)
+
+    def challenge(self, target: NodeId, address: Address, number: int) -> None:
+        self._put(address, LinkFrame(LinkKind.CHALLENGE, self._node, self._session, number, b""), target)
+
+    def released(self, held: Held, address: Address) -> None:
+        waited_ms = held.frame.waited_ms + int((self._loop.time() - held.since_s) * 1000)
+        self._on_data(held.frame._replace(waited_ms=min(waited_ms, MAX_WAITED_MS)), address, held.to_group)
+
+    def dropped(self, reason: str, peer: NodeId | None) -> None:
+        self._user.dropped(reason, peer)
 
     def _on_acknowledgement(self, frame: LinkFrame) -> None:
         lane = self._lanes.get(frame.sender)
@@ -310,9 +333,10 @@ class Exchange(Generic[P, M]):
             meaning = self._decode(frame.sender, frame.body)
             if meaning is not None:
                 self._windows.add(frame)
+                self._acknowledge(frame, address)
+                address = self._paths.address(frame.sender)
                 if frame.sender in self._lanes:
                     self._lanes[frame.sender].address = address
-                self._acknowledge(frame, address)
                 self._user.heard(frame.sender, address, to_group, meaning, frame.waited_ms / 1000)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:

@@ -4,7 +4,8 @@ A datagram is a header and a body. The header is a magic byte, the format's vers
 sender's session (a number drawn at each start, for each interface), a sequence number, and how many milliseconds it has
 waited. Whoever holds a datagram back adds to these: the lane of its neighbor, a socket that cannot take it, one that is
 not read. The body is a frame of `driftcast.wire`; an acknowledgement has none and repeats the session and the number of
-what it acknowledges. A probe is PROBE_BYTES long, whatever they are, and its echo repeats all of it but the sender.
+what it acknowledges. A challenge has none either; a probe is PROBE_BYTES long, whatever they are. The response to the
+one and the echo of the other repeat all of it but the sender.
 """
 
 import enum
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from driftcast.model import MAX_NODE_ID, NodeId
 
 MAGIC = 0xDB
-VERSION = 2
+VERSION = 3
 _HEADER = struct.Struct(">BBBQIQI")
 _WAITED_MS = struct.Struct(">I")
 MAX_WAITED_MS = (1 << 32) - 1
@@ -45,6 +46,8 @@ class LinkKind(enum.IntEnum):
     ACKNOWLEDGEMENT = 2
     PROBE = 3
     ECHO = 4
+    CHALLENGE = 5
+    RESPONSE = 6
 
 
 class LinkFlaw(enum.StrEnum):
@@ -95,7 +98,7 @@ def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
         return LinkFlaw.NOT_OURS
     if version != VERSION:
         return LinkFlaw.VERSION
-    if kind > LinkKind.ECHO:
+    if kind > LinkKind.RESPONSE:
         return LinkFlaw.KIND
     if sender > MAX_NODE_ID:
         return LinkFlaw.SENDER
@@ -106,7 +109,7 @@ def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
 
 def _fits(kind: LinkKind, body_bytes: int) -> bool:
     """Whether a body of this length belongs to this kind."""
-    if kind is LinkKind.ACKNOWLEDGEMENT:
+    if kind in (LinkKind.ACKNOWLEDGEMENT, LinkKind.CHALLENGE, LinkKind.RESPONSE):
         return body_bytes == 0
     if kind in (LinkKind.PROBE, LinkKind.ECHO):
         return body_bytes == PROBE_BODY_BYTES

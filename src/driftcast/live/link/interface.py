@@ -18,6 +18,9 @@ from driftcast.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message,
 UDP: Interface = "udp"
 """The name of the interface of a node that has one."""
 
+BUSY_SHARE = 0.25
+"""Of the queue. Publishers are held up then, and three quarters are left for what follows from what they published."""
+
 
 @dataclass(frozen=True, slots=True)
 class InterfaceConfig:
@@ -104,6 +107,11 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
     def waiting(self) -> int:
         """How many messages to neighbors have not arrived yet."""
         return self._exchange.waiting
+
+    @property
+    def busy(self) -> bool:
+        """Whether so much waits that nothing new should be added: what neighbors ask for needs room as well."""
+        return self._exchange.waiting >= self._config.link.queue * BUSY_SHARE
 
     def leads_to(self, node: NodeId) -> bool:
         """Whether a node was ever heard over this interface, so that it can be sent to."""
@@ -201,5 +209,5 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._record.link_changed(link)
             self._stack.on_link_changed(self._record.time_s(), link)
 
-    def dropped(self, reason: str, peer: NodeId | None) -> None:
-        self._record.bad_datagram(reason, peer)
+    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        self._record.bad_datagram(reason, peer, times)

@@ -30,12 +30,16 @@ SOCKET_BUFFER_BYTES = 1 << 20
 
 SO_TIMESTAMPNS = 35
 """Of Linux; Python has no name for it. Asks for the time of arrival, and marks it beside a datagram."""
+SO_RXQ_OVFL = 40
+"""Of Linux, too. Asks for the number of datagrams that found no room in the socket's buffer, beside each that did."""
 _TIMESTAMP = struct.Struct("@qq")
-_BESIDE_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size)
+_OVERFLOWN = struct.Struct("@I")
+_BESIDE_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size) + socket.CMSG_SPACE(_OVERFLOWN.size)
 
 Receive: TypeAlias = Callable[[bytes, Address, bool], None]
 """A datagram, whom it came from, and whether it was sent to the group rather than to this node."""
-Trouble: TypeAlias = Callable[[str], None]
+Trouble: TypeAlias = Callable[[str, int], None]
+"""The reason for which something was dropped, and how much."""
 
 
 class Transport(ABC):
@@ -55,7 +59,7 @@ class Transport(ABC):
 
     @abstractmethod
     def open(self, receive: Receive, trouble: Trouble) -> None:
-        """Start to hear. `trouble` is told the reason when the operating system refuses something later on."""
+        """Start to hear. `trouble` is told when the operating system refuses or drops something later on."""
 
     @abstractmethod
     def send(self, address: Address, datagram: bytes) -> bool:
@@ -80,6 +84,7 @@ class UdpTransport(Transport):
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
         self._address = self._wanted
+        self._overflown: dict[int, int] = {}
 
     @property
     def address(self) -> Address:
@@ -173,10 +178,23 @@ class UdpTransport(Transport):
             except OSError:
                 self._tell("receive_failed")
                 return
+            self._count_overflown(opened.fileno(), beside)
             datagram = older(bytes(memoryview(buffer)[:length]), _waited_s(beside))
             self._receive(datagram, (address[0], address[1]), to_group)
             if opened.fileno() < 0:  # What was heard made the node stop.
                 return
+
+    def _count_overflown(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> None:
+        """Tell how many datagrams the system dropped since the last one, because this node did not read in time."""
+        for level, kind, data in beside:
+            if level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL and len(data) == _OVERFLOWN.size:
+                total: int = _OVERFLOWN.unpack(data)[0]
+                before = self._overflown.get(socket_number, 0)
+                self._overflown[socket_number] = total
+                # It counts on from 0 behind 2^32.
+                dropped = (total - before) % (1 << 32)
+                if dropped:
+                    self._tell("socket_full", dropped)
 
     def _keep(self, address: Address, datagram: bytes) -> bool:
         if len(self._waiting) >= self._queue:
@@ -197,14 +215,15 @@ class UdpTransport(Transport):
             self._waiting.popleft()
         asyncio.get_running_loop().remove_writer(self._sockets[0].fileno())
 
-    def _tell(self, reason: str) -> None:
+    def _tell(self, reason: str, times: int = 1) -> None:
         if self._trouble is not None:
-            self._trouble(reason)
+            self._trouble(reason, times)
 
 
 def _ask_for_arrivals(opened: socket.socket) -> None:
     if sys.platform == "linux":
         opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        opened.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
 
 
 def _waited_s(beside: list[tuple[int, int, bytes]]) -> float:

@@ -1,0 +1,120 @@
+"""The events of one subscription, as an asyncio client takes and acknowledges them."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from driftcast.live.door.deliveries import TOGETHER, Delivery
+from driftcast.live.door.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
+from driftcast.model import Event, EventId, SubscriptionId
+
+if TYPE_CHECKING:
+    from driftcast.live.door.aio import AsyncClient
+
+MAX_WAITING = 10_000
+"""Events that wait here for whoever iterates. Of a named subscription the node hands over fewer at a time; of another,
+those that come then are missed, and counted."""
+
+
+class AsyncDeliveries(AsyncIterator[Event]):
+    """`async for event in deliveries`, over as many connections as it takes.
+
+    Of a named subscription, iterating acknowledges what it gave when it is asked for more, so what a program was killed
+    over comes again. Who takes events by `next_delivery` acknowledges them by `acknowledge`.
+    """
+
+    def __init__(self, client: "AsyncClient", question: Subscribe) -> None:
+        self.question = question
+        self.asked = 0
+        """The number of the question that the node was last asked."""
+        self.subscription: SubscriptionId | None = None
+        """As long as the node is there."""
+        self.missed = 0
+        """Events for which there was no room."""
+        self._client = client
+        self._waiting: deque[Delivery] = deque()
+        self._positions: dict[EventId, int] = {}
+        """Of what was given on this connection and is not acknowledged."""
+        self._came = asyncio.Event()
+        self._ended = False
+        self._error: Exception | None = None
+
+    def __aiter__(self) -> "AsyncDeliveries":
+        return self
+
+    async def __anext__(self) -> Event:
+        if len(self._positions) >= TOGETHER or not self._waiting:
+            self._settle()
+        delivery = await self.next_delivery()
+        if delivery is None:
+            raise StopAsyncIteration
+        return delivery.event
+
+    async def next_delivery(self, timeout_s: float | None = None) -> Delivery | None:
+        """The next event and whether it may have come before; None if none comes in time, or the subscription ends."""
+        while not self._waiting:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return None
+            self._came.clear()
+            try:
+                await asyncio.wait_for(self._came.wait(), timeout_s)
+            except TimeoutError:
+                return None
+        delivery = self._waiting.popleft()
+        if delivery.position is not None:
+            self._positions[delivery.event.id] = delivery.position
+        return delivery
+
+    async def acknowledge(self, *events: EventId) -> None:
+        """These, or all that were given so far, do not come again when this returns. Of those given before the
+        connection was lost nothing can be said: they come again."""
+        for question in self._acknowledgements(events):
+            await self._client.ask(question, Acknowledged)
+
+    async def close(self) -> None:
+        """End the subscription, named or not."""
+        await self._client.unsubscribe(self)
+
+    def _settle(self) -> None:
+        for question in self._acknowledgements(()):
+            # Nobody waits for the answer; if it is lost they come again.
+            self._client.send(question).add_done_callback(lambda answered: answered.cancelled() or answered.exception())
+
+    def _acknowledgements(self, events: tuple[EventId, ...]) -> list[Acknowledge]:
+        ids = events or tuple(self._positions)
+        positions = [self._positions.pop(id) for id in ids if id in self._positions]
+        subscription = self.subscription
+        if subscription is None:
+            return []
+        return [
+            Acknowledge(
+                id=self._client.number(), subscription=subscription, positions=positions[first : first + MAX_POSITIONS]
+            )
+            for first in range(0, len(positions), MAX_POSITIONS)
+        ]
+
+    # What the client tells.
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        """An event has come."""
+        if len(self._waiting) >= MAX_WAITING:
+            self.missed += 1
+            return
+        self._waiting.append(delivery)
+        self._came.set()
+
+    def on_lost(self) -> None:
+        """The connection is gone: what is not acknowledged comes again over the next, also if it waits here."""
+        self.subscription = None
+        self._positions.clear()
+        if self.question.name is not None:
+            self._waiting.clear()
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more will come."""
+        self._ended = True
+        self._error = error
+        self._came.set()

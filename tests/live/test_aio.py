@@ -1,0 +1,106 @@
+"""The asyncio client: it goes on over restarts of its node, and says what it does not know."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import driftcast
+from driftcast.errors import UserError, WorkError
+from driftcast.live.door import aio, aio_deliveries
+from driftcast.live.door.connection import LostError
+from driftcast.live.door.messages import AskStatus
+from driftcast.live.node import LiveNode
+from driftcast.loopback.network import until
+from tests.live.conftest import MakeConfig, Run
+
+
+def test_many_publications_are_on_their_way_together_and_events_come_by_iterating(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
+        async with LiveNode(made), driftcast.connect_async(str(place)) as client:
+            log = client.subscribe("n >= 0", name="log")
+            plain = client.subscribe("n < 2")
+            ids = await asyncio.gather(*(client.publish({"n": n}, level="stored") for n in range(600)))
+            assert len(set(ids)) == 600
+            taken = []
+            async for event in log:
+                taken.append(event.id)
+                if len(taken) == 600:
+                    break
+            assert set(taken) == set(ids)
+            assert {event.attributes["n"] for event in [await anext(plain), await anext(plain)]} == {0, 1}
+            await log.acknowledge()
+            assert (await client.status()).waiting["clients"] == 0
+            await plain.close()
+            assert [event async for event in plain] == []
+
+    run(story())
+
+
+def test_a_named_subscription_goes_on_when_the_node_is_back(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
+        node = LiveNode(made)
+        await node.start()
+        async with driftcast.connect_async(str(place), 10) as client:
+            log = client.subscribe("n >= 0", name="log")
+            first = await client.publish({"n": 1})
+            second = await client.publish({"n": 2})
+            taken = [await log.next_delivery(5), await log.next_delivery(5)]
+            assert [one.event.id for one in taken if one] == [first, second]
+            await log.acknowledge(first)
+            await node.crash()
+            await until(lambda: log.subscription is None)
+            with pytest.raises(LostError, match="is away"):
+                await client.send(AskStatus(id=client.number()))
+            asking = asyncio.create_task(client.publish({"n": 3}))
+            node = LiveNode(made)
+            await node.start()
+            third = await asking
+            again = [await log.next_delivery(5), await log.next_delivery(5)]
+            assert [(one.event.id, one.again) for one in again if one] == [(second, True), (third, False)]
+        await node.stop()
+
+    run(story())
+
+
+def test_what_is_refused_or_never_answered_is_said(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio_deliveries, "MAX_WAITING", 2)
+
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        with pytest.raises(WorkError, match="no node answers at"):
+            async with driftcast.connect_async(str(place), 0.05):
+                pass
+        async with LiveNode(replace(config(1), control=place)) as node:
+            async with driftcast.connect_async(str(place)) as client:
+                with pytest.raises(UserError, match="expected"):
+                    await anext(client.subscribe("n >"))
+                with pytest.raises(UserError, match="flooding keeps no events on disk"):
+                    await client.publish({"n": 1}, level="stored")
+                with pytest.raises(UserError, match="longer than 0 s"):
+                    await client.publish({"n": 1}, lease_s=0)
+                full = client.subscribe("n >= 0")
+                for n in range(5):
+                    await client.publish({"n": n})
+                await until(lambda: full.missed == 3)
+                assert [(await anext(full)).attributes["n"] for _ in range(2)] == [0, 1]
+                assert await full.next_delivery(0.01) is None
+            assert await full.next_delivery() is None, "a client that was closed gives nothing more"
+            with pytest.raises(WorkError, match="this client is closed"):
+                await client.status()
+            await until(lambda: node.status().subscriptions == 0)
+
+    run(story())
