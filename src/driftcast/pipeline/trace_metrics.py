@@ -31,7 +31,8 @@ def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame"
 
     def table(name: str, columns: tuple[tuple[str, str], ...]) -> "DataFrame":
         schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
-        return spark.read.schema(schema).parquet(*(str(folder / name) for folder in folders))
+        # Spark's own folder is where it was started, which a program may have left since.
+        return spark.read.schema(schema).parquet(*(str((folder / name).resolve()) for folder in folders))
 
     trace = table("trace", TRACE_COLUMNS).select(
         "*", f.col("_metadata.file_path").alias("file"), f.col("_metadata.row_index").alias("place")
