@@ -1,10 +1,10 @@
-"""Every command in the docs is one: it parses, what it names exists, and those that are quick run."""
+"""Every command in the docs is one: it parses, what it names exists, and those that are quick run.
+
+Those for live nodes run in `test_docs_live.py`, those that take long in `test_docs_long.py`.
+"""
 
 import re
-import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -14,52 +14,7 @@ from driftcast.pipeline.experiment import FILE, FOLDER, read_definition
 from driftcast.scenario.overrides import chosen_scenario, parse_assignment
 from driftcast.scenario.protocol_text import parse_protocols, protocol_label
 from tests.cli.console import REPOSITORY, call
-
-PAGES = [
-    REPOSITORY / "README.md",
-    REPOSITORY / "CONTRIBUTING.md",
-    *sorted((REPOSITORY / "docs").rglob("*.md")),
-    *sorted((REPOSITORY / "examples").rglob("*.md")),
-    *sorted((REPOSITORY / "src").rglob("*.md")),
-]
-SHELLS = ("", "sh", "bash", "console")
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-MINUTES_OF_WORK = ("community", "head-to-head", "traffic-report", "police-surveillance", "sparse")
-"""Examples that take longer than a test may; that they load is checked like that of all others."""
-QUICK = (
-    *("run", "protocols", "routers", "applications", "mobility", "experiments", "check", "contacts", "show"),
-    *("new", "explain"),
-)
-
-
-class Written(NamedTuple):
-    """A command as a page has it."""
-
-    page: str
-    words: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        return shlex.join(("driftcast", *self.words))
-
-
-def commands(page: Path) -> Iterator[Written]:
-    """Those of its blocks, without what the shell does with them."""
-    for language, block in BLOCK.findall(page.read_text("utf-8")):
-        for line in block.replace("\\\n", " ").splitlines() if language in SHELLS else ():
-            if (command := re.match(r"(?:\$ )?(?:\w+=\S+ )*(driftcast .*)", line)) is not None:
-                words = shlex.split(command[1], comments=True)
-                end = next((place for place, word in enumerate(words) if word in ("&", "|", ">")), len(words))
-                yield Written(str(page.relative_to(REPOSITORY)), tuple(words[1:end]))
-
-
-def mentions(page: Path) -> Iterator[str]:
-    """What stands in the text itself; some of it is a part of a command only."""
-    text = BLOCK.sub("", page.read_text("utf-8"))
-    yield from (" ".join(found.split()) for found in re.findall(r"`driftcast ([^`]+)`", text))
-
-
-WRITTEN = list(dict.fromkeys(command for page in PAGES for command in commands(page)))
+from tests.cli.docs_pages import PAGES, WRITTEN, Written, mentions, of_page, pages_with
 
 
 @pytest.fixture
@@ -127,26 +82,9 @@ def test_a_command_in_the_text_is_one(page: Path) -> None:
             assert any(option in one.options for one in kinds), f"{page.name}: driftcast {text}"
 
 
-def quick(page: str) -> list[Written]:
-    """What takes no more than a second or two, in the order of the page: a command may need what one before it left."""
-    return [
-        command
-        for command in WRITTEN
-        if command.page == page
-        and command.words[0] in QUICK
-        and not any(Path(word).stem in MINUTES_OF_WORK for word in command.words)
-        # Of a reader's own files and sweeps, or until somebody stops them.
-        and not any(
-            word.startswith(("scenario.", "node-", "TRACE", "out/sweep", "out/reproduce", "FILE"))
-            for word in command.words
-        )
-        and "--live" not in command.words
-    ]
-
-
-@pytest.mark.parametrize("page", [page for page in dict.fromkeys(one.page for one in WRITTEN) if quick(page)])
+@pytest.mark.parametrize("page", pages_with("quick"))
 def test_quick_commands_run(page: str, workplace: Path) -> None:
-    for command in quick(page):
+    for command in of_page(page, "quick"):
         words = (*command.words, "--dir", "mine") if command.words[0] == "new" else command.words
         done = call(*words)
         assert done.status == 0, f"{command.text}: {done.err}"

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from driftcast.live.config import TraceConfig
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from driftcast.pipeline.trace_metrics import read_tables
 from driftcast.simulation.run import run as simulate
 from driftcast.trace import Level
 from tests.cli.console import QUICK, call
@@ -101,3 +102,11 @@ def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
     assert "part-00000.parquet: is of another version of driftcast" in call("metrics", tmp_path / "trace").refusal()
     part.write_bytes(b"PAR1 cut")
     assert "part-00000.parquet: cannot be read: " in call("metrics", tmp_path / "trace").refusal()
+
+
+def test_traces_are_found_from_where_the_program_is_now(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("run", QUICK, "--trace", tmp_path / "trace").status == 0
+    monkeypatch.chdir(tmp_path)
+    assert read_tables(spark, [Path("trace")])[0].count() > 0

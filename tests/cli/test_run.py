@@ -149,8 +149,9 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 LONG = ("--set", "duration_s=20000", "--set", "publish.0.to_s=20000", "--set", "publish.0.interval_s=0.1")
 
 
-def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on() -> None:
-    with started("run", QUICK, *LONG) as process:
+@pytest.mark.parametrize("command", ["run", "show"])
+def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on(command: str) -> None:
+    with started(command, QUICK, *LONG) as process:
         assert process.stderr is not None
         told = process.stderr.readline()
         process.send_signal(signal.SIGINT)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.protocol.registry import PROTOCOLS
+from driftcast.folders import PROTOCOLS
 from driftcast.simulation.run import Simulation, run
 from driftcast.trace import Level
 from tests.conformance.memory import globals_of

@@ -8,9 +8,10 @@ from typing import ClassVar
 import pytest
 
 from driftcast.errors import UserError
+from driftcast.folders import PROTOCOLS
 from driftcast.model import NodeId
 from driftcast.protocol import Link, Place, Protocol, StackPlan, UsesRouter
-from driftcast.protocol.registry import PROTOCOLS, protocol_names
+from driftcast.protocol.registry import protocol_names
 from driftcast.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
 from driftcast.simulation.run import run
 from driftcast.wire import Message
@@ -47,7 +48,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
         vars(module)["PROTOCOL"] = kind
         monkeypatch.setitem(sys.modules, module.__name__, module)
     known = {PROTOCOLS: [*names, "routed", "listening"], "driftcast.routing": ["aodv", "gpsr"]}
-    monkeypatch.setattr("driftcast.protocol.registry._names", known.__getitem__)
+    monkeypatch.setattr("driftcast.protocol.registry.folders_of", known.__getitem__)
 
 
 def plan(protocol: dict[str, object], **tables: object) -> StackPlan:

@@ -30,4 +30,4 @@ def register(monkeypatch: pytest.MonkeyPatch, protocol: type[Protocol]) -> None:
     module = ModuleType(f"driftcast.dissemination.{protocol.name}")
     vars(module)["PROTOCOL"] = protocol
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("driftcast.protocol.registry._names", lambda package: [protocol.name])
+    monkeypatch.setattr("driftcast.protocol.registry.folders_of", lambda package: [protocol.name])

@@ -14,8 +14,9 @@ SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
 # Which layers each layer may import, besides itself, `errors` and `version`. Protocols and routers are found by name
 # through the registry in `protocol`, so no world imports `dissemination` or `routing`.
 MAY_IMPORT = {
-    # Leaves: how a command ends badly, which version this is, and how a settings file is read.
+    # Leaves: how a command ends badly, which version this is, what folders there are, how a settings file is read.
     "errors": "",
+    "folders": "",
     "version": "",
     "settings": "",
     "streams": "",
@@ -24,7 +25,7 @@ MAY_IMPORT = {
     "model": "",
     "matching": "model",
     "wire": "model",
-    "protocol": "model matching wire",
+    "protocol": "model matching wire folders",
     "parts": "model matching wire protocol",
     "routing": "model matching wire protocol parts",
     "services": "model matching wire protocol parts",
@@ -47,13 +48,13 @@ MAY_IMPORT = {
     "lab": "model protocol mobility contacts radio trace scenario simulation streams functions stacks live loopback",
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
-    "testing": "model matching wire protocol contacts scenario simulation stacks trace",
+    "testing": "model matching wire protocol contacts scenario simulation stacks trace folders",
     # What shows them.
     "player": "model mobility contacts radio trace scenario simulation",
     "watching": "model trace live player",
     "explain": "matching contacts trace player",
     # What judges them.
-    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player explain",
+    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player explain folders",
     "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",
 }
 # The package's own front doors (`driftcast/__init__.py`, `api.py`) and the command line may import anything.

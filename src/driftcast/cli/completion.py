@@ -44,14 +44,14 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _completion(arguments: argparse.Namespace) -> int:
     from driftcast.cli import parser
-    from driftcast.protocol.registry import protocol_names
+    from driftcast.folders import PROTOCOLS, folders_of
 
-    top = parser()
+    top, protocols = parser(), folders_of(PROTOCOLS)
     words = {name: [*below.kinds, *below.options] for name, below in top.kinds.items()}
     if arguments.shell == "fish":
-        say(_fish(words, top.options, protocol_names()))
+        say(_fish(words, top.options, protocols))
     else:
-        bash = _bash(words, top.options, protocol_names())
+        bash = _bash(words, top.options, protocols)
         say(bash if arguments.shell == "bash" else ZSH + bash)
     return 0
 

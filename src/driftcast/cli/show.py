@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftcast.cli.options import add_json, print_json, say
+from driftcast.cli.watching import watched
 from driftcast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
@@ -63,7 +64,12 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.experiment is not None or (source / "experiments").is_dir():
         return _show_report(arguments)
     if source.suffix == ".toml":
-        text = player_of_scenario(_scenarios(arguments), 1 if arguments.seed is None else arguments.seed)
+        quiet = arguments.json or arguments.quiet
+        text = player_of_scenario(
+            _scenarios(arguments),
+            1 if arguments.seed is None else arguments.seed,
+            lambda scenario: watched(scenario.duration_s, quiet),
+        )
     else:
         if arguments.protocol is not None or arguments.seed is not None or arguments.set:
             raise UserError(f"{source}: a trace is shown as it was; --protocol, --seed and --set are for scenarios")

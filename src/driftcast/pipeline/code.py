@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from driftcast.protocol.registry import PROTOCOLS, ROUTERS
+from driftcast.folders import PROTOCOLS, ROUTERS
 from driftcast.simulation import run
 
 PACKAGE = "driftcast"

@@ -6,10 +6,10 @@ from itertools import groupby
 
 import msgspec
 
+from driftcast.folders import PROTOCOLS, ROUTERS
 from driftcast.pipeline.code import code_digest
 from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.pipeline.records import json_text
-from driftcast.protocol.registry import PROTOCOLS, ROUTERS
 from driftcast.scenario.inputs import input_digest
 from driftcast.scenario.scenario import Scenario
 

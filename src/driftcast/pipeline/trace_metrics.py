@@ -36,7 +36,8 @@ def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame"
 
     def table(name: str, columns: tuple[tuple[str, str], ...]) -> "DataFrame":
         schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
-        return spark.read.schema(schema).parquet(*(str(folder / name) for folder in folders))
+        # Spark's own folder is where it was started, which a program may have left since.
+        return spark.read.schema(schema).parquet(*(str((folder / name).resolve()) for folder in folders))
 
     part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
     trace = table("trace", TRACE_COLUMNS).select("*", part, f.col("_metadata.row_index").alias("place"))

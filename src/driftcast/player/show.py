@@ -1,6 +1,7 @@
 """From a scenario or a trace to the one file that shows it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,21 @@ MAX_TIME_S = 1e12
 """Beyond any clock; microseconds of it still fit the numbers of columns."""
 
 
-def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int) -> str:
+Watching = Callable[[Scenario], AbstractContextManager[Callable[[float], None] | None]]
+"""Somebody who wants to be told how far a run is."""
+
+
+def _nobody(scenario: Scenario) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: Watching = _nobody) -> str:
     """The page of one or two protocols, by what they are called, on the same movement."""
     scenario = next(iter(scenarios.values()))
     runs = {}
     for label, one in scenarios.items():
-        trace = run(one, seed, Level.FULL).trace
+        with watching(one) as told:
+            trace = run(one, seed, Level.FULL, told=told).trace
         runs[label] = Tables(trace.table(), trace.events(), trace.subscriptions())
     return player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
 

@@ -7,28 +7,20 @@ The name of a protocol is the name of its folder, and the folder's package offer
 
 import difflib
 import importlib
-import pkgutil
 from types import ModuleType
 from typing import cast
 
 from driftcast.errors import UserError
+from driftcast.folders import PROTOCOLS, ROUTERS, folders_of
 from driftcast.protocol.machine import Protocol, Router, StateMachine
-
-PROTOCOLS = "driftcast.dissemination"
-ROUTERS = "driftcast.routing"
 
 
 class BrokenFolderError(UserError):
     """There is a folder of that name, and what is in it cannot be used."""
 
 
-def _names(package: str) -> list[str]:
-    module = importlib.import_module(package)
-    return sorted(found.name for found in pkgutil.iter_modules(module.__path__) if found.ispkg)
-
-
 def _load(package: str, name: str, what: str) -> ModuleType:
-    names = _names(package)
+    names = folders_of(package)
     if name not in names:
         close = difflib.get_close_matches(name, names, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
@@ -70,12 +62,12 @@ def _checked(machine: object, base: type[StateMachine], name: str) -> None:
 
 def protocol_names() -> list[str]:
     """Every protocol there is."""
-    return _names(PROTOCOLS)
+    return folders_of(PROTOCOLS)
 
 
 def router_names() -> list[str]:
     """Every router there is."""
-    return _names(ROUTERS)
+    return folders_of(ROUTERS)
 
 
 def protocol_named(name: str) -> type[Protocol]:

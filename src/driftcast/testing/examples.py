@@ -8,8 +8,9 @@ import importlib
 from collections.abc import Iterator, Mapping
 
 from driftcast.errors import UserError
+from driftcast.folders import PROTOCOLS
 from driftcast.protocol import Capability, UsesRouter
-from driftcast.protocol.registry import PROTOCOLS, protocol_named, protocol_names
+from driftcast.protocol.registry import protocol_named, protocol_names
 from driftcast.stacks import chosen_protocol
 
 

@@ -59,7 +59,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
     module = ModuleType("driftcast.dissemination.strange")
     vars(module)["PROTOCOL"] = thing
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("driftcast.protocol.registry._names", lambda package: ["strange"])
+    monkeypatch.setattr("driftcast.protocol.registry.folders_of", lambda package: ["strange"])
 
 
 def test_a_folder_that_offers_no_protocol_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
