@@ -9,7 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from driftcast import __version__
-from driftcast.cli import catalog, completion, emulate, evaluate, live, policy, scaffold, show, simulate, tour, traces
+from driftcast.cli import (
+    advise,
+    catalog,
+    completion,
+    emulate,
+    evaluate,
+    live,
+    policy,
+    scaffold,
+    show,
+    simulate,
+    tour,
+    traces,
+)
 from driftcast.errors import UserError, WorkError
 
 Command = Callable[[argparse.Namespace], int]
@@ -58,7 +71,7 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    for group in (simulate, emulate, show, evaluate, tour, traces, live, policy, catalog, scaffold, completion):
+    for group in (simulate, emulate, show, evaluate, advise, tour, traces, live, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
 
