@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from driftcast import __version__
 from driftcast.cli import (
+    advise,
     catalog,
     completion,
     emulate,
@@ -80,7 +81,8 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    for group in (simulate, emulate, show, evaluate, fleets, tour, traces, live, policy, catalog, scaffold, completion):
+    groups = (simulate, emulate, show, evaluate, fleets, advise, tour, traces)
+    for group in (*groups, live, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
 

@@ -1,0 +1,184 @@
+"""How often `advise` finds the best, and with how few runs: 120 cases against the winner of all runs.
+
+`python -m benchmarks.advice` does all of them; `--fleets taxis --workloads patient` a few. Every candidate runs once on
+every training and held-out seed of a fleet and workload, and those runs are kept in `--out`; the race is then played on
+them for each objective, seeing only what it asks for. The exhaustive winner is the best of all candidates on the
+held-out seeds.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from driftcast.pipeline.advice.candidates import Candidate, candidates_for, with_protocol
+from driftcast.pipeline.advice.fleet import EVERYBODY as EVERYBODY_ROLE
+from driftcast.pipeline.advice.fleet import HELD_OUT_SEEDS
+from driftcast.pipeline.advice.objective import Objective, parse_objective
+from driftcast.pipeline.advice.race import Found, Metrics, race, ranked
+from driftcast.pipeline.statistics import interval, paired_differences
+from driftcast.scenario.scenario import Scenario, scenario_from
+from driftcast.simulation.mishap import RunError
+from driftcast.simulation.run import run
+
+WALK = {"model": "random_waypoint", "start": "steady"}
+GROUPS = {"model": "community", "columns": 4, "rows": 4, "speed_min_mps": 1.0, "speed_max_mps": 5.0}
+CARS = {"speed_min_mps": 8.0, "speed_max_mps": 20.0}
+FLEETS: dict[str, dict[str, object]] = {
+    "crowd": {"nodes": 25, "area_m": [200.0, 200.0], "mobility": {**WALK, "speed_min_mps": 0.5, "speed_max_mps": 1.5}},
+    "walkers": {
+        "nodes": 25,
+        "area_m": [500.0, 500.0],
+        "mobility": {**WALK, "speed_min_mps": 1.0, "speed_max_mps": 4.0},
+    },
+    "runners": {
+        "nodes": 25,
+        "area_m": [700.0, 700.0],
+        "mobility": {**WALK, "speed_min_mps": 4.0, "speed_max_mps": 8.0},
+    },
+    "taxis": {"nodes": 25, "area_m": [900.0, 900.0], "mobility": {**WALK, "speed_min_mps": 8.0, "speed_max_mps": 16.0}},
+    "groups": {
+        "nodes": 25,
+        "area_m": [800.0, 800.0],
+        "mobility": {**GROUPS, "groups": 4, "travelers": 2, "traveler_speed_mps": 15.0},
+    },
+    "ferries": {
+        "nodes": 25,
+        "area_m": [1000.0, 1000.0],
+        "mobility": {**GROUPS, "groups": 3, "travelers": 5, "traveler_speed_mps": 20.0},
+    },
+    "highway": {"nodes": 25, "area_m": [2000.0, 2000.0], "mobility": {"model": "freeway", "map": "highway", **CARS}},
+    "city": {"nodes": 30, "area_m": [1000.0, 1000.0], "mobility": {"model": "manhattan", "map": "city", **CARS}},
+}
+EVERYBODY = {"nodes": "all", "filter": "topic = {topic}"}
+WORKLOADS: dict[str, dict[str, object]] = {
+    name: {
+        "subscribe": [{**EVERYBODY, "draw": {"topic": {"integers": [1, topics]}}}],
+        "publish": [
+            {
+                "nodes": "all",
+                "count": count,
+                "to_s": 120.0,
+                "payload_bytes": payload,
+                "lease_s": lease_s,
+                "attributes": {"topic": {"integers": [1, topics]}},
+            }
+        ],
+    }
+    for name, topics, count, payload, lease_s in (
+        ("all want all", 1, 20, 200, 60.0),
+        ("few want much", 8, 40, 200, 60.0),
+        ("patient", 4, 30, 200, 120.0),
+        ("urgent", 4, 30, 200, 10.0),
+        ("large", 4, 20, 4000, 60.0),
+    )
+}
+OBJECTIVES = (
+    "delivery >= 0.9, least bytes",
+    "delivery >= 0.6, least bytes",
+    "bytes <= 400000, most delivery",
+)
+DURATION_S = 180.0
+RUNS = 10
+
+
+def scenario_of(fleet: str, workload: str) -> Scenario:
+    """One of the listed ones."""
+    table: dict[str, object] = {
+        "name": f"{fleet}-{workload}",
+        "duration_s": DURATION_S,
+        "radio": {"model": "disk", "range_m": 80.0},
+        **FLEETS[fleet],
+        **WORKLOADS[workload],
+        "roles": {EVERYBODY_ROLE: "all"},
+    }
+    if fleet == "highway":
+        table["radio"] = {"model": "disk", "range_m": 200.0}
+    return scenario_from(table, fleet)
+
+
+def everything(scenario: Scenario, candidates: Sequence[Candidate], out: Path) -> dict[int, dict[int, Metrics]]:
+    """Every candidate on every seed, training and held out; what is in `out` is not run again."""
+    path = out / f"{scenario.name.replace(' ', '-')}.json"
+    kept: dict[str, dict[str, Metrics]] = json.loads(path.read_text()) if path.exists() else {}
+    seeds = [*range(1, RUNS + 1), *range(HELD_OUT_SEEDS, HELD_OUT_SEEDS + RUNS)]
+    for candidate in candidates:
+        rows = kept.setdefault(candidate.label, {})
+        for seed in seeds:
+            if str(seed) not in rows:
+                try:
+                    rows[str(seed)] = dict(run(with_protocol(scenario, candidate), seed).metrics)
+                except RunError:
+                    rows[str(seed)] = {}
+        path.write_text(json.dumps(kept))
+    return {
+        number: {int(seed): row for seed, row in kept[candidate.label].items()}
+        for number, candidate in enumerate(candidates)
+    }
+
+
+def judged(found: dict[int, dict[int, Metrics]], objective: Objective) -> tuple[int, int, bool, int]:
+    """The race's choice, the exhaustive winner on held-out seeds, whether they are the same or tie, and its runs."""
+
+    def measure(chosen: Sequence[int], seeds: Sequence[int]) -> Found:
+        return {number: {seed: found[number][seed] for seed in seeds} for number in chosen}
+
+    raced = race(len(found), list(range(1, RUNS + 1)), objective, measure)
+    held = {
+        number: {seed: row for seed, row in rows.items() if seed >= HELD_OUT_SEEDS} for number, rows in found.items()
+    }
+    pick, best = raced.order[0], ranked(list(held), held, objective)[0]
+    return pick, best, pick == best or ties(held[pick], held[best], objective), raced.runs
+
+
+def ties(pick: dict[int, Metrics], best: dict[int, Metrics], objective: Objective) -> bool:
+    """Whether nothing that was asked for is clearly worse: goal and limits, by the intervals of paired differences.
+
+    A limit that both keep, or that the winner does not keep either and misses no less, does not count.
+    """
+    for metric, at_least, value in [
+        (objective.goal, not objective.least, None),
+        *((limit.metric, limit.at_least, limit.value) for limit in objective.limits),
+    ]:
+        mine, other = ({seed: row.get(metric) for seed, row in rows.items()} for rows in (pick, best))
+        mean = interval(mine.values())
+        if value is not None and mean.mean is not None and (mean.mean >= value if at_least else mean.mean <= value):
+            continue
+        found = interval(paired_differences(mine, other))
+        if found.mean is None or found.low is None or found.high is None:
+            return False
+        if (found.high < 0) if at_least else (found.low > 0):
+            return False
+    return True
+
+
+def main() -> None:
+    """Print a line for each case and the score."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fleets", default=",".join(FLEETS), help="only these, with commas between")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS), help="only these, with commas between")
+    parser.add_argument("--without", default="-", metavar="NAME", help="leave out the protocol of this name")
+    parser.add_argument("--out", type=Path, default=Path("out/advice-benchmark"))
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    hits = cases = runs = exhaustive = 0
+    for fleet in arguments.fleets.split(","):
+        for workload in arguments.workloads.split(","):
+            scenario = scenario_of(fleet, workload)
+            candidates = [one for one in candidates_for(scenario)[0] if not one.label.startswith(arguments.without)]
+            began = time.process_time()
+            found = everything(scenario, candidates, arguments.out)
+            for text in OBJECTIVES:
+                pick, best, hit, took = judged(found, parse_objective(text))
+                cases, hits, runs = cases + 1, hits + hit, runs + took
+                exhaustive += len(candidates) * RUNS
+                mark = "same" if pick == best else "tie" if hit else "MISS"
+                names = f"{candidates[pick].label} / {candidates[best].label}"
+                print(f"{mark:4} {fleet}, {workload}, {text}: {names}", flush=True)
+            print(f"     {len(candidates)} candidates, {time.process_time() - began:.0f} CPU s", flush=True)
+    print(f"{hits} of {cases} cases ({hits / cases:.0%}), with {runs / exhaustive:.1%} of the runs")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The fleet: how it moves and what it has to do, cut into a part to learn from and a part to be judged on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import UserError
+from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.registry import models
+from driftcast.scenario.scenario import Scenario, load, scenario_from
+from driftcast.settings import read_toml
+
+WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")
+"""What a workload file may say, as scenarios do."""
+EVERYBODY = "everybody"
+"""A role that all nodes have, for protocols that want some in a role and do not mind if it is everybody."""
+HELD_OUT_SEEDS = 1_000_001
+"""The first seed of the part to be judged on: far from those to learn from."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is learned from and what is judged on."""
+
+    training: Scenario
+    held_out: Scenario
+    how: str
+    """In words."""
+
+
+def read_fleet(
+    path: Path, workload: Path | None, range_m: float | None = None, duration_s: float | None = None
+) -> Scenario:
+    """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what."""
+    if range_m is not None and not 0 < range_m <= 1e7:
+        raise UserError(f"--range {range_m:g}: a distance above 0 and at most 10,000 km")
+    if path.suffix == ".toml":
+        if range_m is not None or duration_s is not None:
+            raise UserError(f"{path}: is a scenario, which says its own range and duration; leave out the option")
+        table: dict[str, object] = {**msgspec.to_builtins(load(path))}
+    else:
+        table = _recorded(path, range_m, duration_s)
+    if workload is not None:
+        said = read_toml(workload)
+        for key in said:
+            if key not in WORKLOAD:
+                raise UserError(f"{workload}: {key}: a workload has {', '.join(WORKLOAD)}; the rest is the fleet's")
+        table |= {"roles": {}, "subscribe": [], "publish": [], "measure": {}, **said}
+        if _has_files(said):
+            table["publish"] = _located(said.get("publish", []), workload.parent)
+    if not table.get("publish") or not table.get("subscribe"):
+        where = path if workload is None else workload
+        raise UserError(f"{where}: has nobody who publishes or nobody who subscribes; give --workload FILE with both")
+    # What the fleet's own scenario runs plays no part.
+    said_roles = table.get("roles")
+    roles = {EVERYBODY: "all", **(said_roles if isinstance(said_roles, dict) else {})}
+    return scenario_from({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
+
+
+def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
+    """The tables of a scenario that plays a file of movement or of contacts."""
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file or folder")
+    base = {"name": path.stem or "fleet", "base": str(path.resolve().parent)}
+    if path.suffix == ".parquet" and path.is_file():
+        plan = ContactPlan.load(path)
+        lasts_s = min(plan.duration_s, duration_s or plan.duration_s)
+        return {**base, "nodes": plan.nodes, "duration_s": lasts_s, "contacts": str(path.resolve())}
+    problems = []
+    for name, kind in models().items():
+        if not issubclass(kind, TracePlayer):
+            continue
+        try:
+            nodes, lasts_s = kind(file=str(path.resolve())).extent()
+        except (UserError, OSError, TypeError, UnicodeDecodeError) as error:
+            problems.append(f"{name}: {str(error).splitlines()[0]}")
+            continue
+        if nodes < 1:
+            continue
+        if range_m is None:
+            raise UserError(f"{path}: holds movement; say within what distance nodes meet, as in --range 250")
+        return {
+            **base,
+            "nodes": nodes,
+            "duration_s": duration_s or lasts_s,
+            "mobility": {"model": name, "file": str(path.resolve())},
+            "radio": {"model": "disk", "range_m": range_m},
+        }
+    known = ", ".join(name for name, kind in models().items() if issubclass(kind, TracePlayer))
+    raise UserError(f"{path}: is no fleet; give a scenario (.toml), a contact plan (.parquet) or movement ({known})")
+
+
+def _has_files(said: Mapping[str, object]) -> bool:
+    entries = said.get("publish", [])
+    return isinstance(entries, list) and any(isinstance(one, dict) and "file" in one for one in entries)
+
+
+def _located(entries: object, folder: Path) -> list[dict[str, object]]:
+    assert isinstance(entries, list)
+    return [{**one, "file": str((folder / one["file"]).resolve())} if "file" in one else one for one in entries]
+
+
+def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
+    """A part to learn from and a part to be judged on.
+
+    What was recorded happened once, so its time is cut. Where movement is drawn, each seed is a day of its own, and
+    other seeds are held out.
+    """
+    if not 0.1 <= share <= 0.9:
+        raise UserError(f"--train {share:g}: a share of the time between 0.1 and 0.9")
+    cut_s = scenario.duration_s * share
+    if scenario.contacts is not None:
+        plan = ContactPlan.load(Path(str(scenario.resolved().contacts)))
+        folder.mkdir(parents=True, exist_ok=True)
+        first = _slice(plan, 0.0, cut_s, folder / "training.parquet")
+        rest = _slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
+        changes: tuple[dict[str, object], dict[str, object]] = ({"contacts": first}, {"contacts": rest})
+    elif isinstance(scenario.mobility_model(), TracePlayer):
+        changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
+    else:
+        return Parts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")
+    lengths_s = (cut_s, scenario.duration_s - cut_s)
+    table = msgspec.to_builtins(scenario)
+    training, held_out = (
+        scenario_from({**table, **change, "duration_s": length_s}, f"the {name} part ({length_s:g} s)")
+        for name, change, length_s in zip(("training", "held-out"), changes, lengths_s, strict=True)
+    )
+    return Parts(
+        training, held_out, f"the first {cut_s:g} s are learned from, the {lengths_s[1]:g} s after are held out"
+    )
+
+
+def _slice(plan: ContactPlan, from_s: float, to_s: float, path: Path) -> str:
+    """The contacts of a window, told from its beginning."""
+    inside = (plan.start_s < to_s) & (plan.end_s > from_s)
+    start_s = np.maximum(plan.start_s[inside], from_s) - from_s
+    end_s = np.minimum(plan.end_s[inside], to_s) - from_s
+    part = ContactPlan.of(plan.nodes, to_s - from_s, plan.a[inside], plan.b[inside], start_s, end_s).tidy()
+    part.save(path)
+    return str(path.resolve())

@@ -1,0 +1,132 @@
+"""The fleet, its parts, its candidates, what the contacts allow, and the files that are deployed."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import UserError
+from driftcast.live.config import load_config
+from driftcast.pipeline.advice.bound import bound_of
+from driftcast.pipeline.advice.candidates import LEVERS, Candidate, candidates_for, with_protocol
+from driftcast.pipeline.advice.deploy import write_nodes
+from driftcast.pipeline.advice.fleet import cut, read_fleet
+from driftcast.pipeline.advice.page import pareto
+from driftcast.protocol.registry import protocol_names
+from driftcast.scenario.contact_files import plan_from
+from driftcast.scenario.movement import movement
+from driftcast.scenario.overrides import apply
+from driftcast.simulation.run import run
+from tests.cli.console import EXAMPLES
+
+BUSES = EXAMPLES / "fleet" / "buses.ns_movements"
+WORKLOAD = EXAMPLES / "fleet" / "workload.toml"
+
+
+def test_recorded_movement_is_cut_in_time_and_nothing_is_lost_between(tmp_path: Path) -> None:
+    fleet = read_fleet(BUSES, WORKLOAD, 150.0)
+    assert fleet.nodes == 12
+    parts = cut(fleet, 0.6, tmp_path)
+    assert parts.training.duration_s + parts.held_out.duration_s == pytest.approx(fleet.duration_s)
+    whole, _ = movement(fleet, 1)
+    first, _ = movement(parts.training, 1)
+    rest, _ = movement(parts.held_out, 1)
+    together = float(first.durations_s().sum() + rest.durations_s().sum())
+    assert together == pytest.approx(float(whole.durations_s().sum()), abs=1e-3)
+    assert "are held out" in parts.how
+
+
+def test_recorded_contacts_are_cut_in_time_too(tmp_path: Path) -> None:
+    plan = plan_from(BUSES, 150.0, None, 1)
+    plan.save(tmp_path / "contacts.parquet")
+    fleet = read_fleet(tmp_path / "contacts.parquet", WORKLOAD)
+    parts = cut(fleet, 0.5, tmp_path / "parts")
+    first, rest = (ContactPlan.load(Path(str(part.contacts))) for part in (parts.training, parts.held_out))
+    together = float(first.durations_s().sum() + rest.durations_s().sum())
+    assert together == pytest.approx(float(plan.durations_s().sum()), abs=1e-3)
+
+
+def test_drawn_movement_is_not_cut_since_each_seed_is_a_day(tmp_path: Path) -> None:
+    fleet = read_fleet(EXAMPLES / "ferries.toml", None)
+    parts = cut(fleet, 0.6, tmp_path)
+    assert parts.training == parts.held_out == fleet
+    assert fleet.roles == {"everybody": "all"}
+    assert "other seeds are held out" in parts.how
+
+
+def refused(*arguments: object) -> str:
+    with pytest.raises(UserError) as error:
+        read_fleet(*arguments)  # type: ignore[arg-type]  # that is what is tried
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_is_no_fleet_is_refused_with_what_is_one(tmp_path: Path) -> None:
+    assert "there is no such file" in refused(tmp_path / "nothing", WORKLOAD)
+    (tmp_path / "words.txt").write_text("these are only words\n")
+    assert "is no fleet; give a scenario (.toml), a contact plan (.parquet) or movement (" in refused(
+        tmp_path / "words.txt", WORKLOAD, 100.0
+    )
+    assert "say within what distance nodes meet" in refused(BUSES, WORKLOAD)
+    assert "give --workload FILE" in refused(BUSES, None, 150.0)
+    assert "is a scenario, which says its own range" in refused(EXAMPLES / "ferries.toml", None, 100.0)
+    (tmp_path / "odd.toml").write_text("nodes = 3\n")
+    assert "a workload has roles, subscribe, publish" in refused(BUSES, tmp_path / "odd.toml", 150.0)
+    with pytest.raises(UserError, match=r"between 0\.1 and 0\.9"):
+        cut(read_fleet(BUSES, WORKLOAD, 150.0), 1.0, tmp_path)
+
+
+def test_every_protocol_is_a_candidate_or_said_not_to_be() -> None:
+    fleet = read_fleet(BUSES, WORKLOAD, 150.0)
+    candidates, left_out = candidates_for(fleet)
+    named = {str(one.protocol["name"]) for one in candidates} | {one.label.split()[0] for one in left_out}
+    assert {name.split("/")[0] for name in named} == set(protocol_names())
+    assert {"direct", "first_contact", "spray_and_wait", "prophet"} <= {str(one.protocol["name"]) for one in candidates}
+    assert len(candidates) == len({one.label for one in candidates}) > 20
+    assert all("\n" not in one.reason for one in left_out)
+    assert len(LEVERS) == len(set(LEVERS))
+
+
+def test_named_candidates_must_run() -> None:
+    fleet = read_fleet(BUSES, WORKLOAD, 150.0)
+    assert [one.label for one in candidates_for(fleet, "gossip:p=0.3,epidemic")[0]] == ["gossip p=0.3", "epidemic"]
+    with pytest.raises(UserError, match="epidemc"):
+        candidates_for(fleet, "epidemc")
+
+
+def test_no_protocol_does_better_than_the_bound_and_a_perfect_epidemic_reaches_it() -> None:
+    fleet = read_fleet(BUSES, WORKLOAD, 150.0)
+    bound = bound_of(fleet, [1, 2])
+    perfect = apply(fleet, {"protocol": "epidemic", "discovery": {"mode": "oracle"}, "radio.delay_s": 1e-6})
+    delivered = eligible = 0
+    for seed in (1, 2):
+        metrics = run(perfect, seed).metrics
+        delivered += int(metrics["delivered"] or 0)
+        eligible += int(metrics["eligible"] or 0)
+    assert bound.delivery is not None
+    assert bound.delivery == pytest.approx(delivered / eligible, abs=0.005)
+    assert bound.delivery >= delivered / eligible
+    assert bound_of(apply(fleet, {"subscribe": [{"filter": "kind = 'none'"}]}), [1]).delivery is None
+
+
+def test_nodes_get_configurations_that_load(tmp_path: Path) -> None:
+    fleet = read_fleet(BUSES, WORKLOAD, 150.0)
+    for label in ("spray_and_wait:copies=4", "drift", "semi_probabilistic/pure", "tree:role=everybody"):
+        [candidate], _ = candidates_for(fleet, label)
+        assert write_nodes(fleet, candidate, tmp_path / "nodes") == 12
+        config = load_config(tmp_path / "nodes" / "node-07.toml")
+        assert config.plan.protocol.name == candidate.protocol["name"]
+        expected = with_protocol(fleet, candidate).stack_plan()
+        assert msgspec.to_builtins(config.plan.settings) == msgspec.to_builtins(expected.settings)
+
+
+def test_a_candidate_keeps_its_settings() -> None:
+    fleet = read_fleet(BUSES, WORKLOAD, 150.0)
+    candidate = Candidate("x", {"name": "gossip", "p": 0.25})
+    assert with_protocol(fleet, candidate).protocol == {"name": "gossip", "p": 0.25}
+
+
+def test_who_is_beaten_in_both_is_not_on_the_front() -> None:
+    assert pareto([(1.0, 0.5), (2.0, 0.9), (3.0, 0.8), (1.0, 0.4)], least_x=True, most_y=True) == [0, 1]
+    assert pareto([(1.0, 5.0), (2.0, 1.0)], least_x=False, most_y=False) == [1]
