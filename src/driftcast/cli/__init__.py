@@ -12,6 +12,7 @@ from driftcast import __version__
 from driftcast.cli import (
     catalog,
     completion,
+    contacts,
     emulate,
     evaluate,
     fleets,
@@ -71,7 +72,8 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    for group in (simulate, emulate, show, evaluate, fleets, tour, traces, live, policy, catalog, scaffold, completion):
+    groups = (simulate, contacts, emulate, show, evaluate, fleets, tour, traces, live, policy, catalog, scaffold)
+    for group in (*groups, completion):
         group.add_commands(commands)
     return top
 
