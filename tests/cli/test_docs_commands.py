@@ -132,9 +132,10 @@ def quick(page: str) -> list[Written]:
         if command.page == page
         and command.words[0] in QUICK
         and not any(Path(word).stem in MINUTES_OF_WORK for word in command.words)
-        # Of a reader's own files and sweeps, or until somebody stops them.
+        # Of a reader's own files and sweeps, or until somebody stops them; test_fleets.py runs those of its page.
         and not any(
-            word.startswith(("scenario.", "node-", "out/sweep", "out/reproduce", "FILE")) for word in command.words
+            word.startswith(("scenario.", "node-", "out/sweep", "out/reproduce", "out/buses", "FILE"))
+            for word in command.words
         )
         and "--live" not in command.words
     ]

@@ -49,10 +49,10 @@ def _draw(plan: ContactPlan, lasting_s: Floats, between_s: Floats, fits: dict[st
         axes[1, 0].step(found.time_s / scale_s, found.islands, where="mid", color=COLORS[0], linewidth=0.9)
         axes[1, 0].set_ylabel("islands of 2 or more")
         axes[1, 1].step(found.time_s / scale_s, found.largest, where="mid", color=COLORS[2], linewidth=0.9)
-        axes[1, 1].set_ylabel("nodes in the largest")
+        axes[1, 1].set_ylabel("share in the largest")
         time_s, rate = churn(plan)
         axes[1, 2].step(time_s / scale_s, rate, where="mid", color=COLORS[3], linewidth=0.9)
-        axes[1, 2].set_ylabel("changes per node and second")
+        axes[1, 2].set_ylabel("changes / node / s")
         for ax in axes[1]:
             ax.set_xlabel(f"time ({unit})")
             ax.set_xlim(0, plan.duration_s / scale_s)
