@@ -50,7 +50,10 @@ class Written(NamedTuple):
             return "tutorial" if self.page == TUTORIAL else "live"
         minutes = any(Path(word).stem in SHORT_S and Path(word).stem not in CLOCKED for word in self.words)
         # Of a reader's own files, and of what a sweep has left.
-        others = any(word.startswith(("scenario.", "out/sweep", "out/reproduce", "TRACE", "FILE")) for word in self.words)
+        others = any(
+            word.startswith(("scenario.", "out/sweep", "out/reproduce", "out/buses", "TRACE", "FILE"))
+            for word in self.words
+        )
         return "quick" if name in QUICK and not minutes and not others else "long"
 
 

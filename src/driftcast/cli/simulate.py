@@ -1,4 +1,4 @@
-"""`run`, `check`, `contacts`: what needs the simulator and no Spark."""
+"""`run`, `check`: what needs the simulator and no Spark."""
 
 import argparse
 import tempfile
@@ -38,20 +38,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     check.add_argument("--protocol", metavar="P", help="instead of the scenario's")
     add_json(check)
     check.set_defaults(command=_check)
-
-    contacts = commands.add_parser(
-        "contacts",
-        help="who meets whom when, from a scenario or a movement trace",
-        description="Compute exact contacts, from a scenario's movement or from a trace file "
-        "(CSV, ns-2 setdest, ONE movement or connection events, SUMO), and write them as a contact plan.",
-    )
-    contacts.add_argument("source", type=Path, metavar="TRACE|SCENARIO")
-    contacts.add_argument("--range", type=float, dest="range_m", metavar="M", help="meters within which nodes meet")
-    contacts.add_argument("--duration", type=float, dest="duration_s", metavar="S", help="seconds (default: all)")
-    contacts.add_argument("--seed", type=int, default=1, metavar="N", help="for a scenario's movement (default 1)")
-    contacts.add_argument("--out", type=Path, required=True, metavar="DIR", help="writes contacts.parquet there")
-    add_json(contacts)
-    contacts.set_defaults(command=_contacts)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -136,21 +122,3 @@ def _discovery(scenario: "Scenario", plan: "StackPlan") -> str:
     """How nodes find their neighbors: as the scenario has it, or by their router if it needs no beacons beneath it."""
     mode = str(scenario.discovery.__struct_config__.tag)
     return "router" if mode == "beacon" and plan.beacons is None else mode
-
-
-def _contacts(arguments: argparse.Namespace) -> int:
-    from driftcast.scenario.contact_files import plan_from
-
-    plan = plan_from(arguments.source, arguments.range_m, arguments.duration_s, arguments.seed)
-    new_folder(arguments.out, "--out")
-    path = arguments.out / "contacts.parquet"
-    plan.save(path)
-    facts = plan.summary()
-    if arguments.json:
-        print_json({"plan": str(path), **facts})
-        return 0
-    say(str(arguments.source))
-    console().print(table_of(facts))
-    say(f"contact plan in {path}")
-    say(f'a scenario plays it with contacts = "{path}", relative to its folder, instead of [mobility]')
-    return 0

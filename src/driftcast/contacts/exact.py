@@ -45,22 +45,31 @@ def contacts(trajectories: Trajectories, range_m: float, duration_s: float) -> C
     """
     if not (range_m > 0 and duration_s > 0):
         raise UserError(f"contacts need a positive range and duration, not {range_m:g} m and {duration_s:g} s")
-    legs = Legs.of(trajectories, duration_s)
+    nodes = trajectories.nodes
+    pair, start_s, end_s = intervals(Legs.of(trajectories, duration_s), nodes, range_m, duration_s)
+    start_s, end_s = _rounded(start_s), np.where(end_s > duration_s - RESOLUTION_S, duration_s, _rounded(end_s))
+    real = end_s > start_s
+    a, b = np.divmod(pair[real], max(nodes, 1))
+    return ContactPlan.of(nodes, duration_s, a, b, start_s[real], end_s[real])
+
+
+def intervals(legs: Legs, nodes: int, range_m: float, duration_s: float) -> "Intervals":
+    """The same by pair and start, with every digit: what is found in parts is rounded when it has been joined."""
     moving = legs.select(legs.speed_mps > 0)
     standing = legs.select(legs.speed_mps == 0)
-    found = _Contacts(trajectories.nodes, range_m)
+    found = _Contacts(nodes, range_m)
     if len(moving.node):
         path_m = float((moving.speed_mps * moving.lasting_s).sum())
         if path_m / range_m > MAX_PIECES:
             raise UserError(f"the nodes move {path_m:g} m, too far for a range of {range_m:g} m; check the units")
         wish_s = min(SLICE_RANGES * range_m * moving.total_s / path_m, moving.total_s / len(moving.node))
-        least_s = _least_slice_s(trajectories.nodes, len(moving.node) + path_m / range_m, duration_s)
+        least_s = _least_slice_s(nodes, len(moving.node) + path_m / range_m, duration_s)
         found.sweep(moving, standing, max(wish_s, least_s), duration_s)
     if len(standing.node):
         wish_s = standing.total_s / len(standing.node)
-        least_s = _least_slice_s(trajectories.nodes, len(standing.node), duration_s)
+        least_s = _least_slice_s(nodes, len(standing.node), duration_s)
         found.sweep(standing, None, max(wish_s, least_s), duration_s)
-    return found.plan(duration_s)
+    return _merged(found.done)
 
 
 def _least_slice_s(nodes: int, pieces: float, duration_s: float) -> float:
@@ -128,14 +137,6 @@ class _Contacts:
         a, b, start_s = a[real], b[real], start_s[real]
         pair = np.minimum(a, b) * self.nodes + np.maximum(a, b)
         return pair, start_s + low_s[real], start_s + high_s[real]
-
-    def plan(self, duration_s: float) -> ContactPlan:
-        """Everything found, joined and rounded."""
-        pair, start_s, end_s = _merged(self.done)
-        start_s, end_s = _rounded(start_s), np.where(end_s > duration_s - RESOLUTION_S, duration_s, _rounded(end_s))
-        real = end_s > start_s
-        a, b = np.divmod(pair[real], max(self.nodes, 1))
-        return ContactPlan.of(self.nodes, duration_s, a, b, start_s[real], end_s[real])
 
 
 def _within(px: Floats, py: Floats, vx: Floats, vy: Floats, range_m: float, lasting_s: Floats) -> tuple[Floats, Floats]:

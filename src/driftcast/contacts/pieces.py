@@ -27,11 +27,25 @@ class Legs(NamedTuple):
     @classmethod
     def of(cls, source: Trajectories, duration_s: float) -> "Legs":
         node = np.repeat(np.arange(source.nodes), np.diff(source.first))
-        speed_mps = np.hypot(source.vx_mps, source.vy_mps)
-        end_s = np.minimum(source.end_s, duration_s)
-        legs = cls(node, source.start_s, end_s, source.x_m, source.y_m, source.vx_mps, source.vy_mps, speed_mps)
-        order = np.argsort(source.start_s, kind="stable")
-        return legs.select(order[(legs.end_s > np.maximum(legs.start_s, 0.0))[order]])
+        columns = (source.start_s, source.end_s, source.x_m, source.y_m, source.vx_mps, source.vy_mps)
+        return cls.between(duration_s, node, *columns)
+
+    @classmethod
+    def between(
+        cls,
+        duration_s: float,
+        node: Integers,
+        start_s: Floats,
+        end_s: Floats,
+        x_m: Floats,
+        y_m: Floats,
+        vx_mps: Floats,
+        vy_mps: Floats,
+    ) -> "Legs":
+        """Legs given in any order, those of them that are under way between 0 and duration_s."""
+        legs = cls(node, start_s, np.minimum(end_s, duration_s), x_m, y_m, vx_mps, vy_mps, np.hypot(vx_mps, vy_mps))
+        order = np.argsort(start_s, kind="stable")
+        return legs.select(order[(legs.end_s > np.maximum(start_s, 0.0))[order]])
 
     def select(self, rows: Integers | NDArray[np.bool_]) -> "Legs":
         return Legs(self.node[rows], *(column[rows] for column in self[1:]))

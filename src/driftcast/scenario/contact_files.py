@@ -26,10 +26,7 @@ _SNIFFED_BYTES = 1 << 16
 
 def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
     """The contacts in a file. Movement needs a range, unless it is a scenario's, which has one."""
-    if range_m is not None and not 0 < range_m <= MOST:
-        raise UserError(f"--range: a distance above 0, and at most {MOST:g} m, not {range_m}")
-    if duration_s is not None and not 0 < duration_s <= MOST:
-        raise UserError(f"--duration: a time above 0, and at most {MOST:g} s, not {duration_s}")
+    check_extent(range_m, duration_s)
     check_seed(seed)
     if path.suffix == ".toml":
         return _from_scenario(path, range_m, duration_s, seed)
@@ -58,6 +55,14 @@ def _player_of(path: Path, start: str) -> TracePlayer:
     raise UserError(
         f"{path}: {what}; expected movement (CSV, ns-2, the ONE, SUMO), connections of the ONE, or a scenario (.toml)"
     )
+
+
+def check_extent(range_m: float | None, duration_s: float | None) -> None:
+    """Refuse a range or a duration that makes no sense."""
+    if range_m is not None and not 0 < range_m <= MOST:
+        raise UserError(f"--range: a distance above 0, and at most {MOST:g} m, not {range_m}")
+    if duration_s is not None and not 0 < duration_s <= MOST:
+        raise UserError(f"--duration: a time above 0, and at most {MOST:g} s, not {duration_s}")
 
 
 def _from_player(player: TracePlayer, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:

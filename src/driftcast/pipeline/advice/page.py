@@ -119,8 +119,9 @@ def _table(rows: "list[tuple[str, object]]", signed: bool = False) -> Iterator[s
 def _at(found: Interval) -> str:
     if found.mean is None:
         return "-"
-    half = found.half_width
-    return _number(found.mean) if half is None else f"{_number(found.mean)} ± {_number(half)}"
+    if found.low is None or found.high is None or found.exact:
+        return _number(found.mean)
+    return f"{_number(found.mean)} ({_number(found.low)} to {_number(found.high)})"
 
 
 def _number(value: float) -> str:

@@ -13,6 +13,7 @@ from driftcast.pipeline.report.css import CSS
 from driftcast.pipeline.session import session
 
 PICTURE = "fleet.png"
+SCENARIO_FILE = "scenario.toml"
 # Numbers below this are no dates: a simulator's clock starts at 0.
 _DATES_FROM_S = 1e8
 
@@ -23,6 +24,37 @@ def write_page(folder: Path, facts: dict[str, Any]) -> None:
     draw(sight_of(positions, facts), facts, folder / PICTURE)
     image = base64.b64encode((folder / PICTURE).read_bytes()).decode()
     (folder / "index.html").write_text(page(facts, image), "utf-8")
+    (folder / SCENARIO_FILE).write_text(scenario(facts), "utf-8")
+
+
+def scenario(facts: dict[str, Any]) -> str:
+    """One to begin with: the fleet's first hour, and an event a minute from its first node to all others."""
+    lasts_s = min(facts["duration_s"], 3600.0)
+    return f"""\
+name = "fleet"
+duration_s = {lasts_s!r}
+nodes = {facts["nodes"]}
+
+[mobility]
+model = "fleet"
+folder = "."        # where this file is
+start_s = 0.0       # of the recording's {facts["duration_s"]:g} s
+
+[radio]
+model = "disk"
+range_m = 250.0
+
+[protocol]
+name = "epidemic"
+
+[[subscribe]]
+nodes = "all"
+
+[[publish]]
+nodes = [0]
+interval_s = 60.0
+to_s = {round(lasts_s / 2, 3)!r}
+"""
 
 
 def page(facts: dict[str, Any], image: str) -> str:
@@ -47,11 +79,8 @@ def page(facts: dict[str, Any], image: str) -> str:
         "</figure>",
         _steps(facts),
         _rules(facts),
-        "<h2>Play it</h2><p>In a scenario:</p><pre>"
-        + escape(
-            f"duration_s = {min(facts['duration_s'], 3600.0):g}\nnodes = {facts['nodes']}\n"
-            '\n[mobility]\nmodel = "fleet"\nfolder = "..."     # this folder\nstart_s = 0\n'
-        )
+        f"<h2>Play it</h2><p>As in <code>{SCENARIO_FILE}</code> beside this page:</p><pre>"
+        + escape(scenario(facts))
         + "</pre>",
     ]
     return (

@@ -1,0 +1,70 @@
+"""The page on fleets holds: its commands run one after the other, and its tables are those of the code."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from driftcast.pipeline.fleets import schema
+from driftcast.pipeline.fleets.formats import FORMATS
+from tests.cli.console import REPOSITORY, call
+from tests.cli.docs_pages import commands
+from tests.cli.movements import NS2
+
+PAGE = REPOSITORY / "docs" / "fleets.md"
+
+
+@pytest.mark.timeout(600)
+def test_the_way_from_a_log_to_a_comparison_can_be_gone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
+    monkeypatch.chdir(tmp_path)
+    written = list(commands(PAGE))
+    assert [command.words[0] for command in written] == ["ingest", "run", "contacts", "compare", "export"]
+    for command in written:
+        done = call(*command.words)
+        assert done.status == 0, f"{command.text}: {done.err}"
+    assert (tmp_path / "out" / "buses" / "index.html").is_file()
+    assert (tmp_path / "out" / "buses-contacts" / "contacts.png").is_file()
+    assert (tmp_path / "out" / "buses-compared" / "index.html").is_file()
+    assert pq.read_metadata(tmp_path / "out" / "buses-contacts" / "contacts.parquet").num_rows > 20
+    # The same through Spark, and through ns-2 and back.
+    arguments = ("contacts", "out/buses", "--range", "250", "--master", "local[2,4]", "--json")
+    assert call(*arguments, "--out", "out/on-spark").status == 0
+    one, other = (pq.read_table(f"out/{name}/contacts.parquet") for name in ("buses-contacts", "on-spark"))
+    assert one.equals(other)
+
+
+@pytest.mark.parametrize("name", ["POSITIONS", "NODES", "REJECTED", "LEGS", "CONTACTS"])
+def test_the_page_has_the_tables_of_the_code(name: str) -> None:
+    table: schema.Table = getattr(schema, name)
+    rows = "".join(f"| `{column.name}` | {column.kind} | {column.meaning} |\n" for column in table)
+    assert rows in PAGE.read_text("utf-8")
+
+
+def test_the_page_lists_every_format() -> None:
+    text = PAGE.read_text("utf-8")
+    assert all(f"| `{one.name}` | {one.kind} | {one.summary} |" in text for one in FORMATS.values())
+
+
+def test_mistakes_are_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "what.txt").write_text("hello\n")
+    line = call("ingest", tmp_path / "what.txt", "--out", tmp_path / "out").refusal()
+    assert "of no known format" in line
+    assert "bonnmotion" in line
+    assert "no such file" in call("ingest", tmp_path / "none.csv", "--out", tmp_path / "out").refusal()
+    (tmp_path / "fleet.ns").write_text(NS2)
+    assert "gap_s" in call("ingest", tmp_path / "fleet.ns", "--out", tmp_path / "o", "--gap", "-1").refusal()
+    assert "no date" in call("ingest", tmp_path / "fleet.ns", "--out", tmp_path / "o", "--from", "soon").refusal()
+    assert (
+        "is for a fleet's folder"
+        in call(
+            "contacts", tmp_path / "fleet.ns", "--range", "5", "--out", tmp_path / "o", "--master", "local[2]"
+        ).refusal()
+    )
+    assert "holds no fleet" in call("contacts", tmp_path, "--range", "5", "--out", tmp_path / "o").refusal()
+    assert "holds no fleet" in call("export", tmp_path, "--out", tmp_path / "a.csv").refusal()
+    assert "writes parquet, csv, ns2, one" in call("export", tmp_path, "--out", tmp_path / "a.shp").refusal()
+    assert not (tmp_path / "o").exists()

@@ -1,0 +1,41 @@
+"""Contacts of a fleet on Spark: those of one process, whatever the tasks; as a plan that a scenario replays."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from driftcast.contacts.exact import contacts
+from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import UserError
+from driftcast.pipeline.fleets.contact_plan import save_plan
+from driftcast.pipeline.fleets.contacts import fleet_contacts
+from tests.unit.fleets.test_contacts import rows_of
+from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
+from tests.unit.mobility.test_fleet import save
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize(("world", "legs_per_task"), [("wild", 60), ("sampled", 700)])
+def test_spark_finds_the_contacts_of_one_process(
+    spark: SparkSession, tmp_path: Path, world: str, legs_per_task: int
+) -> None:
+    moving = WORLDS[world]()
+    save(tmp_path / "fleet", moving)
+    found = fleet_contacts(spark, tmp_path / "fleet", RANGE_M, DURATION_S, legs_per_task)
+    save_plan(found, moving.nodes, DURATION_S, tmp_path / "contacts.parquet")
+    whole = contacts(moving, RANGE_M, DURATION_S)
+    assert rows_of(ContactPlan.load(tmp_path / "contacts.parquet")) == rows_of(whole)
+    # Bit for bit the file that one process writes.
+    whole.save(tmp_path / "one.parquet")
+    assert pq.read_table(tmp_path / "contacts.parquet").equals(pq.read_table(tmp_path / "one.parquet"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["contacts.parquet", "fleet", "one.parquet"]
+
+
+def test_a_range_must_be_one(spark: SparkSession, tmp_path: Path) -> None:
+    save(tmp_path / "fleet", WORLDS["standing"]())
+    with pytest.raises(UserError, match="positive range"):
+        fleet_contacts(spark, tmp_path / "fleet", float(np.nan))

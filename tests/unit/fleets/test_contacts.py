@@ -1,0 +1,82 @@
+"""Contacts found slice by slice and strip by strip are those of the one-process solver."""
+
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from driftcast.contacts.exact import RESOLUTION_S, contacts
+from driftcast.contacts.plan import ContactPlan
+from driftcast.mobility.fleet import FleetFacts
+from driftcast.pipeline.fleets.contacts import Task, solved, tasks_for
+from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
+from tests.unit.mobility.test_fleet import save
+
+Contact = tuple[int, int, float, float]
+
+
+def rows_of(plan: ContactPlan) -> list[Contact]:
+    return sorted(zip(plan.a.tolist(), plan.b.tolist(), plan.start_s.tolist(), plan.end_s.tolist(), strict=True))
+
+
+def in_parts(folder: Path, tasks: list[Task]) -> list[Contact]:
+    """What tasks find, joined one by one: an oracle for the job on Spark, too."""
+    facts = FleetFacts.read(folder)
+    parts: dict[int, list[tuple[float, float]]] = {}
+    for task in tasks:
+        pair, start_s, end_s, border = solved(folder, facts, task, RANGE_M, DURATION_S)
+        for key, low_s, high_s, open_ in zip(pair.tolist(), start_s.tolist(), end_s.tolist(), border, strict=True):
+            parts.setdefault(key, []).append((low_s, high_s))
+            assert open_ or task.begin_s < low_s < high_s < task.until_s
+    found: list[Contact] = []
+    for key, spans in parts.items():
+        whole: list[list[float]] = []
+        for low_s, high_s in sorted(spans):
+            if whole and low_s - whole[-1][1] <= RESOLUTION_S:
+                whole[-1][1] = max(whole[-1][1], high_s)
+            else:
+                whole.append([low_s, high_s])
+        for low_s, high_s in whole:
+            first_s, last_s = float(np.round(low_s, 6)), float(np.round(high_s, 6))
+            if last_s > first_s:
+                found.append((*divmod(key, facts.nodes), first_s, last_s))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("slices", [1, 7, 20])
+@pytest.mark.parametrize("strips", [1, 3])
+def test_parts_give_the_whole(tmp_path: Path, world: str, slices: int, strips: int) -> None:
+    moving = WORLDS[world]()
+    save(tmp_path / "fleet", moving)
+    edges_s = [DURATION_S * k / slices for k in range(slices)] + [DURATION_S]
+    edges_m = [-inf, *np.linspace(float(moving.x_m.min()), float(moving.x_m.max()), strips + 1)[1:-1].tolist(), inf]
+    tasks = [Task(*s, *m) for s in pairwise(edges_s) for m in pairwise(edges_m)]
+    whole = rows_of(contacts(moving, RANGE_M, DURATION_S))
+    assert whole
+    assert in_parts(tmp_path / "fleet", tasks) == whole
+
+
+def facts_of(**change: float) -> FleetFacts:
+    held = {"nodes": 1000, "legs": 1_000_000, "duration_s": 10_000.0, "longest_leg_s": 1.0, **change}
+    return FleetFacts(version=1, digest="", **held)  # type: ignore[arg-type] # the numbers are whole where they must be
+
+
+def test_slices_bound_the_legs_of_a_task_whatever_the_duration() -> None:
+    for times in (1, 10, 100):
+        facts = facts_of(legs=1_000_000 * times, duration_s=10_000.0 * times)
+        tasks = tasks_for(facts, 100.0, facts.duration_s, 0.0, 20_000.0, 50_000)
+        assert len(tasks) == 20 * times
+        assert {round(task.until_s - task.begin_s) for task in tasks} == {500}
+    assert tasks[0].begin_s == 0
+    assert tasks[-1].until_s == 1_000_000.0
+
+
+def test_a_crowd_is_cut_into_strips_but_never_thinner_than_the_range_allows() -> None:
+    facts = facts_of(legs=100_000_000, longest_leg_s=1000.0)
+    tasks = tasks_for(facts, 100.0, 10_000.0, 0.0, 20_000.0, 500_000)
+    assert len({(task.west_m, task.east_m) for task in tasks}) == 22
+    assert len({(task.west_m, task.east_m) for task in tasks_for(facts, 2_000.0, 10_000.0, 0.0, 20_000.0, 5_000)}) == 2
+    assert tasks_for(facts_of(legs=0), 100.0, 1.0, 0.0, 1.0, 10) == []
