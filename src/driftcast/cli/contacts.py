@@ -17,9 +17,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     contacts = commands.add_parser(
         "contacts",
         help="who meets whom when, from a scenario, a movement trace or a fleet",
-        description="Compute exact contacts from a scenario's movement, from a trace file (CSV, ns-2 setdest, ONE movement, "
-        "ONE connections, SUMO) or from a fleet's folder, and write them as a contact plan. A large fleet, or one with "
-        "--master, is computed on Spark.",
+        description="Compute exact contacts from a scenario's movement, from a trace file (CSV, ns-2 setdest, ONE "
+        "movement or connections, SUMO) or from a fleet's folder, and write them as a contact plan. A large fleet, or "
+        "one with --master, is computed on Spark.",
     )
     contacts.add_argument("source", type=Path, metavar="TRACE|SCENARIO|FLEET")
     contacts.add_argument("--range", type=float, dest="range_m", metavar="M", help="meters within which nodes meet")
