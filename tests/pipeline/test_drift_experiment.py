@@ -29,9 +29,8 @@ def judged(drift: Experiment, delivered: dict[str, float], sent: dict[str, float
                     "seed": seed,
                     "error": None,
                     "delivery_ratio": spread(delivered.get(protocol, 0.5), protocol, seed),
-                    "data_bytes": spread(sent.get(protocol, 1e6), protocol, seed),
-                    "control_bytes": 1000.0,
-                    "discovery_bytes": 2000.0,
+                    "total_bytes": spread(sent.get(protocol, 1e6), protocol, seed),
+                    "airtime_us": 8 * spread(sent.get(protocol, 1e6), protocol, seed),
                 }
             )
     return {claim.statement: claim for claim in judge(Results(drift, records, Path())) if "`dense`" in claim.statement}
@@ -45,15 +44,17 @@ def test_every_network_has_drift_and_epidemic(drift: Experiment) -> None:
 
 def test_who_reaches_as_many_for_fewer_bytes_refutes_it(drift: Experiment) -> None:
     found = judged(drift, {"drift": 1.0, "epidemic": 1.0}, {"drift": 5e5, "epidemic": 4e5})
-    reach, spent = found.values()
+    reach, spent, aired = found.values()
     assert reach.holds is True
     assert spent.holds is False
     assert spent.ours == pytest.approx(1e5, rel=1e-3)
+    assert aired.holds is False
+    assert aired.ours == pytest.approx(8e5, rel=1e-3)
 
 
 def test_who_reaches_fewer_for_fewer_bytes_does_not(drift: Experiment) -> None:
     found = judged(drift, {"drift": 1.0, "epidemic": 1.0, "gossip": 0.9}, {"drift": 5e5, "gossip": 1e5})
-    assert [claim.holds for claim in found.values()] == [True, True]
+    assert [claim.holds for claim in found.values()] == [True, True, True]
 
 
 def test_who_reaches_more_refutes_it(drift: Experiment) -> None:

@@ -58,6 +58,7 @@ def _contacts(arguments: argparse.Namespace) -> int:
     say(str(arguments.source))
     console().print(table_of(facts))
     say(f"contact plan in {path}")
+    say(f'a scenario plays it with contacts = "{path}", relative to its folder, instead of [mobility]')
     return 0
 
 

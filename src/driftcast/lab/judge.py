@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from driftcast.model import AccessPolicy, Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact
 from driftcast.scenario.scenario import Scenario
+from driftcast.simulation.witness.airtime import airtime_us
 from driftcast.simulation.witness.meter import Meter, Metrics
 from driftcast.simulation.witness.outputs import Made
 from driftcast.simulation.witness.tally import Tally
@@ -146,6 +147,7 @@ def _frames(tables: Tables, counts: Callable[[float], bool]) -> Metrics:
         "duplicates": len(heard) - len(met),
         **{f"{name}_bytes": _bytes(sent, name) for name in ("data", "control", "discovery")},
         "total_bytes": _bytes(sent),
+        "airtime_us": sum(airtime_us(row["size_bytes"], row["peer"] is not None) for row in sent),
     }
 
 

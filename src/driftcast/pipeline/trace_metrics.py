@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftcast.pipeline.records import METRICS, REAL_METRICS
+from driftcast.simulation.witness.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from driftcast.simulation.witness.meter import quantile
 from driftcast.trace.eligible import eligible
 from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 OF_DELIVERIES = METRICS[: METRICS.index("transmissions")]
 """What a trace tells that keeps deliveries alone."""
@@ -176,6 +177,7 @@ def _frames(trace: "DataFrame") -> "DataFrame":
             for name in ("data", "control", "discovery")
         ),
         f.sum(f.when(sent, sized).otherwise(0)).alias("total_bytes"),
+        f.sum(f.when(sent, _airtime_us(sized, f.col("peer").isNotNull())).otherwise(0)).alias("airtime_us"),
     )
 
 
@@ -197,6 +199,14 @@ def _copies(trace: "DataFrame", events: "DataFrame") -> "DataFrame":
         f.sum(f.when(f.col("counted"), f.col("sent")).otherwise(0)).alias("forwards"),
         (f.sum("received") - f.count_if(others)).alias("duplicates"),
     )
+
+
+def _airtime_us(size_bytes: "Column", unicast: "Column") -> "Column":
+    """As `witness.airtime` has it."""
+    from pyspark.sql import functions as f
+
+    bits = (size_bytes + OVERHEAD_BYTES) * BYTE_US + RATE_MBPS - 1
+    return f.when(unicast, f.floor(bits / RATE_MBPS) + UNICAST_US).otherwise(size_bytes * BYTE_US + BROADCAST_US)
 
 
 def _buffers(trace: "DataFrame") -> "DataFrame":

@@ -58,6 +58,11 @@ class Frame:
         self.attempts = 1
         self.lost = False
 
+    @property
+    def unicast(self) -> bool:
+        """Whether it is for one node and no others."""
+        return self.target is not None
+
 
 class Volley(Frame):
     """The same message to several nodes, one transmission each, for a medium that carries them all in the same time."""
@@ -77,6 +82,11 @@ class Volley(Frame):
         super().__init__(sender, None, layer, message, encoded, None, sent_us, interface)
         self.targets = tuple(targets)
         self.copies = len(targets)
+
+    @property
+    def unicast(self) -> bool:
+        """Each of them is for one."""
+        return True
 
     def to(self, target: NodeId) -> Frame:
         """The one to this node."""

@@ -27,6 +27,7 @@ METRIC_MEANINGS: Mapping[str, str] = {
     "control_bytes": "bytes on the air that do not, discovery excluded",
     "discovery_bytes": "bytes of beacons",
     "total_bytes": "bytes on the air in all: data, control and beacons",
+    "airtime_us": "how long all of that would keep the air busy with 802.11b",
     "buffer_peak": "most events stored at one node at one time",
 }
 

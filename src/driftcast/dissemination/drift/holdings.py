@@ -1,19 +1,17 @@
 """What a node has met and what of it it still holds: the hash, the digests and the places of its buffer."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Digest
 from driftcast.dissemination.drift.rules import event_hash
-from driftcast.dissemination.drift.runs import RunsOf, pack, runs_of
+from driftcast.dissemination.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import Fact, Port
-
-MOST_COPIES = 15
-"""Sightings of an event among others are counted up to here; more make it no less worth keeping."""
 
 _PAIRS_AMONG = 2000
 """Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
@@ -22,8 +20,9 @@ _PAIRS_AMONG = 2000
 class Holdings:
     """Every event met whose lease runs, by id and by hash. The events themselves are in the buffer, or were."""
 
-    def __init__(self, port: Port, settings: DriftSettings) -> None:
+    def __init__(self, port: Port, settings: DriftSettings, keeping: Keeping) -> None:
         self._port = port
+        self._keeping = keeping
         self._settings = settings
         self._buffer = LeasedBuffer(settings.buffer)
         self.held = self._buffer.events
@@ -34,11 +33,7 @@ class Holdings:
         """What came by paths, by source: held, and not compared with anybody while the paths stand."""
         self._past = BoundedSeenCache(settings.max_met)
         self._ends: list[tuple[float, EventId]] = []
-        self._copies: list[dict[EventId, None]] = [{} for _ in range(MOST_COPIES + 1)]
-        """What is held by how often others were seen to hold it, oldest first."""
-        self._seen_copies: dict[EventId, int] = {}
         self._runs: RunsOf | None = None
-        self._gone_runs: RunsOf | None = None
         self.hash = 0
 
     def __len__(self) -> int:
@@ -68,29 +63,36 @@ class Holdings:
         """What is held, matches, and somebody with these attributes may see."""
         return self._buffer.serving(now, filter, attributes)
 
-    def add(self, now: float, stored: Stored, quiet: bool = False) -> None:
-        """An event that was not met before; `quiet` if it came by a path."""
+    def add(self, now: float, stored: Stored, names: bytes = b"", quiet: bool = False) -> None:
+        """An event that was not met before; the frame that brought it names others. `quiet` if it came by a path."""
         if len(self._ends) >= self._settings.max_met:
             self._end(now, "too_many")
-        if len(self.held) >= self._settings.buffer:
-            self._make_room()
         id = stored.id
         heapq.heappush(self._ends, (stored.until, id))
         if quiet:
             self._quiet.setdefault(id.source, {})[id] = None
         else:
             self._meet(id)
+        self._hold(stored, names)
+
+    def hold_again(self, stored: Stored) -> None:
+        """An event that was met and let go of: somebody needs it."""
+        if stored.id in self._met and stored.id not in self.held:
+            self._hold(stored, b"")
+
+    def _hold(self, stored: Stored, names: bytes) -> None:
+        if len(self.held) >= self._settings.buffer:
+            self._let_go(self._keeping.choose(self.held), "buffer_full")
         self._buffer.add(stored)
-        self._copies[0][id] = None
-        self._seen_copies[id] = 0
-        self._port.note(Fact("store", id))
+        self._keeping.add(stored.id, names)
+        self._port.note(Fact("store", stored.id))
 
     def _meet(self, id: EventId) -> None:
         self._met.add(id)
         hashed = event_hash(id)
         self.hash ^= hashed
         self._by_hash[hashed] = id
-        self._runs = self._gone_runs = None
+        self._runs = None
 
     def release(self, source: NodeId) -> bool:
         """The paths of a source are over: what came by them is compared like everything; whether there was any."""
@@ -112,16 +114,8 @@ class Holdings:
         """Other settings from now on."""
         self._settings = settings
         while len(self.held) > settings.buffer:
-            self._make_room()
+            self._let_go(self._keeping.choose(self.held), "buffer_full")
         self._buffer.resize(settings.buffer)
-
-    def seen_elsewhere(self, id: EventId) -> None:
-        """Somebody else holds an event that is held here."""
-        copies = self._seen_copies.get(id)
-        if copies is not None and copies < MOST_COPIES:
-            del self._copies[copies][id]
-            self._copies[copies + 1][id] = None
-            self._seen_copies[id] = copies + 1
 
     def expire(self, now: float) -> None:
         """What has reached the end of its lease goes."""
@@ -153,19 +147,11 @@ class Holdings:
             self._runs = runs_of(self._met)
         return self._runs
 
-    def gone(self) -> RunsOf:
-        """What was met and is held no longer."""
-        if len(self.held) == len(self._ends):
-            return {}
-        if self._gone_runs is None:
-            self._gone_runs = runs_of(id for id in self._met if id not in self.held)
-        return self._gone_runs
-
     def digests(self) -> Iterator[Digest]:
         """Everything as messages: mostly one."""
-        met, gone = pack(self.runs()), pack(self.gone())
-        if len(met) <= MAX_RUNS_BYTES and len(gone) <= MAX_RUNS_BYTES:
-            yield Digest(met, gone)
+        met = pack(self.runs())
+        if len(met) <= MAX_RUNS_BYTES and len(self._met) <= MAX_RUNS_BYTES:
+            yield Digest(met, self._gone(ids_in(self.runs())))
             return
         # A run takes at most 28 bytes, so this many ids fit however scattered they are.
         ids = sorted(self._met)
@@ -174,23 +160,18 @@ class Holdings:
         for first in range(0, len(ids), size):
             part = ids[first : first + size]
             high = None if first + size >= len(ids) else part[-1]
-            lost = [id for id in part if id not in self.held]
-            yield Digest(pack(runs_of(part)), pack(runs_of(lost)), low, high)
+            yield Digest(pack(runs_of(part)), self._gone(part), low, high)
             low = None if high is None else EventId(high.source, high.sequence + 1)
+
+    def _gone(self, ids: Iterable[EventId]) -> bytes:
+        """Which of them are held no longer."""
+        return b"" if len(self.held) == len(self._ends) else pack_bits(id not in self.held for id in ids)
 
     # Leaving.
 
-    def _make_room(self) -> None:
-        """What others hold most often goes, and of that the oldest: if it is needed, it is near."""
-        for level in reversed(self._copies):
-            if level:
-                self._let_go(next(iter(level)), "buffer_full")
-                return
-
     def _let_go(self, id: EventId, reason: str) -> None:
         if self._buffer.discard(id):
-            del self._copies[self._seen_copies.pop(id)][id]
-            self._gone_runs = None
+            self._keeping.remove(id)
             self._port.note(Fact("evict", id, reason=reason))
 
     def _end(self, now: float, reason: str) -> None:
@@ -202,7 +183,7 @@ class Holdings:
             self.hash ^= hashed
             if self._by_hash.get(hashed) == id:
                 del self._by_hash[hashed]
-            self._runs = self._gone_runs = None
+            self._runs = None
         else:
             del self._quiet[id.source][id]
         self._let_go(id, reason)

@@ -54,10 +54,11 @@ class Hash(Message, frozen=True, gc=False, tag=3):
 
 
 class Digest(Message, frozen=True, gc=False, tag=4):
-    """All that I have met of the ids from `low` to `high`, and which of it I hold no longer."""
+    """All that I have met of the ids from `low` to `high`, and which of it I hold no longer: a bit for each, in order;
+    none at all if I hold everything."""
 
     met: Runs
-    gone: Runs = b""
+    gone: Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)] = b""
     low: EventId | None = None
     high: EventId | None = None
 

@@ -9,12 +9,14 @@ from random import Random
 from driftcast.dissemination.drift.around import GUESTS, Around
 from driftcast.dissemination.drift.carrying import Carrying
 from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
+from driftcast.dissemination.drift.errands import ERRAND, Errands
 from driftcast.dissemination.drift.holdings import Holdings
+from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.limits import PerMinute
 from driftcast.dissemination.drift.messages import Along, Ask, Data, Digest, Echo, End, Hash, Offer, Want
 from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
-from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, only_in, runs_of, unpack
+from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_of, unpack
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.dissemination.drift.spreading import SPEAK, Spreading
 from driftcast.dissemination.drift.wanting import WANT, Wanting
@@ -43,7 +45,9 @@ class Drift(Protocol, AnswersRequests):
         self._name = int.from_bytes(short_name(node), "big")
         self._local = LocalSubscriptions(port)
         self._around = Around(port)
-        self._holdings = Holdings(port, settings)
+        self._errands = Errands(node, port, rng, settings, self._around)
+        self._keeping = Keeping(node, self._around, self._errands)
+        self._holdings = Holdings(port, settings, self._keeping)
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
         self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
         self._wanting = Wanting(port, rng, settings, self._around)
@@ -55,6 +59,7 @@ class Drift(Protocol, AnswersRequests):
         """What is held already keeps its end, whatever the longest lease is now."""
         assert isinstance(settings, DriftSettings)
         self._settings = self._spreading.settings = self._comparing.settings = self._wanting.settings = settings
+        self._errands.settings = settings
         self._carrying.retune(settings)
         self._holdings.resize(settings)
 
@@ -64,13 +69,14 @@ class Drift(Protocol, AnswersRequests):
         self._comparing.stop()
         self._wanting.stop()
         self._carrying.stop()
+        self._errands.stop()
         self.port.cancel_timer("lease")
 
     def on_publish(self, now: float, event: Event) -> None:
         if self._holdings.knows(event.id):
             return
         quiet = self._carrying.takes(now, event)
-        stored = self._accept(now, event, 0, event.lease_s, quiet)
+        stored = self._accept(now, event, 0, event.lease_s, quiet=quiet)
         if quiet:
             self._carrying.forward(now, stored)
         elif self._around:
@@ -125,7 +131,7 @@ class Drift(Protocol, AnswersRequests):
         else:
             try:
                 if isinstance(message, Digest):
-                    self._on_digest(now, sender, message, unpack(message.met), unpack(message.gone))
+                    self._on_digest(now, sender, message, unpack(message.met))
                 elif isinstance(message, Offer):
                     self._on_offer(now, sender, unpack(message.runs))
                 elif isinstance(message, Want):
@@ -140,12 +146,15 @@ class Drift(Protocol, AnswersRequests):
             self._comparing.on_reply_timer(now)
         elif key == WANT:
             self._wanting.on_timer(now)
+        elif key == ERRAND:
+            self._errands.on_timer(now)
         elif key == GUESTS:
             for gone in self._around.on_timer(now):
                 self._part(now, gone)
         elif key == "lease":
             self._leasing_until = 0.0
             self._holdings.expire(now)
+            self._errands.forget_unless(self._holdings.__contains__)
             self._watch_leases(now)
         elif key[0] == ASK:
             assert isinstance(key[1], int)
@@ -161,10 +170,13 @@ class Drift(Protocol, AnswersRequests):
 
     def _meet(self, now: float, node: NodeId) -> None:
         self._comparing.contact(node)
+        self._keeping.forget_spare()
+        self._errands.contact()
         self._release(now, self._carrying.links_changed(now))
 
     def _part(self, now: float, node: NodeId) -> None:
         self._comparing.parted(node)
+        self._keeping.forget_spare()
         self._spreading.holds_all(now, node)
         self._release(now, self._carrying.links_changed(now))
 
@@ -184,7 +196,7 @@ class Drift(Protocol, AnswersRequests):
             return
         self._wanting.got(id)
         quiet = self._carrying.comes_from(id.source, sender)
-        stored = self._accept(now, message.event, message.hops, message.remaining_s, quiet)
+        stored = self._accept(now, message.event, message.hops, message.remaining_s, quiet=quiet)
         if quiet:
             self._carrying.forward(now, stored)
         else:
@@ -194,10 +206,13 @@ class Drift(Protocol, AnswersRequests):
         id = message.event.id
         if self._knows(id):
             self._spreading.heard(now, id, sender, message.names)
-            self._holdings.seen_elsewhere(id)
+            if id in self._errands:
+                self._fetched(now, message)
+            elif self._holdings.crowded:
+                self._keeping.seen(id, short_name(sender) + message.names)
             return
         self._wanting.got(id)
-        self._accept(now, message.event, message.hops, message.remaining_s)
+        self._accept(now, message.event, message.hops, message.remaining_s, message.names)
         self._spreading.begin(now, id, sender, message.names)
 
     def _on_hash(self, now: float, sender: NodeId, value: int) -> None:
@@ -208,7 +223,10 @@ class Drift(Protocol, AnswersRequests):
             for id in self._comparing.difference(now, sender, value):
                 self._serve(now, sender, id)
 
-    def _on_digest(self, now: float, sender: NodeId, digest: Digest, theirs: RunsOf, gone: RunsOf) -> None:
+    def _on_digest(self, now: float, sender: NodeId, digest: Digest, theirs: RunsOf) -> None:
+        crowded = self._holdings.crowded
+        ids = list(ids_in(theirs)) if crowded or digest.gone else []
+        lost = marked(ids, digest.gone)
         mine = self._holdings.runs()
         if digest.low is not None or digest.high is not None:
             mine = runs_of(id for id in ids_in(mine) if _within(id, digest))
@@ -217,22 +235,20 @@ class Drift(Protocol, AnswersRequests):
             self._comparing.same(sender)
         for id in they_lack:
             self._serve(now, sender, id)
-        if here_lack:
-            lost = set(ids_in(gone))
-            for id in here_lack:
-                if not self._knows(id) and id not in lost:
-                    self._wanting.want(id, sender)
-        if self._holdings.crowded:
-            lost = set(ids_in(gone))
-            for id in ids_in(theirs):
-                if id not in lost:
-                    self._holdings.seen_elsewhere(id)
+        for id in here_lack:
+            if not self._knows(id) and id not in lost:
+                self._wanting.want(id, sender)
+        if crowded:
+            there, name = set(ids) - lost, short_name(sender)
+            for id in self._holdings.held:
+                if id in there:
+                    self._keeping.seen(id, name)
 
     def _on_offer(self, now: float, sender: NodeId, offered: RunsOf) -> None:
         for id in ids_in(offered):
             if self._knows(id):
                 self._spreading.holds(now, sender, id)
-                self._holdings.seen_elsewhere(id)
+                self._keeping.seen(id, short_name(sender))
             else:
                 self._wanting.want(id, sender)
 
@@ -245,23 +261,36 @@ class Drift(Protocol, AnswersRequests):
     def _serve(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
         """A neighbor has said that it lacks an event: it gets it, if it is here, from whoever speaks first."""
         stored = self._holdings.get(id)
-        if stored is None or stored.until - now < DYING_S:
+        if stored is None:
+            if id in self._holdings:
+                self._errands.take(node, id)
+            return
+        if stored.until - now < DYING_S:
             return
         if self._answered.allows(now, (node, id), self._settings.answers):
             self._spreading.lacks(now, node, id, soon)
         else:
             self.port.note(Fact("drop", id, node, "answered_too_often"))
 
+    def _fetched(self, now: float, message: Data) -> None:
+        """Somebody has sent what neighbors lack and this node had let go of."""
+        until = now + min(message.remaining_s, message.event.lease_s, self._settings.max_lease_s)
+        self._holdings.hold_again(Stored(until, message.event.id, message.event, message.hops))
+        for node in self._errands.done(message.event.id):
+            self._serve(now, node, message.event.id)
+
     def _knows(self, id: EventId) -> bool:
         """Whether it was met; if it came by a path, it is everybody's now that others speak of it."""
         return self._holdings.release_one(id) or self._holdings.knows(id)
 
-    def _accept(self, now: float, event: Event, hops: int, remaining_s: float, quiet: bool = False) -> Stored:
+    def _accept(
+        self, now: float, event: Event, hops: int, remaining_s: float, names: bytes = b"", quiet: bool = False
+    ) -> Stored:
         """Deliver and keep an event that is met for the first time; `quiet` if it is on a path."""
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         stored = Stored(until, event.id, event, hops)
         self._local.deliver(event, hops)
-        self._holdings.add(now, stored, quiet)
+        self._holdings.add(now, stored, names, quiet)
         if self._around and not quiet:
             self._comparing.news()
         end = self._holdings.next_end()

@@ -24,6 +24,12 @@ def event_hash(id: EventId) -> int:
     return (mixed ^ (mixed >> 31)) >> 32
 
 
+def keeper_rank(node: NodeId, hashed: int) -> int:
+    """How much a node is called to keep an event, given by its hash, when those around hold more than they can: a
+    number that all who know both can compute (highest random weight)."""
+    return (hashed ^ node * 0x9E3779B1) * 0x85EBCA6B & 0xFFFFFFFF
+
+
 def relay_wait_s(unit_s: float, gain: int, degree: int, draw: float) -> float:
     """How long a node waits before it speaks for `gain` of its `degree` neighbors: who reaches most speaks first, and
     where many could speak they spread over a longer time. `draw`, from 0 to 1, keeps equals apart."""

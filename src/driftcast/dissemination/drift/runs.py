@@ -4,7 +4,7 @@ A run is three numbers of variable length (seven bits to a byte): how far the so
 first number is from the end of the source's last run, and how many follow it. Numbered streams make few runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from driftcast.model import EventId, NodeId
 from driftcast.model.identity import MAX_NODE_ID
@@ -71,6 +71,23 @@ def unpack(packed: bytes) -> RunsOf:
         found.setdefault(source, []).append((first, after))
         end = after
     return {source: tuple(runs) for source, runs in found.items()}
+
+
+def pack_bits(bits: Iterable[bool]) -> bytes:
+    """Bits as bytes, the first lowest; nothing if none is set."""
+    number = count = 0
+    for count, bit in enumerate(bits, 1):
+        number |= bit << (count - 1)
+    return number.to_bytes((count + 7) // 8, "little") if number else b""
+
+
+def marked(ids: Sequence[EventId], packed: bytes) -> set[EventId]:
+    """The ids whose bits are set; `BadRunsError` if there are not as many bits as ids."""
+    if not packed:
+        return set()
+    if len(packed) != (len(ids) + 7) // 8:
+        raise BadRunsError("not a bit for each id")
+    return {id for at, id in enumerate(ids) if packed[at >> 3] >> (at & 7) & 1}
 
 
 def ids_in(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId]:

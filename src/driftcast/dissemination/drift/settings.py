@@ -15,7 +15,7 @@ class DriftSettings(Settings, frozen=True):
         Meta(
             ge=1,
             le=10_000_000,
-            description="events kept; what others were seen to hold most often makes room, then the oldest",
+            description="events kept; what a neighbor is called to keep makes room, then the oldest",
         ),
     ] = 10_000
     max_lease_s: Annotated[

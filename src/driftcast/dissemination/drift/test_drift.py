@@ -1,14 +1,18 @@
 """Drift: its handlers alone, and what bad input does to them."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.holdings import Holdings
+from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
 from driftcast.dissemination.drift.protocol import Drift
-from driftcast.dissemination.drift.rules import crowd_wait_s, event_hash, relay_wait_s, short_name
-from driftcast.dissemination.drift.runs import pack_ids
+from driftcast.dissemination.drift.rules import crowd_wait_s, event_hash, keeper_rank, relay_wait_s, short_name
+from driftcast.dissemination.drift.runs import ids_in, pack_ids, unpack
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
@@ -212,7 +216,7 @@ def test_other_differences_are_answered_with_the_hash_and_then_with_a_digest() -
 
 def test_a_digest_is_answered_with_what_it_lacks_and_what_is_lacked_here_is_asked_for() -> None:
     bench = holding(A, B)
-    bench.hear(2, Digest(pack_ids([B, C, D]), pack_ids([D])))
+    bench.hear(2, Digest(pack_ids([B, C, D]), bytes([0b100])))
     assert ("speak", A) in bench.armed
     assert ("speak", B) not in bench.armed
     # D is gone there: to ask for it would be in vain.
@@ -228,7 +232,10 @@ def test_a_want_of_somebody_else_spares_the_own() -> None:
 
 def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
     ids = [EventId(9, number) for number in range(0, 16_000, 2)]
-    holdings = Holdings(RecordingPort(), DriftSettings())
+    port = RecordingPort()
+    around = Around(port)
+    keeping = Keeping(0, around, Errands(0, port, Random(1), DriftSettings(), around))
+    holdings = Holdings(port, DriftSettings(), keeping)
     for id in ids:
         holdings.add(0.0, Stored(50.0, id, event(*id), 1))
     parts = list(holdings.digests())
@@ -245,16 +252,90 @@ def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
 # The buffer.
 
 
-def test_a_full_buffer_lets_go_of_what_others_hold_most_often_and_then_of_the_oldest() -> None:
-    bench = holding(A, B, C, buffer=3)
-    bench.hear(2, Data(event(*B), 2, 50.0, names(0, 1)))
-    bench.hear(2, Data(event(*D), 2, 50.0, names(0, 1)))
-    assert [(fact.event, fact.reason) for fact in bench.notes if fact.kind == "evict"] == [(B, "buffer_full")]
-    bench.hear(2, Data(event(9, 4), 2, 50.0, names(0, 1)))
-    assert [fact.event for fact in bench.notes if fact.kind == "evict"] == [A]
-    # It was met: it is not taken again.
-    bench.hear(2, Data(event(*A), 2, 50.0, names(0, 1)))
+def called(id: EventId, *nodes: NodeId) -> NodeId:
+    """Who of them keeps the event."""
+    return max(nodes, key=lambda node: keeper_rank(node, event_hash(id)))
+
+
+def evicted(bench: Bench) -> list[tuple[EventId | None, str]]:
+    return [(fact.event, fact.reason) for fact in bench.notes if fact.kind == "evict"]
+
+
+def test_a_full_buffer_lets_go_of_what_a_neighbor_is_called_to_keep() -> None:
+    ids = [EventId(9, number) for number in range(20)]
+    mine = [id for id in ids if called(id, 0, 1) == 0]
+    theirs = [id for id in ids if called(id, 0, 1) == 1]
+    bench = Bench(1, 2, buffer=3)
+    # All are named as held by 1 and 0: the oldest of what 1 is called to keep goes.
+    for number, id in enumerate((mine[0], theirs[0], theirs[1])):
+        bench.hear(2, Data(event(*id), 1, 50.0 + number, names(0, 1)))
+    bench.hear(2, Data(event(*mine[1]), 1, 60.0, names(0, 1)))
+    assert evicted(bench) == [(theirs[0], "buffer_full")]
+    bench.hear(2, Data(event(*mine[2]), 1, 60.0, names(0, 1)))
+    assert evicted(bench) == [(theirs[1], "buffer_full")]
+    # With nothing of that left the oldest goes; it was met, so it is not taken again.
+    bench.hear(2, Data(event(*mine[3]), 1, 60.0, names(0, 1)))
+    assert evicted(bench) == [(mine[0], "buffer_full")]
+    bench.hear(2, Data(event(*mine[0]), 1, 50.0, names(0, 1)))
     assert not [fact for fact in bench.notes if fact.kind == "store"]
+
+
+def test_what_the_called_one_has_taken_away_is_not_let_go_of_for_its_sake() -> None:
+    theirs = [id for id in (EventId(9, number) for number in range(20)) if called(id, 0, 1) == 1]
+    bench = Bench(1, 2, buffer=2)
+    for number, id in enumerate(theirs[:2]):
+        bench.hear(2, Data(event(*id), 1, 50.0 - number, names(0, 1)))
+    bench.node.on_link_down(1.0, Link(1, "radio", 0.001), Failure.SILENT)
+    bench.settle()
+    bench.hear(2, Data(event(8, 0), 1, 60.0, names(0)))
+    # Nobody around is known to keep either: the one whose lease ends first goes.
+    assert evicted(bench) == [(theirs[1], "buffer_full")]
+
+
+def let_go(bench: Bench) -> EventId:
+    """Fill a buffer of one twice."""
+    bench.hear(1, Data(event(*A), 1, 50.0, names(0, 1, 2, 3)))
+    bench.hear(1, Data(event(*B), 1, 50.0, names(0, 1, 2, 3)))
+    assert evicted(bench) == [(A, "buffer_full")]
+    return A
+
+
+def test_what_a_neighbor_lacks_and_was_let_go_of_here_is_asked_for_and_passed_on() -> None:
+    bench = Bench(1, 2, 3, buffer=1)
+    gone = let_go(bench)
+    bench.hear(3, Want(pack_ids([gone]), 2))
+    assert bench.fire("errand") == [Want(pack_ids([gone]), 0)]
+    bench.hear(1, Data(event(*gone), 1, 40.0, names(0, 1, 2)))
+    assert [fact.event for fact in bench.notes if fact.kind == "store"] == [gone]
+    [data] = bench.fire(("speak", gone))
+    assert isinstance(data, Data)
+    # It was delivered when it was met, and is not again.
+    assert not [one for one in bench.port.take() if isinstance(one, Deliver)]
+
+
+def test_an_errand_is_left_to_who_asks_too_and_taken_up_when_somebody_comes() -> None:
+    bench = Bench(1, 2, 3, buffer=1)
+    gone = let_go(bench)
+    bench.hear(3, Want(pack_ids([gone]), 1))
+    bench.hear(2, Want(pack_ids([gone]), 2))
+    assert bench.fire("errand") == []
+    bench.node.on_link_up(3.0, Link(4, "radio", 0.001))
+    bench.settle()
+    assert bench.fire("errand", now=4.0) == [Want(pack_ids([gone]), 0)]
+
+
+def test_errands_are_bounded_and_end_with_the_lease() -> None:
+    bench = Bench(1, 2, buffer=10)
+    for number in range(40):
+        bench.hear(1, Data(event(9, number), 1, 50.0, names(0, 1, 2)))
+    bench.hear(2, Want(pack_ids(EventId(9, number) for number in range(40)), 1))
+    [want] = bench.fire("errand")
+    assert isinstance(want, Want)
+    assert len(list(ids_in(unpack(want.runs)))) == 5
+    bench.fire("lease", now=60.0)
+    bench.node.on_link_up(61.0, Link(4, "radio", 0.001))
+    bench.settle()
+    assert "errand" not in bench.armed
 
 
 # Bad input.
@@ -268,7 +349,9 @@ def test_half_a_name_is_no_message() -> None:
         codec.decode(frame[:-3] + b"\x01\x01")
 
 
-@pytest.mark.parametrize("message", [Offer(b"\x05"), Want(b"\x05", 0), Digest(b"\x05"), Digest(b"", b"\x05")])
+@pytest.mark.parametrize(
+    "message", [Offer(b"\x05"), Want(b"\x05", 0), Digest(b"\x05"), Digest(bytes([9, 0, 8]), b"\x01")]
+)
 def test_runs_that_are_none_are_dropped_by_name(message: Message) -> None:
     bench = Bench(1)
     assert bench.hear(1, message) == []

@@ -72,6 +72,7 @@ METRIC_LABELS = {
     "control_bytes": "control on the air (kB)",
     "discovery_bytes": "beacons on the air (kB)",
     "total_bytes": "all on the air (kB)",
+    "airtime_us": "airtime (µs)",
     "buffer_peak": "largest buffer (events)",
 }
 

@@ -9,6 +9,7 @@ from driftcast.matching.filter import Filter
 from driftcast.matching.index import FilterIndex
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.radio.medium import Frame, Reach
+from driftcast.simulation.witness.airtime import airtime_us
 from driftcast.simulation.witness.outputs import Made
 from driftcast.wire import Traffic, carried
 
@@ -54,6 +55,7 @@ class Meter:
         self._stored: dict[NodeId, int] = {}
         self._bytes = [0, 0, 0]
         self._sent = [0, 0, 0]
+        self._airtime_us = 0
         self.published = 0
         self.eligible = 0
         self.receptions = 0
@@ -113,6 +115,7 @@ class Meter:
         transmissions = frame.attempts * frame.copies
         self._bytes[traffic] += transmissions * len(frame.encoded)
         self._sent[traffic] += transmissions
+        self._airtime_us += transmissions * airtime_us(len(frame.encoded), frame.unicast)
         if traffic is _DISCOVERY:
             return
         self.receptions += len(reach.nodes)
@@ -184,6 +187,7 @@ class Meter:
             "control_bytes": self._bytes[Traffic.CONTROL],
             "discovery_bytes": self._bytes[Traffic.DISCOVERY],
             "total_bytes": sum(self._bytes),
+            "airtime_us": self._airtime_us,
             "buffer_peak": self.buffer_peak,
         }
 

@@ -1,0 +1,74 @@
+"""What a full buffer lets go of, so that those around keep each event somewhere among them.
+
+For each event nodes have ranks, drawn from its id and theirs, that all can compute. A node lets go of what a neighbor
+of a higher rank was seen to hold, the oldest first: so of those who hold an event the one of the highest rank keeps it,
+and no two neighbors let go of the same event each trusting the other.
+"""
+
+from collections.abc import Mapping
+
+from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.errands import Errands
+from driftcast.dissemination.drift.messages import NAME_BYTES
+from driftcast.dissemination.drift.rules import event_hash, keeper_rank
+from driftcast.model import EventId, NodeId
+from driftcast.parts.buffer import Stored
+
+MAX_SEEN_BYTES = 512
+"""Names of holders that are remembered for an event; beyond that the older are forgotten."""
+
+
+class Keeping:
+    """Who else was seen to hold what is held here: short names, as frames bring them."""
+
+    def __init__(self, node: NodeId, around: Around, errands: Errands) -> None:
+        self._node = node
+        self._around = around
+        self._errands = errands
+        self._seen: dict[EventId, bytes] = {}
+        self._spare: list[EventId] = []
+        """What may go, the first to go last. Made when it is needed; who comes or goes makes another."""
+
+    def add(self, id: EventId, names: bytes) -> None:
+        """An event is held from now on; the frame that brought it names others."""
+        self._seen[id] = names
+
+    def seen(self, id: EventId, names: bytes) -> None:
+        """Others hold an event that is held here."""
+        before = self._seen.get(id)
+        if before is not None and names not in before:
+            self._seen[id] = (names + before)[:MAX_SEEN_BYTES]
+
+    def remove(self, id: EventId) -> None:
+        """It is held no longer."""
+        del self._seen[id]
+
+    def forget_spare(self) -> None:
+        """Others are around than before."""
+        self._spare.clear()
+
+    def choose(self, held: Mapping[EventId, Stored]) -> EventId:
+        """What goes next, of all that is held."""
+        while self._spare:
+            id = self._spare.pop()
+            if id in held:
+                return id
+        self._spare = self._find_spare(held)
+        return self._spare.pop()
+
+    def _find_spare(self, held: Mapping[EventId, Stored]) -> list[EventId]:
+        """What others around are called to keep; if there is nothing of that, the oldest."""
+        around = {name: node for node, name in self._around.names.items()}
+        by_age = sorted(held.values(), reverse=True)
+        spare = [one.id for one in by_age if one.id not in self._errands and self._kept_by_another(one.id, around)]
+        return spare or [by_age[-1].id]
+
+    def _kept_by_another(self, id: EventId, around: Mapping[bytes, NodeId]) -> bool:
+        names = self._seen[id]
+        hashed = event_hash(id)
+        mine = keeper_rank(self._node, hashed)
+        for at in range(0, len(names), NAME_BYTES):
+            node = around.get(names[at : at + NAME_BYTES])
+            if node is not None and keeper_rank(node, hashed) > mine:
+                return True
+        return False

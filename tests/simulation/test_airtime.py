@@ -1,0 +1,19 @@
+"""One measure of the air for every radio."""
+
+import pytest
+
+from driftcast.radio.dot11 import Dot11
+from driftcast.simulation.witness.airtime import airtime_us
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 14, 250, 1500])
+def test_it_is_what_the_contended_radio_takes(size_bytes: int) -> None:
+    radio = Dot11()
+    assert airtime_us(size_bytes, unicast=False) == radio.broadcast_us(size_bytes)
+    assert airtime_us(size_bytes, unicast=True) == radio.unicast_us(size_bytes) + radio.sifs_ack_us
+
+
+def test_by_hand() -> None:
+    # 192 + 8 * (64 + 36); and 192 + 800 / 11, rounded up, + 10 + (192 + 8 * 14).
+    assert airtime_us(36, unicast=False) == 992
+    assert airtime_us(36, unicast=True) == 192 + 73 + 10 + 304
