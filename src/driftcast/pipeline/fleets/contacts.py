@@ -65,6 +65,7 @@ def fleet_contacts(
     legs_per_task: int = LEGS_PER_TASK,
 ) -> "DataFrame":
     """The contacts of a fleet's folder as CONTACTS, in any order: those of the one-process solver."""
+    folder = folder.resolve()  # Spark takes names from the folder in which it was started
     facts = FleetFacts.read(folder)
     lasts_s = facts.duration_s if duration_s is None else duration_s
     if not (range_m > 0 and lasts_s > 0):

@@ -57,7 +57,7 @@ def ingest(
 
         with unfinished(out) as folder:
             return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
-    with unfinished(out) as folder, _told():
+    with unfinished(out.resolve()) as folder, _told():
         spark = session("driftcast", master)
         scratch = folder / ".scratch"
         scratch.mkdir()
