@@ -13,6 +13,7 @@ from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 
 COMMANDS = [
     "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
+    "metrics", "sql",
     "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new", "completion",
 ]  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""`metrics` and `explain`: what traces tell, whatever world they come from."""
+"""`metrics`, `explain`, `sql`: what traces tell, whatever world they come from."""
 
 import argparse
 from pathlib import Path
 
-from driftcast.cli.options import add_json, console, print_json, say, table_of
+from driftcast.cli.options import add_json, console, print_json, say, shown, table_of
+from driftcast.errors import UserError
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -34,6 +35,19 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(explain)
     explain.set_defaults(command=_explain)
 
+    sql = commands.add_parser(
+        "sql",
+        help="ask what runs and traces hold, in SQL",
+        description="Ask in SQL what folders hold, on Spark: the views runs, trace, events and subscriptions. "
+        "docs/traces.md has their columns.",
+    )
+    sql.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="what sweep, or run --trace, wrote")
+    sql.add_argument("question", metavar="QUESTION", help='such as "select kind, count(*) from trace group by kind"')
+    sql.add_argument("--most", type=int, default=1000, metavar="N", help="rows that are shown (default 1000)")
+    sql.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_json(sql)
+    sql.set_defaults(command=_sql)
+
 
 def _metrics(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.traces import judged
@@ -61,4 +75,29 @@ def _explain(arguments: argparse.Namespace) -> int:
         return 0
     for line in told(tale):
         say(line)
+    return 0
+
+
+def _sql(arguments: argparse.Namespace) -> int:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from driftcast.pipeline.session import session
+    from driftcast.pipeline.views import answer, asked
+
+    if arguments.most < 1:
+        raise UserError(f"--most {arguments.most}: at least one row is shown")
+    found = asked(arguments.directories, arguments.question, lambda: session("driftcast", arguments.master))
+    rows, more = answer(found, arguments.most)
+    if arguments.json:
+        print_json({"columns": found.columns, "rows": rows, "more": more})
+        return 0
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in found.columns:
+        table.add_column(escape(column))
+    for row in rows:
+        table.add_row(*(escape(shown(value)) for value in row))
+    console().print(table)
+    if more:
+        say(f"there are more rows than these {arguments.most}: say --most N")
     return 0
