@@ -1,4 +1,4 @@
-"""Two nodes as processes, an application that writes down what it gets, and somebody who kills them.
+"""Nodes in a line as processes, an application that writes down what it gets, and somebody who kills them.
 
 The publisher publishes at level `stored` all the time, and goes on when its node is back. The application writes `got`
 with each event and `done` when its acknowledgement was confirmed, so that the order of its lines is the order of what
@@ -27,7 +27,7 @@ host = "127.0.0.1"
 port = {port}
 [discovery]
 period_s = 0.05
-peers = ["127.0.0.1:{peer}"]
+peers = {peers}
 [link]
 ack_timeout_s = 0.1
 [protocol]
@@ -68,9 +68,9 @@ PAUSE_S = 0.005
 
 
 class World:
-    """The three processes and the publisher's thread."""
+    """The processes, and the publisher's thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nodes: tuple[str, ...]) -> None:
         self._folder = folder
         self.lines = folder / "lines"
         self.stored: list[int] = []
@@ -78,13 +78,13 @@ class World:
         self._published = 0
         self._stopping = threading.Event()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(2)
-        for name, port, peer in (("publisher", *ports), ("subscriber", *reversed(ports))):
-            text = CONFIG.format(name=name, port=port, peer=peer)
-            (folder / f"{name}.toml").write_text(text)
+        ports = _free_ports(len(nodes))
+        for at, name in enumerate(nodes):
+            beside = [f"127.0.0.1:{port}" for port in (*ports[max(0, at - 1) : at], *ports[at + 1 : at + 2])]
+            (folder / f"{name}.toml").write_text(CONFIG.format(name=name, port=ports[at], peers=beside))
 
     def start(self, who: str) -> None:
-        """`publisher`, `subscriber` (nodes) or `application`."""
+        """One of the nodes, or `application`."""
         command = [*COMMAND, "node", str(self._folder / f"{who}.toml")]
         if who == "application":
             socket_path = str(self._folder / "subscriber.sock")
@@ -92,6 +92,17 @@ class World:
         errors = (self._folder / f"{who}.err").open("ab")
         with errors:
             self._processes[who] = subprocess.Popen(command, env=environment(), stderr=errors)
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the application has made its subscription."""
+        with connect(str(self._folder / "subscriber.sock"), 60) as client:
+            return client.status().subscriptions == 1
+
+    def await_start(self, who: str) -> None:
+        """Until a node that was started serves clients: a process that is still starting loses nothing by a kill."""
+        if who != "application":
+            connect(str(self._folder / f"{who}.sock"), 60).close()
 
     def kill(self, who: str) -> None:
         """As the kernel does when memory runs out."""
@@ -161,13 +172,15 @@ class World:
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, nodes: tuple[str, ...]) -> Iterator[World]:
     """Running, with its publisher publishing."""
-    made = World(folder)
+    made = World(folder, nodes)
     publisher = threading.Thread(target=made.publish)
     try:
-        for who in ("publisher", "subscriber", "application"):
+        for who in (*nodes, "application"):
             made.start(who)
+        # What is published before anybody subscribes is for nobody.
+        _wait(lambda: made.subscribed, 60)
         publisher.start()
         yield made
     finally:
@@ -176,16 +189,19 @@ def world(folder: Path) -> Iterator[World]:
             publisher.join()
 
 
-def kill_often(folder: Path, victims: list[str], times: int, seed: int) -> World:
+def kill_often(
+    folder: Path, victims: list[str], times: int, seed: int, nodes: tuple[str, ...] = ("publisher", "subscriber")
+) -> World:
     """Kill each in turn so often, at random moments under load, and let the rest arrive."""
     moments = random.Random(seed)
-    with world(folder) as made:
+    with world(folder, nodes) as made:
         _wait(lambda: bool(made.history()), 60)
         for _ in range(times):
             for victim in victims:
                 time.sleep(moments.uniform(0.05, 1.0))
                 made.kill(victim)
                 made.start(victim)
+                made.await_start(victim)
                 _wait(partial(made.goes_on, len(made.stored)), 60)
         made.drain(60)
     return made

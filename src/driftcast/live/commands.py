@@ -40,7 +40,10 @@ async def _run(node: "LiveNode") -> None:
     import asyncio
     import signal
 
+    from driftcast.live.service import Service
+
     loop = asyncio.get_running_loop()
+    service = Service()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -51,7 +54,9 @@ async def _run(node: "LiveNode") -> None:
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
             print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            service.ready(f"{who} on {where}")
             await stop.wait()
+            service.stopping()
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)

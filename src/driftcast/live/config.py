@@ -19,6 +19,7 @@ from driftcast.live.host.deeds import Allowed
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
+from driftcast.live.link.address import Address
 from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface import InterfaceConfig
 from driftcast.live.link.interface_config import (
@@ -66,6 +67,13 @@ class ControlSection(Section, frozen=True):
     port: Port | None = None
 
 
+class MetricsSection(Section, frozen=True):
+    """Where monitoring asks: this machine only, unless another address is named."""
+
+    port: Port
+    host: str = "127.0.0.1"
+
+
 class PositionSection(Section, frozen=True):
     """Where a node stands, until it is told otherwise."""
 
@@ -97,6 +105,7 @@ class NodeFile(Section, frozen=True):
     trace: TraceSection | None = None
     store: StoreSection | None = None
     control: ControlSection | None = None
+    metrics: MetricsSection | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
     applications: tuple[ApplicationSection, ...] = ()
@@ -150,6 +159,8 @@ class NodeConfig:
     store: Path | None = None
     backlog: BacklogSettings = field(default_factory=BacklogSettings)
     control: Path | int | None = None
+    metrics: Address | None = None
+    """Where monitoring asks how the node is."""
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
@@ -200,6 +211,7 @@ def load_config(path: Path) -> NodeConfig:
         store=None if file.store is None else folder / file.store.file,
         backlog=_backlog(file.store),
         control=None if file.control is None else _control(file.control, path),
+        metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,

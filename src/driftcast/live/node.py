@@ -11,6 +11,7 @@ from driftcast.live.door.advertisements import Advertisements
 from driftcast.live.door.consumer import Reader
 from driftcast.live.door.control import ControlServer
 from driftcast.live.door.messages import Status
+from driftcast.live.door.metrics import MetricsServer
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
@@ -139,6 +140,10 @@ class LiveNode(Applications):
         self._applications.tenants.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
+        if config.metrics is not None:
+            self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
+            await self.metrics.start()
+            cleanup.push_async_callback(self.metrics.stop)
         if config.control is not None:
             self._control = ControlServer(self, config.control)
             await self._control.start()

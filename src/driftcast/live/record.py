@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 
+from driftcast.live.delays import Delays
 from driftcast.live.sight import Sight
 from driftcast.model import Event, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
@@ -31,6 +32,7 @@ class Record:
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
         self.sight = Sight()
+        self.delays = Delays()
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._wall_offset_s = time.time() - self._loop.time()
@@ -74,6 +76,7 @@ class Record:
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         """An event reaches a local application."""
         self.counts["delivered"] += 1
+        self.delays.add(time.time() - event.time_s)
         self.sight.note(self.time_s(), Kind.DELIVER, event.id)
         if self.trace.deliveries:
             self._keep(rows.delivered(self.time_s(), self._node, subscription, event.id, hops))

@@ -27,6 +27,8 @@ class Saving:
         self._held: list[Saved] = []
         self._unsynced: list[Saved] = []
         self._syncing: asyncio.Future[None] | None = None
+        self.trouble: str | None = None
+        """Why what was written last could not be kept."""
         store.began = self._on_began
 
     def _on_began(self) -> None:
@@ -61,6 +63,7 @@ class Saving:
         with suppress(WorkError):
             self._store.commit()
         lost, self._store.lost = self._store.lost, None
+        self.trouble = None if lost is None else str(lost)
         if lost is not None:
             LOG.error("%s; what was written last is lost", lost)
         held, self._held = self._held, []
