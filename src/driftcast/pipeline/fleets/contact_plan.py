@@ -47,6 +47,7 @@ def save_plan(found: "DataFrame", nodes: int, duration_s: float, to: Path) -> No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    to = to.absolute()
     scratch = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
     try:
         found.orderBy("start_s", "a", "b").write.parquet(str(scratch / "parts"))

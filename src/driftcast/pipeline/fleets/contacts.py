@@ -66,6 +66,8 @@ def fleet_contacts(
 ) -> "DataFrame":
     """The contacts of a fleet's folder as CONTACTS, in any order: those of the one-process solver."""
     facts = FleetFacts.read(folder)
+    # Java and its workers were started in some folder, perhaps another than this one.
+    folder = folder.absolute()
     lasts_s = facts.duration_s if duration_s is None else duration_s
     if not (range_m > 0 and lasts_s > 0):
         raise UserError(f"contacts need a positive range and duration, not {range_m:g} m and {lasts_s:g} s")
