@@ -9,7 +9,6 @@ of every second. Spark is measured with its start, and once more without work, s
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -91,7 +90,7 @@ def spark_alone(folder: Path) -> int:
     """What it costs to start it, and a worker."""
     from driftcast.pipeline.session import session
 
-    return session("benchmark").range(2).mapInArrow(iter, "id bigint").count()
+    return session("benchmark").range(2).mapInArrow(lambda batches: batches, "id bigint").count()
 
 
 def in_duckdb(folder: Path) -> int:
@@ -166,12 +165,14 @@ CASES: dict[str, Callable[[Path], int]] = {
 
 def measure(case: str, folder: Path) -> dict[str, object]:
     """Run a case in a process of its own."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "benchmarks.fleet_contacts", "--case", case, "--folder", str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"case": case, "contacts": int(done.stdout), "cpu_s": round(cpu_s, 2), "peak_mb": after.ru_maxrss // 1024}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    cpu_s = round(used.ru_utime + used.ru_stime, 2)
+    return {"case": case, "contacts": int(told), "cpu_s": cpu_s, "peak_mb": used.ru_maxrss // 1024}
 
 
 def main() -> None:

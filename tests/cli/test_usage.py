@@ -63,7 +63,7 @@ def test_every_command_explains_itself(command: str) -> None:
         (["--verbose", "--quiet", "tour"], "not allowed with argument"),
         (["run"], "the following arguments are required: SCENARIO"),
         (["check"], "the following arguments are required: SCENARIO"),
-        (["contacts"], "the following arguments are required: TRACE|SCENARIO, --out"),
+        (["contacts"], "the following arguments are required: TRACE|SCENARIO|FLEET, --out"),
         (["compare", str(QUICK)], "the following arguments are required: --protocols"),
         (["sweep"], "the following arguments are required: EXPERIMENT"),
         (["report"], "the following arguments are required: DIR"),

@@ -106,6 +106,12 @@ def test_what_a_simulator_states_is_taken_as_it_is(spark: SparkSession) -> None:
     assert [row["track"] for row in tracks(rows, Rules()).collect()] == [0, 0]
 
 
+def test_what_two_files_state_is_not_joined(spark: SparkSession) -> None:
+    one, other = raw(spark, (0.0, 0.0), (5.0, 1.0), stated=0), raw(spark, (9.0, 2.0), stated=0, file="other")
+    rows = tracks(cleaned(one.unionByName(other), Rules(), NOON), Rules()).orderBy("clock_s").collect()
+    assert [row["track"] for row in rows] == [0, 0, 1]
+
+
 def test_rows_are_resampled_on_the_line_and_never_between_tracks(spark: SparkSession) -> None:
     schema = ddl(tuple(column for column in POSITIONS if column.name != "number"))
     rows = [("f", "n", 0, 1.0, 10.0, 0.0, None, None), ("f", "n", 0, 6.0, 60.0, 5.0, None, None)]
@@ -238,12 +244,16 @@ def test_points_of_gpx_and_geojson_are_one_fleet(spark: SparkSession, tmp_path: 
 
 def test_names_that_clash_are_told_and_both_answers_work(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text("id,t,x,y\n7,0,0,0\n7,10,10,0\n7,20,20,0\n")
+        (tmp_path / name).write_text(f"id,t,x,y\n7,{NOON},0,0\n7,{NOON + 10},10,0\n7,{NOON + 20},20,0\n")
     files = [tmp_path / "a.csv", tmp_path / "b.csv"]
     with pytest.raises(UserError, match=r"node '7' is in a.csv and in b.csv at the same time"):
         ingest(files, tmp_path / "out")
     assert ingest(files, tmp_path / "apart", Source(by_file=True))["nodes"] == 2
     assert ingest(files, tmp_path / "one", Source(merge=True))["rejected"] == {"duplicate": 3}
+    # The second file is of another hour, and a clock that says 0 in both is no clash.
+    (tmp_path / "a.csv").write_text((tmp_path / "a.csv").read_text() + "7,0,0,0\n")
+    (tmp_path / "b.csv").write_text(f"id,t,x,y\n7,0,0,0\n7,{NOON + 3600},0,0\n7,{NOON + 3610},5,0\n")
+    assert ingest(files, tmp_path / "hours")["rejected"] == {"clock": 2}
 
 
 @pytest.mark.parametrize(

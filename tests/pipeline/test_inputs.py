@@ -56,6 +56,7 @@ SCENARIOS: dict[str, tuple[dict[str, object], list[str]]] = {
     "ns-2 movement": ({"mobility": {"model": "ns2", "file": "walk.tcl"}}, ["walk.tcl"]),
     "ONE movement": ({"mobility": {"model": "one", "file": "moves.txt"}}, ["moves.txt"]),
     "SUMO movement": ({"mobility": {"model": "sumo", "file": "fcd.xml"}}, ["fcd.xml"]),
+    "BonnMotion movement": ({"mobility": {"model": "bonnmotion", "file": "walk.movements"}}, ["walk.movements"]),
     "a map": ({"mobility": ROADS, "area_m": [1000.0, 1000.0]}, ["roads.toml"]),
     "movement within movement": ({"mobility": MIXED, "nodes": 3}, ["moves.txt"]),
     "a processor": (WITH_PROCESSOR, ["double.py"]),
@@ -67,6 +68,7 @@ FILES = {
     "moves.txt": ONE,
     "double.py": PROCESSOR,
     "fcd.xml": SUMO,
+    "walk.movements": "0 0 0 10 5 0\n0 0 0\n",
     "roads.toml": MAP,
 }
 

@@ -1,5 +1,6 @@
 """Contact lists become a plan that a scenario replays, with every row accounted for."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
+from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.fleets import contact_lists
 from driftcast.pipeline.fleets.ingest import Source, ingest
 from tests.cli.movements import CONNECTIONS
 
@@ -61,6 +63,17 @@ def test_lists_without_contacts_are_refused(tmp_path: Path, text: str, told: str
     with pytest.raises(UserError, match=told):
         ingest([tmp_path / "bad.csv"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_disk_that_fills_up_leaves_nothing_that_looks_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "a.csv").write_text("a,b,start,end\n1,2,3,4\n")
+    monkeypatch.setattr(contact_lists, "_save", full)
+    with pytest.raises(WorkError, match=r"out: cannot be written: No space left on device"):
+        ingest([tmp_path / "a.csv"], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
 def test_contacts_and_places_do_not_mix(tmp_path: Path) -> None:

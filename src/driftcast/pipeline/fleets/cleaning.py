@@ -125,7 +125,7 @@ def tracks(rows: "DataFrame", rules: Rules) -> "DataFrame":
     known = _known()
     silent = f.col("clock_s") - known["clock_s"] > rules.gap_s
     apart = f.when(f.col("stated").isNull(), silent | (_speed(known) > rules.max_speed_mps)).otherwise(
-        ~f.col("stated").eqNullSafe(known["stated"])
+        ~(f.col("stated").eqNullSafe(known["stated"]) & (f.col("file") == known["file"]))
     )
     rows = rows.where("reason is null").withColumn(
         "apart", f.when(known["clock_s"].isNotNull() & apart, 1).otherwise(0)
@@ -186,7 +186,7 @@ def _known() -> "Column":
     """The row before that is fine."""
     from pyspark.sql import functions as f
 
-    fine = f.struct("clock_s", "x_m", "y_m", "stated")
+    fine = f.struct("clock_s", "x_m", "y_m", "stated", "file")
     return f.last(f.when(f.col("reason").isNull(), fine), ignorenulls=True).over(_so_far())
 
 

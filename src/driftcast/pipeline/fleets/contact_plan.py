@@ -47,7 +47,8 @@ def save_plan(found: "DataFrame", nodes: int, duration_s: float, to: Path) -> No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    scratch = Path(tempfile.mkdtemp(dir=to.resolve().parent, prefix=f".{to.name}-"))
+    to = to.absolute()
+    scratch = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-"))
     try:
         found.orderBy("start_s", "a", "b").write.parquet(str(scratch / "parts"))
         kinds = [("a", pa.int64()), ("b", pa.int64()), ("start_s", pa.float64()), ("end_s", pa.float64())]

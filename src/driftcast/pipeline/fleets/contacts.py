@@ -65,8 +65,9 @@ def fleet_contacts(
     legs_per_task: int = LEGS_PER_TASK,
 ) -> "DataFrame":
     """The contacts of a fleet's folder as CONTACTS, in any order: those of the one-process solver."""
-    folder = folder.resolve()  # Spark takes names from the folder in which it was started
     facts = FleetFacts.read(folder)
+    # Java and its workers were started in some folder, perhaps another than this one.
+    folder = folder.absolute()
     lasts_s = facts.duration_s if duration_s is None else duration_s
     if not (range_m > 0 and lasts_s > 0):
         raise UserError(f"contacts need a positive range and duration, not {range_m:g} m and {lasts_s:g} s")

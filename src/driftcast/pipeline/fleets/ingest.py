@@ -12,7 +12,7 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.mobility.fleet import FACTS_FILE, VERSION
-from driftcast.pipeline.fleets.cleaning import HINTS, Rules, cleaned
+from driftcast.pipeline.fleets.cleaning import DAY_S, HINTS, Rules, cleaned
 from driftcast.pipeline.fleets.formats import Format, format_named, format_of
 from driftcast.pipeline.fleets.logs import csv_rows, parquet_rows
 from driftcast.pipeline.fleets.projection import center_of, map_for, projected
@@ -57,10 +57,12 @@ def ingest(
 
         with unfinished(out) as folder:
             return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
-    with unfinished(out.resolve()) as folder, _told():
+    with unfinished(out) as folder, _told():
         spark = session("driftcast", master)
         scratch = folder / ".scratch"
         scratch.mkdir()
+        # Java was started in some folder, perhaps another than this one: what it reads is named in full.
+        formats = {path.absolute(): one for path, one in formats.items()}
         raw = read_raw(spark, formats, source, scratch)
         written = _cleaned_into(folder, raw, source, rules)
         shutil.rmtree(scratch)
@@ -131,7 +133,9 @@ def _cleaned_into(folder: Path, raw: "DataFrame", source: Source, rules: Rules) 
         crs = map_for(center, source.crs)
         raw = projected(raw, crs)
     if not (source.merge or source.by_file):
-        _refuse_clashes(readable)
+        # A receiver without a clock says 0 in every file: that is no meeting of two nodes.
+        near = f.abs(f.col("clock_s") - middle[0]) <= rules.clock_days * DAY_S
+        _refuse_clashes(readable.where(near | f.col("stated").isNotNull()))
     return write_tables(folder, cleaned(raw, rules, float(middle[0])), rules, crs)
 
 

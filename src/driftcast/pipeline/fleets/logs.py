@@ -44,7 +44,7 @@ def csv_rows(
             spark.read.schema(schema)
             .options(sep=delimiter, header=header is None, mode="PERMISSIVE", columnNameOfCorruptRecord=_BROKEN)
             .options(enforceSchema=True, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
-            .csv([str(path.resolve()) for path in same])
+            .csv([str(path) for path in same])
         )
         tables.append(_raw(table, columns, chosen, time_format))
     return _all_of(tables)
@@ -67,7 +67,7 @@ def parquet_rows(spark: "SparkSession", paths: Sequence[Path], said: Mapping[str
         names = [column.partition("\0")[0] for column in typed]
         chosen = chosen_columns(names, said, str(same[0]))
         require_positions(chosen, names, str(same[0]))
-        tables.append(_raw(spark.read.parquet(*(str(path.resolve()) for path in same)), names, chosen, None))
+        tables.append(_raw(spark.read.parquet(*map(str, same)), names, chosen, None))
     return _all_of(tables)
 
 
