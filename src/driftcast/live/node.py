@@ -140,15 +140,19 @@ class LiveNode(Applications):
         self._applications.tenants.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
+        await self._open_doors()
+        self._running = True
+
+    async def _open_doors(self) -> None:
+        config, saving = self.config, self._saving
         if config.metrics is not None:
             self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
             await self.metrics.start()
-            cleanup.push_async_callback(self.metrics.stop)
+            self._cleanup.push_async_callback(self.metrics.stop)
         if config.control is not None:
             self._control = ControlServer(self, config.control)
             await self._control.start()
-            cleanup.push_async_callback(self._control.stop)
-        self._running = True
+            self._cleanup.push_async_callback(self._control.stop)
 
     def _install(self) -> None:
         for installed in self.config.processors:
