@@ -55,6 +55,7 @@ SCENARIOS: dict[str, tuple[dict[str, object], list[str]]] = {
     "contacts": ({"contacts": "conn.txt"}, ["conn.txt"]),
     "ns-2 movement": ({"mobility": {"model": "ns2", "file": "walk.tcl"}}, ["walk.tcl"]),
     "ONE movement": ({"mobility": {"model": "one", "file": "moves.txt"}}, ["moves.txt"]),
+    "a table of movement": ({"mobility": {"model": "csv", "file": "walk.csv"}}, ["walk.csv"]),
     "SUMO movement": ({"mobility": {"model": "sumo", "file": "fcd.xml"}}, ["fcd.xml"]),
     "BonnMotion movement": ({"mobility": {"model": "bonnmotion", "file": "walk.movements"}}, ["walk.movements"]),
     "a map": ({"mobility": ROADS, "area_m": [1000.0, 1000.0]}, ["roads.toml"]),
@@ -63,6 +64,7 @@ SCENARIOS: dict[str, tuple[dict[str, object], list[str]]] = {
     "no file": ({"mobility": {"model": "line", "spacing_m": 10.0}}, []),
 }
 FILES = {
+    "walk.csv": "time_s,node,x_m,y_m\n0,a,0,0\n10,a,10,0\n0,b,5,0\n10,b,5,0\n",
     "conn.txt": MEETING,
     "walk.tcl": NS2 + "\n",
     "moves.txt": ONE,
