@@ -65,7 +65,7 @@ def refused(*arguments: object) -> str:
 def test_what_is_no_fleet_is_refused_with_what_is_one(tmp_path: Path) -> None:
     assert "there is no such file" in refused(tmp_path / "nothing", WORKLOAD)
     (tmp_path / "words.txt").write_text("these are only words\n")
-    assert "is no fleet; give a scenario (.toml), a contact plan (.parquet) or movement (" in refused(
+    assert "is no fleet; give a scenario (.toml), a contact plan (.parquet), movement (" in refused(
         tmp_path / "words.txt", WORKLOAD, 100.0
     )
     assert "say within what distance nodes meet" in refused(BUSES, WORKLOAD)

@@ -6,8 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from driftcast.errors import UserError
+from driftcast.pipeline.advice.fleet import cut, read_fleet
 from driftcast.pipeline.fleets import schema
 from driftcast.pipeline.fleets.formats import FORMATS
+from driftcast.scenario.movement import movement
 from tests.cli.console import REPOSITORY, call
 from tests.cli.docs_pages import commands
 from tests.cli.movements import NS2
@@ -35,6 +38,14 @@ def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     assert call(*arguments, "--out", "out/on-spark").status == 0
     one, other = (pq.read_table(f"out/{name}/contacts.parquet") for name in ("buses-contacts", "on-spark"))
     assert one.equals(other)
+    # What was ingested is advised on as any other recording: cut in time, nothing lost between.
+    fleet = read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"), 250.0)
+    assert fleet.nodes == 24
+    parts = cut(fleet, 0.6, tmp_path / "parts")
+    lasting_s = [float(movement(part, 1)[0].durations_s().sum()) for part in (fleet, parts.training, parts.held_out)]
+    assert lasting_s[0] == pytest.approx(lasting_s[1] + lasting_s[2], abs=1e-3)
+    with pytest.raises(UserError, match="say within what distance nodes meet"):
+        read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"))
 
 
 @pytest.mark.parametrize("name", ["POSITIONS", "NODES", "REJECTED", "LEGS", "CONTACTS"])

@@ -9,6 +9,7 @@ import numpy as np
 
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
+from driftcast.mobility.fleet import Fleet, FleetFacts
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.registry import models
 from driftcast.scenario.scenario import Scenario, load, scenario_from
@@ -70,28 +71,35 @@ def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> di
         plan = ContactPlan.load(path)
         lasts_s = min(plan.duration_s, duration_s or plan.duration_s)
         return {**base, "nodes": plan.nodes, "duration_s": lasts_s, "contacts": str(path.resolve())}
-    problems = []
+    if path.is_dir():
+        facts = FleetFacts.read(path)
+        lasts_s = duration_s or facts.duration_s
+        return {**base, **_moving({"model": Fleet.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m)}
     for name, kind in models().items():
         if not issubclass(kind, TracePlayer):
             continue
         try:
             nodes, lasts_s = kind(file=str(path.resolve())).extent()
-        except (UserError, OSError, TypeError, UnicodeDecodeError) as error:
-            problems.append(f"{name}: {str(error).splitlines()[0]}")
+        except (UserError, OSError, TypeError, UnicodeDecodeError):
             continue
         if nodes < 1:
             continue
-        if range_m is None:
-            raise UserError(f"{path}: holds movement; say within what distance nodes meet, as in --range 250")
-        return {
-            **base,
-            "nodes": nodes,
-            "duration_s": duration_s or lasts_s,
-            "mobility": {"model": name, "file": str(path.resolve())},
-            "radio": {"model": "disk", "range_m": range_m},
-        }
+        movement: dict[str, object] = {"model": name, "file": str(path.resolve())}
+        return {**base, **_moving(movement, nodes, duration_s or lasts_s, range_m)}
     known = ", ".join(name for name, kind in models().items() if issubclass(kind, TracePlayer))
-    raise UserError(f"{path}: is no fleet; give a scenario (.toml), a contact plan (.parquet) or movement ({known})")
+    raise UserError(
+        f"{path}: is no fleet; give a scenario (.toml), a contact plan (.parquet), movement ({known}), "
+        "or a folder that `driftcast ingest` made"
+    )
+
+
+def _moving(movement: dict[str, object], nodes: int, lasts_s: float, range_m: float | None) -> dict[str, object]:
+    """The tables of a scenario that plays recorded movement."""
+    if range_m is None:
+        recorded = movement.get("file", movement.get("folder"))
+        raise UserError(f"{recorded}: holds movement; say within what distance nodes meet, as in --range 250")
+    radio = {"model": "disk", "range_m": range_m}
+    return {"nodes": nodes, "duration_s": lasts_s, "mobility": movement, "radio": radio}
 
 
 def _has_files(said: Mapping[str, object]) -> bool:
@@ -119,7 +127,7 @@ def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
         first = _slice(plan, 0.0, cut_s, folder / "training.parquet")
         rest = _slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
         changes: tuple[dict[str, object], dict[str, object]] = ({"contacts": first}, {"contacts": rest})
-    elif isinstance(scenario.mobility_model(), TracePlayer):
+    elif isinstance(scenario.mobility_model(), TracePlayer | Fleet):
         changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
     else:
         return Parts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")
