@@ -58,7 +58,7 @@ class Fleet(MobilityModel, frozen=True, kw_only=True):
     summary: ClassVar[str] = "play a fleet's recorded movement, as `driftcast ingest` left it in a folder"
 
     folder: Annotated[str, Meta(min_length=1, description="made by `driftcast ingest`; from the scenario's folder")]
-    start_s: Annotated[float, Meta(ge=0, description="the time of the recording at which the run begins")] = 0.0
+    start_s: Annotated[float, Meta(ge=0, le=1e9, description="the time of the recording at which the run begins")] = 0.0
 
     def with_files(self, change: Callable[[str], str]) -> Self:
         """The folder is known by the file in it that tells of all others."""
