@@ -38,8 +38,9 @@ CERTAIN: dict[str, dict[str, object]] = {
     "spray_and_wait": {"copies": 1024},
     "prophet": {"exchange_s": 0.1},
 }
-REPORT_S = {"adaptive": 0.5, "semi_probabilistic": 0.5, "prophet": 0.5}
-"""Who tells its neighbors every 0.1 s what it wants is given so long after links have changed."""
+REPORT_S = {"adaptive": 1.0, "semi_probabilistic": 1.5, "prophet": 1.0}
+"""Who tells its neighbors every 0.1 s what it wants is given so long after links have changed: a new neighbor is heard
+only once it has answered, and what is not sent by then is not sent again."""
 SEED = 1
 OFFERED = offered(store=False, facts=HostFacts())
 
