@@ -19,7 +19,7 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.aio_deliveries import AsyncDeliveries
-from driftcast.live.door.client import ANSWER_S, HELD_S
+from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import LostError
 from driftcast.live.door.deliveries import Delivery, delivered_event, lease_told
 from driftcast.live.door.messages import (
@@ -120,11 +120,7 @@ class AsyncClient:
             patience_s=patience_s,
             busy=busy,
         )
-        held = level == "held"
-        answer = await self.ask(question, Published, ANSWER_S + (patience_s if held else 0.0))
-        if held and (answer.held or 0) < copies:
-            raise WorkError(f"event {answer.event} is held by {answer.held} of {copies} neighbors, and stored")
-        return answer.event
+        return published(question, await self.ask(question, Published, publishing_s(question)))
 
     def subscribe(
         self,
@@ -175,7 +171,7 @@ class AsyncClient:
             finally:
                 self._open.pop(question.id, None)
         if isinstance(reply, Refused):
-            raise UserError(reply.message) if reply.wrong_use else WorkError(reply.message)
+            raise refusal(reply)
         if not isinstance(reply, expected):
             raise WorkError(f"what answers at {self.address} is no node of driftcast")
         return reply
@@ -251,7 +247,7 @@ class AsyncClient:
         reply = answered.result()
         if isinstance(reply, Refused):
             self._streams.pop(stream, None)
-            stream.end(UserError(reply.message) if reply.wrong_use else WorkError(reply.message))
+            stream.end(refusal(reply))
 
     def _take(self, line: bytes) -> None:
         try:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import Connection, LostError
 from driftcast.live.door.deliveries import Deliveries, Delivery, delivered_event, lease_told
 from driftcast.live.door.messages import (
@@ -52,10 +53,6 @@ from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, Subsc
 
 __all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
 
-ANSWER_S = 30.0
-"""A node that has not answered by then hangs: an answer needs no network."""
-HELD_S = 10.0
-"""How long to wait for neighbors to hold an event: a few beacons and transfers."""
 RETRY_S = 0.05
 AHEAD = 256
 """Events on their way to a node that has not answered for them. Their answers are short and fit any socket's buffer, so
@@ -143,14 +140,7 @@ class Client:
             yield self._published(open_.popleft())
 
     def _published(self, question: Publish) -> EventId:
-        held = question.level == "held"
-        answer = self._answer(question, Published, ANSWER_S + (question.patience_s if held else 0.0))
-        if held and (answer.held or 0) < question.copies:
-            raise WorkError(
-                f"event {answer.event} is stored at its node, and held by {answer.held} of {question.copies} neighbors "
-                f"after {question.patience_s:g} s"
-            )
-        return answer.event
+        return published(question, self._answer(question, Published, publishing_s(question)))
 
     def subscribe(
         self,
@@ -299,7 +289,7 @@ class Client:
             if reply is None:
                 raise WorkError(f"the node at {self._connection.address} does not answer")
             if isinstance(reply, Refused) and reply.id in (0, question.id):
-                raise UserError(reply.message) if reply.wrong_use else WorkError(reply.message)
+                raise refusal(reply)
             if isinstance(reply, expected) and reply.id == question.id:
                 return reply
 
