@@ -3,9 +3,9 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -17,8 +17,10 @@ from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.backlog import BacklogSettings
 from driftcast.live.host.deeds import Allowed
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
-from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
+from driftcast.live.identity_config import identity
+from driftcast.live.keys.ids import node_of
+from driftcast.live.keys.section import KeysSection
 from driftcast.live.link.address import Address
 from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface import InterfaceConfig
@@ -32,6 +34,7 @@ from driftcast.live.link.interface_config import (
     several_interfaces,
     single_interface,
 )
+from driftcast.live.link.quota import QuotaSettings
 from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
@@ -41,6 +44,9 @@ from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, Stack
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import needed_roles, stack_plan
 from driftcast.trace import Level
+
+if TYPE_CHECKING:
+    from driftcast.live.keys.config import Keys
 
 
 class TraceSection(Section, frozen=True):
@@ -97,6 +103,7 @@ class NodeFile(Section, frozen=True):
     name: Name
     protocol: dict[str, object]
     key_file: str | None = None
+    keys: KeysSection | None = None
     listen: ListenSection | None = None
     discovery: DiscoverySection = DiscoverySection()
     link: LinkSettings | None = None
@@ -105,6 +112,7 @@ class NodeFile(Section, frozen=True):
     trace: TraceSection | None = None
     store: StoreSection | None = None
     control: ControlSection | None = None
+    quotas: QuotaSettings = QuotaSettings()
     metrics: MetricsSection | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
@@ -155,6 +163,8 @@ class NodeConfig:
     plan: StackPlan
     interfaces: tuple[InterfaceConfig, ...] = (InterfaceConfig(),)
     """At least one."""
+    keys: "Keys | None" = None
+    """Without any the node is open: everybody in reach takes part."""
     trace: TraceConfig = field(default_factory=TraceConfig)
     store: Path | None = None
     backlog: BacklogSettings = field(default_factory=BacklogSettings)
@@ -200,11 +210,13 @@ def load_config(path: Path) -> NodeConfig:
     if processors and not issubclass(plan.protocol, RunsProcessors):
         raise UserError(f"{path}: processors: protocol {plan.protocol.name!r} runs none")
     trace = file.trace
+    keys, node = identity(file.name, file.key_file, file.keys, path)
     return NodeConfig(
         name=file.name,
-        node=node_of(file.name.encode() if file.key_file is None else key_of(folder / file.key_file)),
+        node=node,
+        keys=keys,
         plan=plan,
-        interfaces=_interfaces(file, path),
+        interfaces=tuple(replace(one, quotas=file.quotas) for one in _interfaces(file, path)),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),

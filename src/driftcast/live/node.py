@@ -28,6 +28,7 @@ from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import Record
+from driftcast.live.trust import trust_of
 from driftcast.model import (
     FOREVER_S,
     Event,
@@ -54,7 +55,9 @@ class LiveNode(Applications):
         """An interface without a transport of its own gets a UDP socket."""
         self.config = config
         given = transports or {}
-        self._interfaces = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
+        self.trust = trust_of(config)
+        transports_of = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
+        self._interfaces = [(one, self.trust.transport(transport)) for one, transport in transports_of]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self._running = False
@@ -109,27 +112,22 @@ class LiveNode(Applications):
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
-        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, saving, self, work)
+        trust = self.trust
+        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
+        self._runtime = runtime = Runtime(
+            config.node, plan, self._interfaces, self._record, host, saving, above, work, trust.certified
+        )
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         events = Sequence("event", store) if config.foreseeable else EventNumbers(store)
-        self._outgoing = Outgoing(config.node, events, self._runtime, self._record, saving)
-        subscription_numbers = Sequence("subscription", store)
-        self._subscribers = Subscribers(
-            config.node, self._runtime, self._record, file, saving, subscription_numbers, config.backlog
-        )
-        self._requests = Requests(config.node, self._runtime, subscription_numbers)
-        self._advertisements = Advertisements(config.node, self._runtime, subscription_numbers)
+        self._outgoing = Outgoing(config.node, events, runtime, self._record, saving, trust.sign)
+        publish = self._outgoing.publish
+        numbers = Sequence("subscription", store)
+        self._subscribers = Subscribers(config.node, runtime, self._record, file, saving, numbers, config.backlog)
+        self._requests = Requests(config.node, self._runtime, numbers)
+        self._advertisements = Advertisements(config.node, self._runtime, numbers)
         self._applications = LiveApplications(
-            config.node,
-            config.applications,
-            self._runtime,
-            self._record,
-            self._saving,
-            host,
-            subscription_numbers,
-            self._outgoing.publish,
-            config.allowed,
+            config.node, config.applications, runtime, self._record, saving, host, numbers, publish, config.allowed
         )
         self._runtime.start()
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
@@ -258,6 +256,7 @@ class LiveNode(Applications):
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
         With history, stored events from before are delivered too."""
         self._check_running()
+        self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
     def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None:
