@@ -39,7 +39,7 @@ directory = "traces"
 level = "full"
 """
 
-# Small devices carry neither Spark nor pandas, and open nodes no cryptography: importing them is an error in this process.
+# Small devices carry neither Spark nor pandas, and open nodes no cryptography: importing them is an error here.
 SCRIPT = """
 import sys
 class Absent:

@@ -13,6 +13,7 @@ from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
+from driftcast.live.control_config import ControlSection, control_place, token_file
 from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.backlog import BacklogSettings
 from driftcast.live.host.deeds import Allowed
@@ -64,13 +65,6 @@ class StoreSection(Section, frozen=True):
     file: str
     backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().most_bytes
     backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().most_age_s
-
-
-class ControlSection(Section, frozen=True):
-    """Where clients reach the node: a Unix socket, or a port on 127.0.0.1."""
-
-    socket: str | None = None
-    port: Port | None = None
 
 
 class MetricsSection(Section, frozen=True):
@@ -169,6 +163,7 @@ class NodeConfig:
     store: Path | None = None
     backlog: BacklogSettings = field(default_factory=BacklogSettings)
     control: Path | int | None = None
+    control_token: Path | None = None
     metrics: Address | None = None
     """Where monitoring asks how the node is."""
     position: Position | None = None
@@ -222,7 +217,8 @@ def load_config(path: Path) -> NodeConfig:
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
         backlog=_backlog(file.store),
-        control=None if file.control is None else _control(file.control, path),
+        control=None if file.control is None else control_place(file.control, path),
+        control_token=token_file(file.control, path),
         metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
@@ -316,14 +312,6 @@ def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
         if given:
             raise UserError(f"{path}: {key}: leave it out and say it of each of the [[interfaces]]")
     return several_interfaces(file.interfaces, path)
-
-
-def _control(section: ControlSection, path: Path) -> Path | int:
-    if section.socket is not None and section.port is None:
-        return path.parent / section.socket
-    if section.port is not None and section.socket is None:
-        return section.port
-    raise UserError(f"{path}: control: give either socket (a path) or port (on 127.0.0.1)")
 
 
 def _processor(section: ProcessorSection, index: int, path: Path) -> ProcessorConfig:

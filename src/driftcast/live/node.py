@@ -148,7 +148,7 @@ class LiveNode(Applications):
             await self.metrics.start()
             self._cleanup.push_async_callback(self.metrics.stop)
         if config.control is not None:
-            self._control = ControlServer(self, config.control)
+            self._control = ControlServer(self, config.control, config.control_token)
             await self._control.start()
             self._cleanup.push_async_callback(self._control.stop)
 

@@ -40,6 +40,7 @@ from driftcast.live.door.messages import (
     Watched,
 )
 from driftcast.live.door.served import Served
+from driftcast.live.door.token import looks_like_http
 from driftcast.live.host.applications import Forget
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
@@ -68,6 +69,8 @@ class ConnectedClient:
         self._subscriptions: dict[SubscriptionId, None] = {}
         self._open: dict[object, Forget] = {}
         """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
+        self.silent = True
+        """Whether it has not said anything yet."""
         self._wishes = 0
         """Which version of the node's subscriptions it was told of, if it watches."""
 
@@ -81,6 +84,10 @@ class ConnectedClient:
                     self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
                     return
                 except (asyncio.IncompleteReadError, ConnectionError):
+                    return
+                self.silent = False
+                if looks_like_http(line):
+                    self._say(Refused(message="this is no web server", wrong_use=True))
                     return
                 reply = await self._answer(line)
                 if reply is not None:
