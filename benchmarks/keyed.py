@@ -70,9 +70,7 @@ def measure(protocol: str, keyed: bool) -> float:
                 certify(public, place / "operator.key", place / f"{name}.cert", name)
                 text += KEYS.format(name=name)
             (place / f"{name}.toml").write_text(text)
-        commands = [
-            [sys.executable, "-m", "driftcast.cli", "node", str(place / f"{name}.toml")] for name in ("a", "b")
-        ]
+        commands = [[sys.executable, "-m", "driftcast.cli", "node", str(place / f"{name}.toml")] for name in ("a", "b")]
         with _running(commands) as processes, connect(str(place / "a.sock"), 20) as one:
             with connect(str(place / "b.sock"), 20) as other:
                 while not (one.status().neighbors and other.status().neighbors):

@@ -51,7 +51,9 @@ class Signatures:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._good: OrderedDict[EventId, bytes] = OrderedDict()
-        membership.changed.append(self._good.clear)
+        self._last: Event | None = None
+        """The one found good last: between a codec and an application it is the same object."""
+        membership.changed.append(self._forget)
 
     def sign(self, event: Event) -> Event:
         """The event as it travels; a UserError if this node may not publish it."""
@@ -67,6 +69,8 @@ class Signatures:
 
     def flaw(self, event: Event) -> EventFlaw | None:
         """What is wrong with an event that has come."""
+        if event is self._last:
+            return None
         known = self._good.get(event.id)
         if known is not None and known == digest(_encode(event)):
             return None
@@ -84,7 +88,12 @@ class Signatures:
         self._remember(event)
         return None
 
+    def _forget(self) -> None:
+        self._good.clear()
+        self._last = None
+
     def _remember(self, event: Event) -> None:
+        self._last = event
         self._good[event.id] = digest(_encode(event))
         if len(self._good) > MAX_REMEMBERED:
             self._good.popitem(last=False)
