@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all lint bench docs lock clean
+.PHONY: help setup run test test-all lint bench compiled docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -42,6 +42,9 @@ lint: setup ## Check rules, format and types
 
 bench: setup ## Measure speed against the yardsticks; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
+
+compiled: setup ## Compile the engine into build/compiled: long experiments take about half the CPU
+	$(BIN)/python -m benchmarks.compiled
 
 docs: setup ## Build the documentation as a site with search, in build/site
 	$(BIN)/python docs/site.py
