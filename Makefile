@@ -8,6 +8,8 @@ INSTALLED := $(VENV)/installed
 PIP := -m pip --disable-pip-version-check --no-input
 # Further arguments, as in `make test ARGS="-k filter"`.
 ARGS ?=
+# Tests run in as many processes as there are cores, up to four; one that is done takes over from the others.
+WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -30,10 +32,10 @@ run: setup ## Show who delivers across islands, then the headline of each paper,
 	$(BIN)/driftcast tour
 
 test: setup ## Run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-all: setup ## Run the tests, the long ones too
-	$(BIN)/python -m pytest -m '' $(ARGS)
+	$(BIN)/python -m pytest -m '' $(WORKERS) $(ARGS)
 
 lint: setup ## Check rules, format and types
 	$(BIN)/ruff check .
