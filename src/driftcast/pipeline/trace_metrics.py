@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.records import METRICS, REAL_METRICS
 from driftcast.simulation.witness.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from driftcast.simulation.witness.meter import quantile
@@ -34,6 +35,8 @@ _SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int3
 def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame", "DataFrame", "DataFrame"]:
     """The tables `trace`, `events` and `subscriptions` of traces; `trace` with its rows' places."""
     from pyspark.sql import functions as f
+
+    check_shared(spark, *folders)
 
     def table(name: str, columns: tuple[tuple[str, str], ...]) -> "DataFrame":
         schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
