@@ -1,5 +1,5 @@
-"""A sweep on a real cluster whose workers know nothing of driftcast and share no folder with the driver: an executor and
-then a worker are killed, and the rows are those of a local sweep; all are killed, and what is home stays."""
+"""A sweep on a real cluster whose workers know nothing of driftcast and share no folder with the driver: an executor
+and then a worker are killed, and the rows are those of a local sweep; all are killed, and what is home stays."""
 
 import subprocess
 import sys
@@ -116,8 +116,8 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
     folder.mkdir()
     made_experiment(folder)
     python = python_with(tmp_path / "python")
-    lacking = subprocess.run([python, "-c", "import msgspec, numpy, pyarrow, driftcast"], capture_output=True, text=True)
-    assert "No module named 'driftcast'" in lacking.stderr
+    tried = [str(python), "-c", "import msgspec, numpy, pyarrow, driftcast"]
+    assert "No module named 'driftcast'" in subprocess.run(tried, stderr=subprocess.PIPE, text=True, check=False).stderr
     out = tmp_path / "out"
     env = environment(folder, PYSPARK_PYTHON=str(python))
     with standalone(tmp_path / "cluster", workers=2) as cluster:
@@ -144,7 +144,9 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
             cluster.kill_worker(0)
             told = driver.stdout.readline()
             kept = int(driver.stdout.readline() or driver.stderr.read())
-            assert told.startswith(f"{cluster.master}: all its executors are gone; {kept} of 36 runs are home and kept in")
+            assert told.startswith(
+                f"{cluster.master}: all its executors are gone; {kept} of 36 runs are home and kept in"
+            )
             said = driver.stderr.read()
         assert driver.returncode == 0
         assert "Traceback" not in said

@@ -4,8 +4,12 @@ import os
 import re
 import socket
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # What Spark takes for a master; it answers anything else with a stack trace.
 _MASTER = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|spark://\S+|k8s://\S+")
@@ -20,6 +24,10 @@ CONNECT_TIMEOUT_S = 10.0
 
 def checked_master(master: str) -> str:
     """A master's address; a UserError if it is none."""
+    if master.startswith("sc://"):
+        raise UserError(
+            f"{master!r} is Spark Connect, which sends nothing home before a job ends: give spark://HOST:PORT"
+        )
     if not _MASTER.fullmatch(master):
         known = "local[4], local-cluster[2,1,1024], spark://HOST:PORT, k8s://HOST:PORT or yarn"
         raise UserError(f"{master!r} is no Spark master: give {known}")
@@ -31,6 +39,11 @@ def checked_master(master: str) -> str:
 def is_local(master: str) -> bool:
     """Whether Spark runs inside this process."""
     return _LOCAL.fullmatch(master) is not None
+
+
+def runs_here(spark: "SparkSession") -> bool:
+    """The same of a session."""
+    return is_local(str(spark.sparkContext.master))
 
 
 def is_here(master: str) -> bool:

@@ -20,7 +20,7 @@ from driftcast.pipeline.disk import write_whole
 from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
 from driftcast.pipeline.failures import failure_lines
 from driftcast.pipeline.lock import held
-from driftcast.pipeline.master import checked_master, is_local
+from driftcast.pipeline.master import checked_master, runs_here
 from driftcast.pipeline.means import Means
 from driftcast.pipeline.metrics import paired, summary
 from driftcast.pipeline.plan import machines
@@ -254,7 +254,7 @@ def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> di
 
 def _rows(out: Path, spark: "SparkSession") -> "DataFrame":
     """The rows of runs.parquet. The executors of a cluster need not see the file: they are sent what is in it."""
-    if is_local(spark.sparkContext.master):
+    if runs_here(spark):
         return spark.read.parquet(str((out / RUNS_FILE).resolve()))
     return spark.createDataFrame(read_table(out))
 

@@ -20,7 +20,7 @@ from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.journal import Journal
 from driftcast.pipeline.ledger import RUNS_FOLDER, Ledger
 from driftcast.pipeline.lock import held
-from driftcast.pipeline.master import is_local
+from driftcast.pipeline.master import runs_here
 from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
 from driftcast.pipeline.records import (
@@ -95,8 +95,7 @@ def swept(
 
 def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
     """The runs to do as a DataFrame whose partitions are the tasks."""
-    context = spark.sparkContext
-    parts = tasks(runs, context.defaultParallelism, not is_local(context.master))
+    parts = tasks(runs, spark.sparkContext.defaultParallelism, not runs_here(spark))
     if partitions is not None:
         parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
     rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
@@ -167,7 +166,7 @@ def _simulated(
 
     frame = runs_frame(spark, runs, partitions)
     try:
-        if not is_local(spark.sparkContext.master):
+        if not runs_here(spark):
             return record_table(run_away(spark, frame, runs, out, simulate, scratch_of(spark)))
         rows = simulated(frame, out.resolve(), simulate).toArrow()
     except (PySparkException, Py4JError, WorkError) as error:
@@ -175,7 +174,9 @@ def _simulated(
             raise KeyboardInterrupt from None
         if isinstance(error, WorkError):
             raise error from None
-        raise WorkError(f"the sweep failed: {reason_of(error)}; start it again to go on where it stopped") from None
+        reason = reason_of(error)
+        hint = "" if "start it again" in reason else "; start it again to go on where it stopped"
+        raise WorkError(f"the sweep failed: {reason}{hint}") from None
     return rows.cast(record_schema())
 
 

@@ -4,6 +4,7 @@ Workers need a Python with the packages of a plain installation, and neither dri
 """
 
 import hashlib
+import importlib
 import os
 import re
 import sys
@@ -13,10 +14,9 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import driftcast
 from driftcast.errors import UserError
 from driftcast.mobility.fleet import FACTS_FILE, LEGS_FOLDER
-from driftcast.pipeline.code import is_test
+from driftcast.pipeline.code import PACKAGE, is_test
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,10 +99,10 @@ def _link(path: Path, copy: Path) -> None:
 def _package() -> dict[str, bytes]:
     """Every part of driftcast on the search path; of files of the same name the first counts, as it does here."""
     found: dict[str, bytes] = {}
-    for place in map(Path, driftcast.__path__):
+    for place in map(Path, importlib.import_module(PACKAGE).__path__):
         for pattern in CODE:
             for path in place.rglob(pattern):
-                name = PurePosixPath(driftcast.__name__, *path.relative_to(place).parts)
+                name = PurePosixPath(PACKAGE, *path.relative_to(place).parts)
                 if not is_test(Path(name)):
                     found.setdefault(str(name), path.read_bytes())
     return found
@@ -116,7 +116,7 @@ def _own_modules() -> dict[str, bytes]:
 def _sources(modules: Iterable[tuple[str, ModuleType | None]]) -> Iterator[tuple[PurePosixPath, Path]]:
     for name, module in modules:
         written = getattr(module, "__file__", None)
-        if not isinstance(written, str) or name.startswith("__") or name.split(".")[0] == driftcast.__name__:
+        if not isinstance(written, str) or name.startswith("__") or name.split(".")[0] == PACKAGE:
             continue
         path = Path(written)
         if path.suffix == ".py" and path.is_file() and _is_own(path.resolve()):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.errors import WorkError
-from driftcast.pipeline.master import is_local
+from driftcast.pipeline.master import runs_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +75,7 @@ def check(found: Iterable[Seen], master: str) -> None:
 def check_shared(spark: "SparkSession", *paths: Path) -> None:
     """A WorkError unless the executors see what is read or written by its path, on a cluster as on this machine."""
     context = spark.sparkContext
-    if is_local(context.master):
+    if runs_here(spark):
         return
     wanted = [str(path.resolve()) for path in paths]
 

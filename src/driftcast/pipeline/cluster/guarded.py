@@ -1,8 +1,10 @@
 """A run in a process of its own: if it dies, only the run is lost, and becomes an error."""
 
-import os
+import multiprocessing
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+from driftcast.errors import WorkError
 from driftcast.pipeline.plan import PlannedRun
 from driftcast.pipeline.records import Record, json_text, json_value
 from driftcast.pipeline.single import DEADLY_ATTEMPTS, Simulate, died, done
@@ -19,24 +21,29 @@ def guarded(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
 
 def _in_child(planned: PlannedRun, out: Path, simulate: Simulate) -> Record | None:
     """None if the process came to no end of its own."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.close(ours)
-            with os.fdopen(theirs, "wb") as file:
-                file.write(json_text(done(planned, out, simulate)).encode())
-            status = 0
-        finally:
-            # Nothing of what the worker has to do at its end is this process's to do.
-            os._exit(status)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as file:
-        written = file.read()
-    _, status = os.waitpid(child, 0)
-    if status != 0:
+    # Forked, it has everything at hand, and what `simulate` is need not be sent.
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_tell, args=(theirs, planned, out, simulate))
+    child.start()
+    theirs.close()
+    try:
+        told = json_value(ours.recv_bytes())
+    except EOFError:
         return None
-    record = json_value(written)
-    assert isinstance(record, dict)
-    return record
+    finally:
+        ours.close()
+        child.join()
+    if isinstance(told, str):
+        raise WorkError(told)
+    assert isinstance(told, dict)
+    return told
+
+
+def _tell(to: "Connection[bytes, bytes]", planned: PlannedRun, out: Path, simulate: Simulate) -> None:
+    try:
+        told: Record | str = done(planned, out, simulate)
+    except WorkError as error:
+        told = str(error)
+    to.send_bytes(json_text(told).encode())
+    to.close()
