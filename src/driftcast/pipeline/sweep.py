@@ -220,6 +220,10 @@ def _done(planned: PlannedRun, journal: Journal, out: Path, simulate: Simulate) 
         record = died(planned)
     else:
         journal.start(planned.key)
-        record = done(planned, out, simulate)
+        try:
+            record = done(planned, out, simulate)
+        except WorkError:
+            journal.give_up(planned.key)
+            raise
     journal.add(record)
     return record
