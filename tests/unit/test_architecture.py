@@ -69,8 +69,8 @@ MAX_ARGUMENTS = 10
 
 PURE = ("model", "matching", "wire", "protocol", "parts", "routing", "services", "dissemination")
 
-# Py4J's gateway has no public door to what Spark needs at its start.
-TOUCHES_PRIVATE = frozenset({"pipeline.session"})
+# Py4J's gateway has no public door to what Spark needs at its start, PySpark none to which executors there are.
+TOUCHES_PRIVATE = frozenset({"pipeline.session", "pipeline.cluster.crew"})
 # The one place for what nodes of a process share: caches, bounded, whose answers follow from their arguments alone.
 MAY_KEEP_STATE = frozenset({"matching.shared"})
 

@@ -98,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     _log(arguments)
     try:
+        _configure(arguments)
         return command(arguments)
     except UserError as error:
         return _fail(error, 2)
@@ -111,6 +112,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except KeyboardInterrupt as error:
         return _fail(f"interrupted{error}", 130)
+
+
+def _configure(arguments: argparse.Namespace) -> None:
+    """Settings of Spark, for the one session that a command may start."""
+    if getattr(arguments, "conf", None):
+        from driftcast.pipeline.configuration import parse_conf
+        from driftcast.pipeline.session import configure
+
+        configure(parse_conf(arguments.conf))
 
 
 def _log(arguments: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.records import METRICS, REAL_METRICS
 from driftcast.simulation.witness.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from driftcast.simulation.witness.meter import quantile
@@ -45,6 +46,7 @@ def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "Dat
     """A table of traces from its folders, or from single parts of it; `trace` with its rows' places."""
     from pyspark.sql import functions as f
 
+    check_shared(spark, *paths)
     schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in TABLES[table])
     # Spark's own folder is where it was started, which a program may have left since.
     rows = spark.read.schema(schema).parquet(*(str(path.resolve()) for path in paths))
