@@ -5,7 +5,8 @@ from pathlib import Path
 
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.session import session
-from driftcast.pipeline.trace_metrics import OF_DELIVERIES, read_tables, trace_metrics
+from driftcast.pipeline.trace_judge import folder_metrics
+from driftcast.pipeline.trace_metrics import OF_DELIVERIES
 from driftcast.trace import Level
 from driftcast.trace.files import check_trace, find_traces
 
@@ -19,5 +20,5 @@ def judged(paths: Sequence[Path], deliveries: bool = False, master: str | None =
     for folder in folders:
         check_trace(folder, Level.DELIVERIES if deliveries else Level.FULL)
     metrics = OF_DELIVERIES if deliveries else METRICS
-    rows = trace_metrics(*read_tables(session("driftcast", master), folders)).collect()
+    rows = folder_metrics(session("driftcast", master), folders).collect()
     return {row["run"]: {metric: row[metric] for metric in metrics} for row in sorted(rows, key=lambda row: row["run"])}
