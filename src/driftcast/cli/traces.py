@@ -19,6 +19,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     metrics.add_argument(
         "--deliveries", action="store_true", help="only what deliveries tell; enough for traces of that level"
     )
+    metrics.add_argument("--minutes", action="store_true", help="minute by minute, as `driftcast watch` has it")
     add_master(metrics)
     add_json(metrics)
     metrics.set_defaults(command=_metrics)
@@ -53,6 +54,8 @@ def _metrics(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.traces import judged
     from driftcast.scenario.measures import METRIC_MEANINGS
 
+    if arguments.minutes:
+        return _minutes(arguments)
     found = judged(arguments.traces, arguments.deliveries, arguments.master)
     if arguments.json:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
@@ -60,6 +63,18 @@ def _metrics(arguments: argparse.Namespace) -> int:
     for run, metrics in found.items():
         say(run)
         console().print(table_of(metrics, METRIC_MEANINGS))
+    return 0
+
+
+def _minutes(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.telemetry.picture import table_of_minutes
+    from driftcast.pipeline.traces import judged_by_minute
+
+    minutes = judged_by_minute(arguments.traces, arguments.deliveries, arguments.master)
+    if arguments.json:
+        print_json({"minutes": minutes})
+    else:
+        console().print(table_of_minutes(minutes, console().width))
     return 0
 
 

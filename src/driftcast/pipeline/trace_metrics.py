@@ -49,13 +49,17 @@ def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "Dat
     from pyspark.sql import functions as f
 
     check_shared(spark, *paths)
-    schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in TABLES[table])
     # Spark's own folder is where it was started, which a program may have left since.
-    rows = spark.read.schema(schema).parquet(*(str(path.resolve()) for path in paths))
+    rows = spark.read.schema(spark_schema(TABLES[table])).parquet(*(str(path.resolve()) for path in paths))
     if table != "trace":
         return rows
     part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
     return rows.select("*", part, f.col("_metadata.row_index").alias("place"))
+
+
+def spark_schema(columns: Sequence[tuple[str, str]]) -> str:
+    """The columns of a table of traces, as Spark writes them."""
+    return ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
 
 
 def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
