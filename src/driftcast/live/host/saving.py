@@ -27,6 +27,7 @@ class Saving:
         self._held: list[Saved] = []
         self._unsynced: list[Saved] = []
         self._syncing: asyncio.Future[None] | None = None
+        self._stopped = False
         self.trouble: str | None = None
         """Why what was written last could not be kept."""
         store.began = self._on_began
@@ -60,6 +61,8 @@ class Saving:
 
     def save(self) -> None:
         """Commit, and let go what waited for it."""
+        if self._stopped:
+            return
         with suppress(WorkError):
             self._store.commit()
         lost, self._store.lost = self._store.lost, None
@@ -74,6 +77,7 @@ class Saving:
         """Commit and sync what is left, unless the node ends as if it had been killed."""
         if not crashed:
             self.save()
+        self._stopped = True
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
 
