@@ -22,7 +22,7 @@ class Saving:
     """Who commits the writes of one node. Everything but the disk's own work happens in the loop's thread."""
 
     def __init__(self, store: NodeStore) -> None:
-        self._store = store
+        self.store = store
         self._loop = asyncio.get_running_loop()
         self._held: list[Saved] = []
         self._unsynced: list[Saved] = []
@@ -38,7 +38,7 @@ class Saving:
     @property
     def holds(self) -> bool:
         """Whether what is said now has to wait for a commit."""
-        return self._store.unsaved or bool(self._held)
+        return self.store.unsaved or bool(self._held)
 
     def after(self, saved: Saved) -> None:
         """When all that was written so far is committed, in the order of asking; at once if it is."""
@@ -53,19 +53,19 @@ class Saving:
 
     def settle(self) -> None:
         """A handler has returned: its writes stay."""
-        self._store.settle()
+        self.store.settle()
 
     def undo(self) -> None:
         """A handler has raised: its writes go."""
-        self._store.undo()
+        self.store.undo()
 
     def save(self) -> None:
         """Commit, and let go what waited for it."""
         if self._stopped:
             return
         with suppress(WorkError):
-            self._store.commit()
-        lost, self._store.lost = self._store.lost, None
+            self.store.commit()
+        lost, self.store.lost = self.store.lost, None
         self.trouble = None if lost is None else str(lost)
         if lost is not None:
             LOG.error("%s; what was written last is lost", lost)
@@ -88,7 +88,7 @@ class Saving:
 
     def _start_sync(self) -> None:
         waiting, self._unsynced = self._unsynced, []
-        self._syncing = self._loop.run_in_executor(None, self._store.sync)
+        self._syncing = self._loop.run_in_executor(None, self.store.sync)
         self._syncing.add_done_callback(lambda done: self._on_synced(done, waiting))
 
     def _on_synced(self, done: "asyncio.Future[None]", waiting: list[Saved]) -> None:

@@ -33,6 +33,7 @@ SO_TIMESTAMPNS = 35
 SO_RXQ_OVFL = 40
 """Of Linux, too. Asks for the number of datagrams that found no room in the socket's buffer, beside each that did."""
 _TIMESTAMP = struct.Struct("@qq")
+_MS = 0.001
 _OVERFLOWN = struct.Struct("@I")
 _BESIDE_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size) + socket.CMSG_SPACE(_OVERFLOWN.size)
 
@@ -81,6 +82,8 @@ class UdpTransport(Transport):
         self._waiting: deque[tuple[Address, bytes, float]] = deque()
         self._sockets: list[socket.socket] = []
         self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._turns = 1
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
         self._address = self._wanted
@@ -169,32 +172,42 @@ class UdpTransport(Transport):
 
     def _drain(self, opened: socket.socket, to_group: bool) -> None:
         assert self._receive is not None
-        buffer = self._buffer
-        for _ in range(DRAIN):
+        turns = self._turns
+        for turn in range(turns):
             try:
-                length, beside, _, address = opened.recvmsg_into([buffer], _BESIDE_BYTES)
+                length, beside, _, address = opened.recvmsg_into([self._buffer], _BESIDE_BYTES)
             except (BlockingIOError, InterruptedError):
+                self._turns = max(1, turn)
                 return
             except OSError:
                 self._tell("receive_failed")
                 return
-            self._count_overflown(opened.fileno(), beside)
-            datagram = older(bytes(memoryview(buffer)[:length]), _waited_s(beside))
-            self._receive(datagram, (address[0], address[1]), to_group)
+            waited_s = self._read_beside(opened.fileno(), beside) if beside else 0.0
+            datagram = bytes(self._view[:length])
+            self._receive(older(datagram, waited_s) if waited_s >= _MS else datagram, address[:2], to_group)
             if opened.fileno() < 0:  # What was heard made the node stop.
                 return
+        # There may be more: to ask is cheaper than to be told, and to ask in vain is not.
+        self._turns = min(DRAIN, 2 * turns)
 
-    def _count_overflown(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> None:
-        """Tell how many datagrams the system dropped since the last one, because this node did not read in time."""
+    def _read_beside(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> float:
+        """How long ago a datagram arrived, where the system tells. Of datagrams that it dropped since the last one,
+        because this node did not read in time, it is told how many."""
+        waited_s = 0.0
         for level, kind, data in beside:
-            if level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL and len(data) == _OVERFLOWN.size:
+            if level != socket.SOL_SOCKET:
+                continue
+            if kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
+                seconds, nanoseconds = _TIMESTAMP.unpack(data)
+                waited_s = time.time() - seconds - nanoseconds / 1e9
+            elif kind == SO_RXQ_OVFL and len(data) == _OVERFLOWN.size:
                 total: int = _OVERFLOWN.unpack(data)[0]
                 before = self._overflown.get(socket_number, 0)
-                self._overflown[socket_number] = total
-                # It counts on from 0 behind 2^32.
-                dropped = (total - before) % (1 << 32)
-                if dropped:
-                    self._tell("socket_full", dropped)
+                if total != before:
+                    self._overflown[socket_number] = total
+                    # It counts on from 0 behind 2^32.
+                    self._tell("socket_full", (total - before) % (1 << 32))
+        return waited_s
 
     def _keep(self, address: Address, datagram: bytes) -> bool:
         if len(self._waiting) >= self._queue:
@@ -224,16 +237,6 @@ def _ask_for_arrivals(opened: socket.socket) -> None:
     if sys.platform == "linux":
         opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         opened.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
-
-
-def _waited_s(beside: list[tuple[int, int, bytes]]) -> float:
-    """How long ago a datagram arrived, by what came beside it; nothing if the system does not tell."""
-    for level, kind, data in beside:
-        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
-            seconds, nanoseconds = _TIMESTAMP.unpack(data)
-            arrived_s: float = seconds + nanoseconds / 1e9
-            return time.time() - arrived_s
-    return 0.0
 
 
 def _why(error: OSError, wanted: Address, group: Address | None) -> str:
