@@ -81,7 +81,7 @@ class ConnectedClient:
     async def serve(self) -> None:
         """Answer until the client leaves or breaks a limit."""
         try:
-            async for line in lines(self._reader):
+            async for line in lines(self._reader, self._writer.transport):
                 reply = await self._answer(line)
                 if reply is not None:
                     self._say(reply)

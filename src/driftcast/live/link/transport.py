@@ -21,6 +21,7 @@ from typing import TypeAlias
 from driftcast.errors import WorkError
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.frame import older
+from driftcast.live.link.moderation import Moderation
 
 DRAIN = 256
 BUFFER_BYTES = 65_536
@@ -84,6 +85,9 @@ class UdpTransport(Transport):
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._turns = 1
+        self._moderations: dict[socket.socket, Moderation] = {}
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Sockets that are looked at now and then."""
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
         self._address = self._wanted
@@ -111,6 +115,7 @@ class UdpTransport(Transport):
         host, port = self._sockets[0].getsockname()[:2]
         self._address = (host, port)
         for opened in self._sockets:
+            self._moderations[opened] = Moderation()
             loop.add_reader(opened.fileno(), self._drain, opened, opened is not self._sockets[0])
 
     def send(self, address: Address, datagram: bytes) -> bool:
@@ -127,6 +132,9 @@ class UdpTransport(Transport):
         return True
 
     def close(self) -> None:
+        for timer in self._paused.values():
+            timer.cancel()
+        self._paused.clear()
         for opened in self._sockets:
             if self._receive is not None:
                 loop = asyncio.get_running_loop()
@@ -171,24 +179,45 @@ class UdpTransport(Transport):
         return opened
 
     def _drain(self, opened: socket.socket, to_group: bool) -> None:
+        """Read what there is, and wait to be told of more, or look again soon if there is much."""
+        if opened.fileno() < 0:
+            return
+        found = self._read(opened, to_group)
+        if opened.fileno() < 0:  # What was heard made the node stop.
+            return
+        loop = asyncio.get_running_loop()
+        pause_s = self._moderations[opened].pause_s(loop.time(), found)
+        if pause_s == 0.0:
+            if opened in self._paused:
+                del self._paused[opened]
+                loop.add_reader(opened.fileno(), self._drain, opened, to_group)
+            return
+        if opened not in self._paused:
+            loop.remove_reader(opened.fileno())
+        # Where there was more than is read at a time, the loop goes around once and no more.
+        self._paused[opened] = loop.call_later(0.0 if found >= DRAIN else pause_s, self._drain, opened, to_group)
+
+    def _read(self, opened: socket.socket, to_group: bool) -> int:
+        """How many datagrams there were, DRAIN at the most."""
         assert self._receive is not None
-        turns = self._turns
+        turns = DRAIN if opened in self._paused else self._turns
         for turn in range(turns):
             try:
                 length, beside, _, address = opened.recvmsg_into([self._buffer], _BESIDE_BYTES)
             except (BlockingIOError, InterruptedError):
                 self._turns = max(1, turn)
-                return
+                return turn
             except OSError:
                 self._tell("receive_failed")
-                return
+                return turn
             waited_s = self._read_beside(opened.fileno(), beside) if beside else 0.0
             datagram = bytes(self._view[:length])
             self._receive(older(datagram, waited_s) if waited_s >= _MS else datagram, address[:2], to_group)
-            if opened.fileno() < 0:  # What was heard made the node stop.
-                return
+            if opened.fileno() < 0:
+                return turn
         # There may be more: to ask is cheaper than to be told, and to ask in vain is not.
         self._turns = min(DRAIN, 2 * turns)
+        return turns
 
     def _read_beside(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> float:
         """How long ago a datagram arrived, where the system tells. Of datagrams that it dropped since the last one,
