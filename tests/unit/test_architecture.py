@@ -325,7 +325,7 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
         ("protocol.port", "from driftcast import parts", "protocol may not import driftcast.parts"),
         ("parts.seen", "def f():\n    from driftcast.routing import aodv", "parts.seen:2: parts may not import"),
         ("routing.aodv", "from driftcast.dissemination import flooding", "routing may not import"),
-        ("mobility.line", "from driftcast.radio.disk import DiskRadio", "mobility may not import driftcast.radio"),
+        ("mobility.line", "from driftcast.radio.medium import Frame", "mobility may not import driftcast.radio"),
         ("radio.disk", "from driftcast.dissemination.flooding import PROTOCOL", "radio may not import"),
         ("simulation.run", "from driftcast.dissemination import flooding", "simulation may not import"),
         ("live.node", "import driftcast.dissemination.gossip as gossip", "live may not import"),

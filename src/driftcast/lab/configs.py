@@ -14,7 +14,7 @@ from driftcast.live.link.lanes import LinkSettings
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position
 from driftcast.protocol import Interface, StackPlan
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.scenario.draws import chosen
 from driftcast.scenario.scenario import ProcessorEntry, Scenario
 from driftcast.simulation.interfaces import RADIO
