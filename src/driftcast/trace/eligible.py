@@ -85,3 +85,12 @@ def _access(condition: str) -> Filter:
     except FilterError:
         # An unreadable lock stays shut.
         return Filter("false")
+
+
+def owed(event: Mapping[str, Any], subscription: Mapping[str, Any]) -> bool:
+    """Whether a subscription whose filter fits should have an event: published by others, while it stood, and meant for
+    it as well. Its attributes are read already."""
+    if not _stands(subscription, event["time_s"]) or event["source"] == subscription["node"]:
+        return False
+    access = _access(event["access"])
+    return access is None or access.matches(subscription["attributes"])

@@ -26,6 +26,9 @@ MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 """What a datagram leaves for an event when a message of any protocol is put around it."""
 
 
+_decode = msgspec.msgpack.Decoder(Event).decode
+
+
 class Outgoing:
     """What leaves the applications and the processors of one node."""
 
@@ -92,7 +95,7 @@ def checked_event(
         if len(encoded) > MAX_EVENT_BYTES:
             raise ValueError(f"it has {len(encoded)} bytes, and at most {MAX_EVENT_BYTES} fit in a datagram")
         # Decoding checks types and bounds, as it will everywhere else.
-        return msgspec.msgpack.decode(encoded, type=Event)
+        return _decode(encoded)
     except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise UserError(f"event: {error}") from None
 

@@ -81,7 +81,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """Who has a link over this interface, as far as discovery can tell."""
         self._config = config
         self._transport = transport
-        self._codecs = codecs
+        self._codecs: Mapping[int, Codec] = dict(codecs.items())
         self._record = record
         self._stack = stack
         self._when_kept = when_kept
@@ -163,10 +163,10 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
 
     def _understood(self, sender: NodeId, body: bytes) -> Understood | None:
         try:
-            layer = layer_of(body)
-            if layer not in self._codecs:
+            codec = self._codecs.get(layer_of(body))
+            if codec is None:
                 raise DecodeError(Flaw.LAYER)
-            return Understood(Layer(layer), self._codecs[Layer(layer)].decode(body), len(body))
+            return Understood(codec.layer, codec.decode(body), len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
             return None
