@@ -20,6 +20,7 @@ WAIT_S = 20.0
 EPIDEMIC = 'name = "epidemic"\ndurable = true'
 CONFIG = """
 name = "{name}"
+{top}
 [listen]
 host = "127.0.0.1"
 port = 0
@@ -32,14 +33,14 @@ socket = "{name}.sock"
 [store]
 file = "{name}.db"
 [mqtt]
-port = 0
 {mqtt}
 """
 
 
-def configured(folder: Path, mqtt: str = "", protocol: str = EPIDEMIC, name: str = "n1") -> NodeConfig:
+def configured(folder: Path, mqtt: str = "", protocol: str = EPIDEMIC, name: str = "n1", top: str = "") -> NodeConfig:
     file = folder / f"{name}.toml"
-    file.write_text(CONFIG.format(name=name, protocol=protocol, mqtt=mqtt))
+    given = mqtt if "port =" in mqtt else f"port = 0\n{mqtt}"
+    file.write_text(CONFIG.format(name=name, protocol=protocol, mqtt=given, top=top))
     return load_config(file)
 
 

@@ -1,17 +1,18 @@
 """One connection: its bytes become packets, in order and no faster than they are served; what breaks a rule ends it."""
 
 import asyncio
+import socket
 from collections import deque
 from typing import Protocol
 
 from driftcast.gateway.mqtt import encoding
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.config import MqttSection
-from driftcast.gateway.mqtt.decoding import decode
+from driftcast.gateway.mqtt.decoding import check_head, decode
 from driftcast.gateway.mqtt.dialogue import Dialogue
 from driftcast.gateway.mqtt.octets import Frames
 from driftcast.gateway.mqtt.packets import V5, V311
-from driftcast.gateway.mqtt.reasons import CONNECT_REFUSED_311, PacketError, Reason
+from driftcast.gateway.mqtt.reasons import CONNECT_REFUSED_311, PacketError, Reason, malformed
 from driftcast.gateway.mqtt.session import Shop
 from driftcast.gateway.mqtt.sessions import Sessions
 from driftcast.live.record import LOG
@@ -20,6 +21,9 @@ ROOM_S = 0.005
 """How often a node that is busy is looked at, if a publisher waits for it."""
 MAX_UNREAD_BYTES = 1 << 20
 """What may wait for a client that does not read. Then it gets nothing more until it does."""
+KERNEL_BYTES = 1 << 18
+CHUNK_BYTES = 1 << 16
+"""What is gathered for one write."""
 MAX_PENDING = 1000
 """Publications of one client that the node has not answered for yet; then no more are read."""
 LINGER_S = 1.0
@@ -44,13 +48,14 @@ class Connection(asyncio.Protocol):
         self._arrivals = arrivals
         self._connect_s = section.connect_s
         self._loop = asyncio.get_running_loop()
-        self._frames = Frames(section.max_packet_bytes)
+        self._frames = Frames(section.max_packet_bytes, self._check_head)
         self._dialogue = Dialogue(shop, sessions, section, self)
         self._todo: deque[tuple[int, bytes]] = deque()
         self._broken: PacketError | None = None
         self._transport: asyncio.Transport | None = None
         self._closing = self._blocked = self._waiting = self._working = False
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._heard_s = self._loop.time()
         """When the last whole packet came in."""
         self._half_since_s: float | None = None
@@ -62,6 +67,8 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=MAX_UNREAD_BYTES)
+        # The system would let megabytes wait for who does not read.
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
         self._arrivals.arrived(self)
 
     def data_received(self, data: bytes) -> None:
@@ -79,6 +86,12 @@ class Connection(asyncio.Protocol):
         elif self._half_since_s is None:
             self._half_since_s = now_s
         self.work()
+
+    def _check_head(self, head: int) -> None:
+        """What is not MQTT is not waited for."""
+        if self._dialogue.session is None and not self._todo and head >> 4 != kinds.CONNECT:
+            raise malformed("a client introduces itself first")
+        check_head(head)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -161,11 +174,15 @@ class Connection(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes >= CHUNK_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
         if self._out and self._transport is not None:
             self._transport.write(b"".join(self._out))
         self._out.clear()
+        self._out_bytes = 0
 
     def _fail(self, error: PacketError) -> None:
         """The client broke a rule, or may not come in."""

@@ -31,8 +31,7 @@ def decode(head: int, body: bytes, version: int) -> Packet:
     kind = head >> 4
     if kind == kinds.PUBLISH:
         return _publish(head, body, version)
-    if head & 15 != FLAGS.get(kind, 0):
-        raise malformed("the first byte has flags that no such packet has")
+    check_head(head)
     cursor = Cursor(body)
     if kind in kinds.ACKS:
         return _ack(kind, cursor, version)
@@ -54,6 +53,13 @@ def decode(head: int, body: bytes, version: int) -> Packet:
         raise protocol_error(f"a client sends no packet of kind {kind}")
     cursor.done()
     return packet
+
+
+def check_head(head: int) -> None:
+    """Whether a packet may begin so."""
+    kind = head >> 4
+    if kind != kinds.PUBLISH and head & 15 != FLAGS.get(kind, 0):
+        raise malformed("the first byte has flags that no such packet has")
 
 
 def _publish(head: int, body: bytes, version: int) -> Publish:

@@ -1,6 +1,6 @@
 """The smallest things of MQTT's wire: numbers, texts, and the cut of a stream into packets. Every length is checked."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from driftcast.gateway.mqtt.reasons import PacketError, Reason, malformed
 
@@ -108,9 +108,10 @@ def readable(raw: bytes) -> str:
 class Frames:
     """Cuts a stream into packets, none longer than allowed."""
 
-    def __init__(self, most_bytes: int) -> None:
-        """`most_bytes` counts the whole packet."""
+    def __init__(self, most_bytes: int, check: Callable[[int], None] | None = None) -> None:
+        """`most_bytes` counts the whole packet. `check` sees the first byte of each before the rest has come."""
         self._most_bytes = most_bytes
+        self._check = check
         self._held = bytearray()
 
     @property
@@ -125,6 +126,8 @@ class Frames:
         at = 0
         try:
             while at < len(held):
+                if self._check is not None:
+                    self._check(held[at])
                 found = self._length(at)
                 if found is None:
                     break

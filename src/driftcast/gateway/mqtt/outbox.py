@@ -185,9 +185,8 @@ class Outbox:
         self.pump()
 
     def offer_later(self, parcels: Iterator[Parcel]) -> None:
-        """What comes as the client takes it, however much there is."""
+        """What comes as the client takes it, however much there is, from the next `pump` on."""
         self._later.append(parcels)
-        self.pump()
 
     def pump(self) -> None:
         """Send what waits, as far as the client takes it."""

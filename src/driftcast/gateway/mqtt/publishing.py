@@ -11,6 +11,7 @@ from driftcast.gateway.mqtt.packets import Message
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.live.gateways import Backing
+from driftcast.live.host.outgoing import check_keeps
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, EventId
 from driftcast.protocol.optional import KeepsEvents
@@ -28,9 +29,14 @@ class Publishing:
         self._node = backing.node
         self._retained = retained
         self._lease_s = FOREVER_S if section.lease_s is None else section.lease_s
+        if section.level == "stored":
+            try:
+                check_keeps(backing.protocol)
+            except UserError as error:
+                raise UserError(f"mqtt.level: {error}") from None
         protocol = backing.protocol
         keeps = isinstance(protocol, KeepsEvents) and protocol.durable
-        self._stored = keeps if section.level is None else section.level == "stored"
+        self._stored = keeps and section.level != "accepted"
         self._publisher: str | None = None
         """Who publishes this very moment: what is delivered within is its own."""
         self._publishers: OrderedDict[EventId, str] = OrderedDict()

@@ -6,20 +6,25 @@ come to the same; among those of this node the order of publication. A message w
 and is remembered for a while, so that an older one that comes late does not bring it back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from driftcast.errors import UserError
 from driftcast.gateway.mqtt.events import RETAIN
 from driftcast.gateway.mqtt.wishes import TOPIC, Wanted
 from driftcast.live.gateways import Backing
 from driftcast.live.record import LOG
 from driftcast.matching import Filter
 from driftcast.model import FOREVER_S, Event, SubscriptionId
-from driftcast.protocol.optional import Advertises, AnswersRequests
+from driftcast.protocol.optional import AnswersRequests
 
 _KEY = b"r"
 TAKEN_AWAY_S = 86_400.0
+PATIENCE_S = 10.0
+"""How long others may take to answer for what they retain."""
+MAX_ASKED = 64
+"""Such questions at a time; who subscribes meanwhile gets what is known here."""
 WHATEVER = RETAIN
 """The filter of all that is retained: the attribute is a boolean."""
 
@@ -43,6 +48,8 @@ class Retained:
         self._most = most
         self._kept: dict[str, _Kept] = {}
         self._taken_away: dict[str, None] = {}
+        self._asked = 0
+        """Requests to the network that are open."""
 
     def start(self) -> None:
         """Read what is in the store, and listen from now on."""
@@ -58,27 +65,25 @@ class Retained:
         node, protocol = self._backing.node, self._backing.protocol
         history = isinstance(protocol, AnswersRequests)
         node.subscribe(WHATEVER, self._on_event, None, FOREVER_S, None, None, b"", history)
-        if isinstance(protocol, Advertises):
-            # So that nodes that come later can ask for them.
-            node.advertise(WHATEVER, True)
 
     def _on_event(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self.keep(event)
 
-    def keep(self, event: Event, own: bool = False) -> None:
+    def keep(self, event: Event, own: bool = False) -> bool:
         """A retained message; an older one than is there changes nothing. `own` has just been published here."""
         topic = event.attributes.get(TOPIC)
         if not self._most or not isinstance(topic, str):
-            return
+            return False
         before = self._kept.get(topic)
         if before is not None and not _later(event, before.event, own and before.event.source == self._backing.id):
-            return
+            return False
         lease_s = min(event.lease_s, FOREVER_S if event.payload else TAKEN_AWAY_S)
         if before is None and len(self._kept) >= self._most:
             self._make_room()
         kept = _Kept(event, self._now_s() + lease_s)
         self._note(topic, kept)
         self._backing.store.put(_KEY + topic.encode(), _encode(kept))
+        return True
 
     def matching(self, wanted: Wanted) -> Iterable[tuple[Event, float]]:
         """What is retained that somebody wants, each with when it ends."""
@@ -90,6 +95,27 @@ class Retained:
             for kept in found
             if kept.event.payload and kept.until_s > now_s and filter.matches(kept.event.attributes)
         ]
+
+    def retrieve(self, wanted: Wanted, found: Callable[[Event, float], None]) -> None:
+        """Ask the network, where its protocol answers, for what is retained; `found` is called for what was not known
+        here, with when it ends."""
+        if not self._most or not isinstance(self._backing.protocol, AnswersRequests) or self._asked >= MAX_ASKED:
+            return
+        self._asked += 1
+
+        def answered(event: Event, hops: int) -> None:
+            if event.attributes.get(RETAIN) is True and self.keep(event) and event.payload:
+                found(event, self._now_s() + event.lease_s)
+
+        def closed(complete: bool) -> None:
+            self._asked -= 1
+
+        try:
+            self._backing.node.request(f"{RETAIN} and {wanted.filter}", PATIENCE_S, answered, closed)
+        except UserError as error:
+            # Too long with its condition, or too many are open: what is known here has been told.
+            LOG.info("retained messages are not asked for: %s", error)
+            self._asked -= 1
 
     def review(self) -> None:
         """Forget what is over."""

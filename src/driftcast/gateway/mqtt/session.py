@@ -112,6 +112,7 @@ class Session:
             self._entries[wish.filter] = entry
         if wanted.group is None and wish.retain_handling < (1 if before is not None else 2):
             self.outbox.offer_later(self._retained(entry))
+            self._shop.retained.retrieve(wanted, partial(self._on_retrieved, entry))
         return wish.qos
 
     def unsubscribe(self, text: str) -> Reason:
@@ -222,6 +223,11 @@ class Session:
             parcel = self._parcel(entry, event, until_s, retained=True)
             if parcel is not None:
                 yield parcel
+
+    def _on_retrieved(self, entry: Entry, event: Event, until_s: float) -> None:
+        parcel = self._parcel(entry, event, until_s, retained=True)
+        if parcel is not None and self._entries.get(entry.text) is entry:
+            self.outbox.offer(parcel)
 
     def _until_s(self, event: Event) -> float:
         """When an event's lease is over, by this node's clock; of others' events it is counted from their arrival."""
