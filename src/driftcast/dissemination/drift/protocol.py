@@ -23,21 +23,33 @@ from driftcast.dissemination.drift.wanting import WANT, Wanting
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from driftcast.protocol import (
+    AnswersRequests,
+    Fact,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    Settings,
+    TimerKey,
+    Token,
+)
 from driftcast.wire import Message
 
 DYING_S = 0.05
 """What ends so soon is not sent on somebody's word: leases end a little earlier there."""
 
 
-class Drift(Protocol, AnswersRequests):
+class Drift(Protocol, AnswersRequests, KeepsEvents):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"
     summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
     settings_type = DriftSettings
     messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End)
-    retunable = frozenset(DriftSettings.__struct_fields__)
+    retunable = frozenset(DriftSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
@@ -47,13 +59,22 @@ class Drift(Protocol, AnswersRequests):
         self._around = Around(port)
         self._errands = Errands(node, port, rng, settings, self._around)
         self._keeping = Keeping(node, self._around, self._errands)
-        self._holdings = Holdings(port, settings, self._keeping)
+        self._holdings = Holdings(port, settings, self._keeping, host.store if settings.durable else None)
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
         self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
         self._wanting = Wanting(port, rng, settings, self._around)
         self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
         self._answered = PerMinute()
         self._leasing_until = 0.0
+
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
+
+    def on_start(self, now: float) -> None:
+        """A durable node goes on with what it held; whom it meets compares."""
+        self._holdings.load(now)
+        self._watch_leases(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""
