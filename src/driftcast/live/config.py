@@ -13,6 +13,7 @@ from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
+from driftcast.live.gateways import Opener, gateway_named
 from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.backlog import BacklogSettings
 from driftcast.live.host.deeds import Allowed
@@ -106,6 +107,7 @@ class NodeFile(Section, frozen=True):
     store: StoreSection | None = None
     control: ControlSection | None = None
     metrics: MetricsSection | None = None
+    mqtt: dict[str, object] | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
     applications: tuple[ApplicationSection, ...] = ()
@@ -161,6 +163,8 @@ class NodeConfig:
     control: Path | int | None = None
     metrics: Address | None = None
     """Where monitoring asks how the node is."""
+    gateways: Mapping[str, Opener] = field(default_factory=dict)
+    """Where clients of other protocols come in."""
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
@@ -212,6 +216,7 @@ def load_config(path: Path) -> NodeConfig:
         backlog=_backlog(file.store),
         control=None if file.control is None else _control(file.control, path),
         metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
+        gateways={} if file.mqtt is None else {"mqtt": gateway_named("mqtt")(file.mqtt, str(path))},
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,
