@@ -17,6 +17,7 @@ from driftcast.cli import (
     emulate,
     evaluate,
     fleets,
+    keys,
     live,
     policy,
     scaffold,
@@ -84,7 +85,7 @@ def parser() -> _Parser:
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     groups = (simulate, contacts, emulate, show, evaluate, fleets, advise, tour, traces, telemetry)
-    for group in (*groups, live, policy, catalog, scaffold, completion):
+    for group in (*groups, live, keys, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
 

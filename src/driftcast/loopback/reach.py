@@ -68,5 +68,5 @@ class ReachTransport(Transport):
 
     @staticmethod
     def _sender(datagram: bytes) -> NodeId | None:
-        frame = unpack(datagram)
+        frame = unpack(datagram, keyed=True)
         return None if isinstance(frame, LinkFlaw) else frame.sender

@@ -41,6 +41,7 @@ from driftcast.live.door.messages import (
     Watched,
 )
 from driftcast.live.door.served import Served
+from driftcast.live.door.token import looks_like_http
 from driftcast.live.host.applications import Forget
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
@@ -75,6 +76,8 @@ class ConnectedClient:
         self._loop = asyncio.get_running_loop()
         self._said: list[bytes] = []
         self._said_bytes = 0
+        self.silent = True
+        """Whether it has not said anything yet."""
         self._wishes = 0
         """Which version of the node's subscriptions it was told of, if it watches."""
 
@@ -82,6 +85,10 @@ class ConnectedClient:
         """Answer until the client leaves or breaks a limit."""
         try:
             async for line in lines(self._reader, self._writer.transport):
+                self.silent = False
+                if looks_like_http(line):
+                    self._say(Refused(message="this is no web server", wrong_use=True))
+                    return
                 reply = await self._answer(line)
                 if reply is not None:
                     self._say(reply)

@@ -19,7 +19,7 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, RequestId, Subscription, SubscriptionId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
@@ -77,8 +77,11 @@ class Runtime(Stack):
         saving: Saving,
         applications: Applications,
         work: Work,
+        certified: Callable[[Subscription], Subscription] = lambda subscription: subscription,
     ) -> None:
+        """What `certified` makes of the subscriptions of this node is what others are told."""
         self._work = work
+        self._certified = certified
         self._loop = asyncio.get_running_loop()
         self._record = record
         self._saving = saving
@@ -169,6 +172,9 @@ class Runtime(Stack):
         if saving.store.marked:
             saving.settle()
         return True
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> bool:
+        return super().on_subscribe(now, self._certified(subscription))
 
     @property
     def links(self) -> list[Link]:

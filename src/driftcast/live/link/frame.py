@@ -6,6 +6,9 @@ waited. Whoever holds a datagram back adds to these: the lane of its neighbor, a
 not read. The body is a frame of `driftcast.wire`; an acknowledgement repeats the session and the number of what it
 acknowledges, and has further numbers as its body. A challenge has none; a probe is PROBE_BYTES long, whatever they are.
 The response to the one and the echo of the other repeat all of it but the sender.
+
+Kinds above these are for links with keys (`sealed.py`): a sealed datagram has a whole datagram of the kinds before
+within its body.
 """
 
 import enum
@@ -30,6 +33,7 @@ MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - LINK_HEADER_BYTES
 PROBE_BYTES = 500
 """The packet whose time is the cost of a link, in every world."""
 PROBE_BODY_BYTES = PROBE_BYTES - LINK_HEADER_BYTES
+COOKIE_BYTES = 8
 
 WINDOW = 1024
 """How far behind the newest a number may be and still be told apart from a repetition. Retries end after seconds."""
@@ -50,6 +54,15 @@ class LinkKind(enum.IntEnum):
     ECHO = 4
     CHALLENGE = 5
     RESPONSE = 6
+    # Of links with keys.
+    HELLO = 7
+    KEYED_CHALLENGE = 8
+    KEYED_RESPONSE = 9
+    INITIATION = 10
+    REPLY = 11
+    FINISH = 12
+    SEALED = 13
+    SEALED_TO_GROUP = 14
 
 
 _KINDS = tuple(LinkKind)
@@ -67,6 +80,8 @@ class LinkFlaw(enum.StrEnum):
     KIND = "link_kind"
     SENDER = "link_sender"
     BODY = "link_body"
+    KEYED = "link_keyed"
+    """Its sender has keys, and this node has none."""
 
 
 class LinkFrame(NamedTuple):
@@ -97,8 +112,9 @@ def older(datagram: bytes, waited_s: float) -> bytes:
     return datagram[:_WAITED_AT] + waited + datagram[LINK_HEADER_BYTES:]
 
 
-def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
-    """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are."""
+def unpack(datagram: bytes, keyed: bool = False) -> LinkFrame | LinkFlaw:
+    """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are.
+    Kinds that belong to links with keys are for those who say that they have some."""
     if len(datagram) < LINK_HEADER_BYTES:
         return LinkFlaw.TRUNCATED
     magic, version, kind, sender, session, sequence, waited_ms = _HEADER.unpack_from(datagram)
@@ -106,13 +122,20 @@ def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
         return LinkFlaw.NOT_OURS
     if version != VERSION:
         return LinkFlaw.VERSION
-    if kind > LinkKind.RESPONSE:
+    if kind > LinkKind.RESPONSE and not keyed:
+        return LinkFlaw.KEYED if kind <= LinkKind.SEALED_TO_GROUP else LinkFlaw.KIND
+    if kind > LinkKind.SEALED_TO_GROUP:
         return LinkFlaw.KIND
     if sender > MAX_NODE_ID:
         return LinkFlaw.SENDER
     body = datagram[LINK_HEADER_BYTES:]
     frame = LinkFrame(_KINDS[kind], sender, session, sequence, body, waited_ms)
     return frame if _fits(kind, len(body)) else LinkFlaw.BODY
+
+
+def unchanging(datagram: bytes) -> bytes:
+    """What nobody changes on the way: the header but for the time that it has waited."""
+    return datagram[:_WAITED_AT]
 
 
 def _fits(kind: int, body_bytes: int) -> bool:
@@ -123,7 +146,11 @@ def _fits(kind: int, body_bytes: int) -> bool:
         return body_bytes % _NUMBER.size == 0 and body_bytes < MAX_TOGETHER * _NUMBER.size
     if kind in (LinkKind.PROBE, LinkKind.ECHO):
         return body_bytes == PROBE_BODY_BYTES
-    return body_bytes == 0
+    if kind in (LinkKind.CHALLENGE, LinkKind.RESPONSE):
+        return body_bytes == 0
+    if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE):
+        return body_bytes == COOKIE_BYTES
+    return body_bytes > 0
 
 
 def acknowledgements(node: NodeId, session: int, sequences: Sequence[int]) -> Iterator[LinkFrame]:
