@@ -20,7 +20,6 @@ from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.link.address import Address
-from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface import InterfaceConfig
 from driftcast.live.link.interface_config import (
     DiscoverySection,
@@ -32,6 +31,7 @@ from driftcast.live.link.interface_config import (
     several_interfaces,
     single_interface,
 )
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap

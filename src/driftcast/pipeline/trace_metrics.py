@@ -4,6 +4,7 @@ A full trace of a simulated run gives exactly the metrics that the run counted i
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from driftcast.pipeline.records import METRICS, REAL_METRICS
 from driftcast.simulation.witness.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from driftcast.simulation.witness.meter import quantile
 from driftcast.trace.eligible import eligible
-from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, Kind
+from driftcast.trace.files import TABLES
+from driftcast.trace.schema import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,16 +35,23 @@ _SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int3
 
 def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame", "DataFrame", "DataFrame"]:
     """The tables `trace`, `events` and `subscriptions` of traces; `trace` with its rows' places."""
+    trace, events, subscriptions = (
+        read_parts(spark, table, [folder / table for folder in folders]) for table in TABLES
+    )
+    return trace, events, subscriptions
+
+
+def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "DataFrame":
+    """A table of traces from its folders, or from single parts of it; `trace` with its rows' places."""
     from pyspark.sql import functions as f
 
-    def table(name: str, columns: tuple[tuple[str, str], ...]) -> "DataFrame":
-        schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
-        # Spark's own folder is where it was started, which a program may have left since.
-        return spark.read.schema(schema).parquet(*(str((folder / name).resolve()) for folder in folders))
-
+    schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in TABLES[table])
+    # Spark's own folder is where it was started, which a program may have left since.
+    rows = spark.read.schema(schema).parquet(*(str(path.resolve()) for path in paths))
+    if table != "trace":
+        return rows
     part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
-    trace = table("trace", TRACE_COLUMNS).select("*", part, f.col("_metadata.row_index").alias("place"))
-    return trace, table("events", EVENT_COLUMNS), table("subscriptions", SUBSCRIPTION_COLUMNS)
+    return rows.select("*", part, f.col("_metadata.row_index").alias("place"))
 
 
 def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
@@ -163,12 +172,17 @@ def _delays(served: "pa.Table") -> "pa.Table":
 
 def _frames(trace: "DataFrame") -> "DataFrame":
     """Everything counted in frames and bytes, whatever they carry; a row for each run that has any row."""
+    return trace.groupBy("run").agg(*frame_counts())
+
+
+def frame_counts() -> "list[Column]":
+    """What is counted in frames and bytes, over rows of the trace. All of them are sums: of parts, of the whole."""
     from pyspark.sql import functions as f
 
     kind, traffic, sized = f.col("kind"), f.col("class"), f.col("size_bytes")
     sent, received = kind.isin(Kind.SEND.value, Kind.RETRY.value), kind == Kind.RECEIVE.value
     work = traffic != "discovery"
-    return trace.groupBy("run").agg(
+    return [
         f.count_if(sent & work).alias("transmissions"),
         f.count_if(sent & (traffic == "control")).alias("control_transmissions"),
         f.count_if(received & work).alias("receptions"),
@@ -178,7 +192,7 @@ def _frames(trace: "DataFrame") -> "DataFrame":
         ),
         f.sum(f.when(sent, sized).otherwise(0)).alias("total_bytes"),
         f.sum(f.when(sent, _airtime_us(sized, f.col("peer").isNotNull())).otherwise(0)).alias("airtime_us"),
-    )
+    ]
 
 
 def _copies(trace: "DataFrame", events: "DataFrame") -> "DataFrame":

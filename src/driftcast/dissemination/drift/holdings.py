@@ -9,9 +9,10 @@ from driftcast.dissemination.drift.rules import event_hash
 from driftcast.dissemination.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
-from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.parts.buffer import Stored
+from driftcast.parts.durable import memory, reload
 from driftcast.parts.seen import BoundedSeenCache
-from driftcast.protocol import Fact, Port
+from driftcast.protocol import DurableStore, Fact, Port
 
 _PAIRS_AMONG = 2000
 """Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
@@ -20,11 +21,13 @@ _PAIRS_AMONG = 2000
 class Holdings:
     """Every event met whose lease runs, by id and by hash. The events themselves are in the buffer, or were."""
 
-    def __init__(self, port: Port, settings: DriftSettings, keeping: Keeping) -> None:
+    def __init__(
+        self, port: Port, settings: DriftSettings, keeping: Keeping, store: DurableStore | None = None
+    ) -> None:
         self._port = port
         self._keeping = keeping
         self._settings = settings
-        self._buffer = LeasedBuffer(settings.buffer)
+        self._buffer = memory(settings.buffer, store).buffer
         self.held = self._buffer.events
         """What the buffer holds, by id; to be read only."""
         self.met: dict[EventId, int] = {}
@@ -44,6 +47,15 @@ class Holdings:
 
     def __contains__(self, id: EventId) -> bool:
         return id in self.met
+
+    def load(self, now: float) -> None:
+        """What was held when the node last ran is met and held again; what else it had met comes anew."""
+        reload(self._port, now, self._buffer, self._settings.max_lease_s)
+        for id, stored in self.held.items():
+            heapq.heappush(self._ends, (stored.until, id))
+            self._meet(id)
+            self._keeping.add(id, b"")
+        self.crowded = 2 * len(self.held) >= self._settings.buffer
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""

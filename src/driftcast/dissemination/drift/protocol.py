@@ -17,28 +17,40 @@ from driftcast.dissemination.drift.limits import PerMinute
 from driftcast.dissemination.drift.messages import Along, Ask, Audit, Data, Digest, Echo, End, Hash, Offer, Want
 from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
-from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_of, unpack
+from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_within, unpack
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.dissemination.drift.spreading import SPEAK, Spreading
 from driftcast.dissemination.drift.wanting import WANT, Wanting
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.protocol import AnswersRequests, Fact, Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from driftcast.protocol import (
+    AnswersRequests,
+    Fact,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    Settings,
+    TimerKey,
+    Token,
+)
 from driftcast.wire import Message
 
 DYING_S = 0.05
 """What ends so soon is not sent on somebody's word: leases end a little earlier there."""
 
 
-class Drift(Protocol, AnswersRequests):
+class Drift(Protocol, AnswersRequests, KeepsEvents):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"
     summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
     settings_type = DriftSettings
     messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End, Audit)
-    retunable = frozenset(DriftSettings.__struct_fields__)
+    retunable = frozenset(DriftSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
@@ -49,7 +61,7 @@ class Drift(Protocol, AnswersRequests):
         self._linked = self._around.links
         self._errands = Errands(node, port, rng, settings, self._around)
         self._keeping = Keeping(node, self._around, self._errands)
-        self._holdings = Holdings(port, settings, self._keeping)
+        self._holdings = Holdings(port, settings, self._keeping, host.store if settings.durable else None)
         self._met = self._holdings.met
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
         self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
@@ -57,6 +69,15 @@ class Drift(Protocol, AnswersRequests):
         self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
         self._answered = PerMinute()
         self._leasing_until = 0.0
+
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
+
+    def on_start(self, now: float) -> None:
+        """A durable node goes on with what it held; whom it meets compares."""
+        self._holdings.load(now)
+        self._watch_leases(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""
@@ -244,7 +265,7 @@ class Drift(Protocol, AnswersRequests):
         lost = marked(ids, digest.gone)
         mine = self._holdings.runs()
         if digest.low is not None or digest.high is not None:
-            mine = runs_of(id for id in ids_in(mine) if _within(id, digest))
+            mine = runs_within(mine, digest.low, digest.high)
         they_lack, here_lack = only_in(mine, theirs), only_in(theirs, mine)
         if not they_lack:
             if not here_lack:
@@ -325,7 +346,3 @@ class Drift(Protocol, AnswersRequests):
         if end is not None:
             self._leasing_until = end
             self.port.set_timer("lease", max(0.0, end - now))
-
-
-def _within(id: EventId, digest: Digest) -> bool:
-    return (digest.low is None or id >= digest.low) and (digest.high is None or id <= digest.high)

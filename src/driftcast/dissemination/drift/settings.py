@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.protocol import Settings
+from driftcast.protocol import Capability, Settings
 
 
 class DriftSettings(Settings, frozen=True):
@@ -92,3 +92,7 @@ class DriftSettings(Settings, frozen=True):
             description="an event is sent to the same neighbor on its word that often in a minute, no more",
         ),
     ] = 3
+    durable: Annotated[bool, Meta(description="what is held is in the node's durable store")] = False
+
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()

@@ -15,7 +15,7 @@ from driftcast.dissemination.prophet.rules import aged, encounter, transitive
 from driftcast.dissemination.prophet.settings import ProphetSettings
 from driftcast.dissemination.prophet.table import Table
 from driftcast.model import Event, EventId, Failure, Subscription, SubscriptionId
-from driftcast.parts.handing import Ask, Handed, Offer
+from driftcast.parts.handing_messages import Ask, Handed, Offer
 from driftcast.parts.introductions import Wants
 from driftcast.protocol import Fact, Link, Protocol, RecordingPort
 from driftcast.protocol.effects import Note

@@ -108,7 +108,9 @@ def checked_policy(access: str) -> AccessPolicy:
 def check_keeps(protocol: Protocol) -> None:
     """A UserError if a protocol does not keep on disk what is published."""
     if not isinstance(protocol, KeepsEvents):
-        raise UserError(f"{protocol.name} keeps no events on disk; publish at level accepted, or run epidemic")
+        raise UserError(
+            f"{protocol.name} keeps no events on disk; publish at level accepted, or run one that does, as epidemic"
+        )
     if not protocol.durable:
         raise UserError(
             f"this node keeps events in memory only; say durable = true in [protocol] of its configuration, and name a "

@@ -87,7 +87,7 @@ class Runtime(Stack):
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
         self._running = False
         self.interfaces = {
-            config.name: LiveInterface(node, config, transport, plan.codecs, record, self)
+            config.name: LiveInterface(node, config, transport, plan.codecs, record, self, self._when_kept)
             for config, transport in interfaces
         }
         super().__init__(
@@ -211,6 +211,12 @@ class Runtime(Stack):
                 wanted = self._applications.close(effect.request, effect.complete)
             if not wanted:
                 self._record.drop(layer, "no_such_request")
+
+    def _when_kept(self, then: Callable[[], None]) -> None:
+        if self._saving.holds:
+            self._saving.after(lambda lost: then() if lost is None and self._running else None)
+        else:
+            then()
 
     def _transmit(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None) -> None:
         if lost is not None:

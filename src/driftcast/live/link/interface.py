@@ -1,14 +1,15 @@
 """One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from driftcast.live.link.address import Address, resolve
 from driftcast.live.link.cost import LinkCosts
-from driftcast.live.link.exchange import Exchange, ExchangeUser, LinkSettings
+from driftcast.live.link.exchange import Exchange, ExchangeUser
 from driftcast.live.link.frame import MAX_SENDERS
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.transport import Transport, UdpTransport
 from driftcast.live.record import Record
 from driftcast.model import Failure, NodeId
@@ -57,6 +58,10 @@ class Understood(NamedTuple):
     size_bytes: int
 
 
+WhenKept: TypeAlias = Callable[[Callable[[], None]], None]
+"""Does something when all that was written so far is kept; never, if it cannot be."""
+
+
 class LiveInterface(ExchangeUser[Unicast, Understood]):
     """An interface at work. What it remembers of other nodes is bounded, whatever is sent to it."""
 
@@ -68,6 +73,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         codecs: Mapping[Layer, Codec],
         record: Record,
         stack: Stack,
+        when_kept: WhenKept,
     ) -> None:
         self.name = config.name
         self.peers: dict[Address, None] = {}
@@ -78,6 +84,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._codecs = codecs
         self._record = record
         self._stack = stack
+        self._when_kept = when_kept
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
@@ -185,6 +192,9 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
+
+    def when_kept(self, then: Callable[[], None]) -> None:
+        self._when_kept(then)
 
     def transmitted(self, unicast: Unicast, attempt: int) -> None:
         self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
