@@ -52,6 +52,7 @@ async def _run(node: "LiveNode") -> None:
         async with node:
             status = node.status()
             clients = "" if node.control_address is None else f", clients at {node.control_address}"
+            clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
             warning = "" if node.trust.warning is None else f"; {node.trust.warning}"

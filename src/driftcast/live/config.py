@@ -14,6 +14,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
 from driftcast.live.control_config import ControlSection, control_place, token_file
+from driftcast.live.gateways import Opener, gateway_named
 from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.backlog import BacklogSettings
 from driftcast.live.host.deeds import Allowed
@@ -23,7 +24,6 @@ from driftcast.live.identity_config import identity
 from driftcast.live.keys.ids import node_of
 from driftcast.live.keys.section import KeysSection
 from driftcast.live.link.address import Address
-from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface import InterfaceConfig
 from driftcast.live.link.interface_config import (
     DiscoverySection,
@@ -35,6 +35,7 @@ from driftcast.live.link.interface_config import (
     several_interfaces,
     single_interface,
 )
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.quota import QuotaSettings
 from driftcast.maps import read_map
 from driftcast.matching import Filter
@@ -108,6 +109,7 @@ class NodeFile(Section, frozen=True):
     control: ControlSection | None = None
     quotas: QuotaSettings = QuotaSettings()
     metrics: MetricsSection | None = None
+    mqtt: dict[str, object] | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
     applications: tuple[ApplicationSection, ...] = ()
@@ -166,6 +168,8 @@ class NodeConfig:
     control_token: Path | None = None
     metrics: Address | None = None
     """Where monitoring asks how the node is."""
+    gateways: Mapping[str, Opener] = field(default_factory=dict)
+    """Where clients of other protocols come in."""
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
@@ -220,6 +224,7 @@ def load_config(path: Path) -> NodeConfig:
         control=None if file.control is None else control_place(file.control, path),
         control_token=token_file(file.control, path),
         metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
+        gateways={} if file.mqtt is None else {"mqtt": gateway_named("mqtt")(file.mqtt, str(path))},
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,

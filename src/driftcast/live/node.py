@@ -15,6 +15,7 @@ from driftcast.live.door.metrics import MetricsServer
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
+from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
@@ -60,6 +61,7 @@ class LiveNode(Applications):
         self._interfaces = [(one, self.trust.transport(transport)) for one, transport in transports_of]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
+        self.gateways: Mapping[str, Gateway] = {}
         self._running = False
         self._crashed = False
 
@@ -96,9 +98,9 @@ class LiveNode(Applications):
         # What waits for named subscriptions is in the node's store or, without one, in memory.
         file = NodeStore(config.store, config.node)
         cleanup.callback(file.close)
-        self._saving = saving = Saving(file)
+        self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
-        self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
+        self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
         flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
         cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
@@ -115,19 +117,18 @@ class LiveNode(Applications):
         trust = self.trust
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
         self._runtime = runtime = Runtime(
-            config.node, plan, self._interfaces, self._record, host, saving, above, work, trust.certified
+            config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
         )
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         events = Sequence("event", store) if config.foreseeable else EventNumbers(store)
-        self._outgoing = Outgoing(config.node, events, runtime, self._record, saving, trust.sign)
-        publish = self._outgoing.publish
+        self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
         numbers = Sequence("subscription", store)
-        self._subscribers = Subscribers(config.node, runtime, self._record, file, saving, numbers, config.backlog)
-        self._requests = Requests(config.node, self._runtime, numbers)
-        self._advertisements = Advertisements(config.node, self._runtime, numbers)
+        self._subscribers = Subscribers(config.node, runtime, record, file, saving, numbers, config.backlog)
+        self._requests = Requests(config.node, runtime, numbers)
+        self._advertisements = Advertisements(config.node, runtime, numbers)
         self._applications = LiveApplications(
-            config.node, config.applications, runtime, self._record, saving, host, numbers, publish, config.allowed
+            config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
         )
         self._runtime.start()
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
@@ -138,19 +139,23 @@ class LiveNode(Applications):
         self._applications.tenants.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
-        await self._open_doors()
+        # Who comes in at once is served.
         self._running = True
+        await self._open_doors()
 
     async def _open_doors(self) -> None:
         config, saving = self.config, self._saving
+        doors: list[Door] = []
         if config.metrics is not None:
             self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
-            await self.metrics.start()
-            self._cleanup.push_async_callback(self.metrics.stop)
+            doors.append(self.metrics)
         if config.control is not None:
             self._control = ControlServer(self, config.control, config.control_token)
-            await self._control.start()
-            self._cleanup.push_async_callback(self._control.stop)
+            doors.append(self._control)
+        self.gateways = opened(config.gateways, self, config.node, self._file, saving, self._runtime.protocol)
+        for door in (*doors, *self.gateways.values()):
+            await door.start()
+            self._cleanup.push_async_callback(door.stop)
 
     def _install(self) -> None:
         for installed in self.config.processors:
@@ -259,10 +264,11 @@ class LiveNode(Applications):
         self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
-    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None:
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved | None) -> None:
         """A reader has these for good once `saved` is called; until then they may come again."""
         self._subscribers.acknowledge(subscription, positions)
-        self._saving.on_disk(saved)
+        if saved is not None:
+            self._saving.on_disk(saved)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""

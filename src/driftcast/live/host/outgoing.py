@@ -26,6 +26,9 @@ MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 """What a datagram leaves for an event when a message of any protocol is put around it."""
 
 
+_decode = msgspec.msgpack.Decoder(Event).decode
+
+
 class Outgoing:
     """What leaves the applications and the processors of one node."""
 
@@ -102,7 +105,7 @@ def checked_event(
         if len(encoded) > MAX_EVENT_BYTES:
             raise ValueError(f"it has {len(encoded)} bytes, and at most {MAX_EVENT_BYTES} fit in a datagram")
         # Decoding checks types and bounds, as it will everywhere else.
-        return msgspec.msgpack.decode(encoded, type=Event)
+        return _decode(encoded)
     except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise UserError(f"event: {error}") from None
 
@@ -118,7 +121,9 @@ def checked_policy(access: str) -> AccessPolicy:
 def check_keeps(protocol: Protocol) -> None:
     """A UserError if a protocol does not keep on disk what is published."""
     if not isinstance(protocol, KeepsEvents):
-        raise UserError(f"{protocol.name} keeps no events on disk; publish at level accepted, or run epidemic")
+        raise UserError(
+            f"{protocol.name} keeps no events on disk; publish at level accepted, or run one that does, as epidemic"
+        )
     if not protocol.durable:
         raise UserError(
             f"this node keeps events in memory only; say durable = true in [protocol] of its configuration, and name a "

@@ -90,7 +90,7 @@ class Runtime(Stack):
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
         self._running = False
         self.interfaces = {
-            config.name: LiveInterface(node, config, transport, plan.codecs, record, self)
+            config.name: LiveInterface(node, config, transport, plan.codecs, record, self, self._when_kept)
             for config, transport in interfaces
         }
         super().__init__(
@@ -152,22 +152,25 @@ class Runtime(Stack):
             return self._enter(now, layer, handler, arguments)
 
     def _enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
-        told = self.told
-        self._saving.settle()
+        told, saving = self.told, self._saving
+        if saving.store.marked:
+            saving.settle()
         try:
             handler(now, *arguments)
         except Exception as error:
             self.take_back(told)
             self._ports[layer].take()
-            self._saving.undo()
+            saving.undo()
             LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
             self._record.drop(layer, "handler_raised")
             return False
-        self._saving.settle()
+        if saving.store.marked:
+            saving.settle()
         for effect in self._ports[layer].take():
             self._carry_out(layer, effect)
         # What was delivered is written, and belongs to what the handler wrote.
-        self._saving.settle()
+        if saving.store.marked:
+            saving.settle()
         return True
 
     def on_subscribe(self, now: float, subscription: Subscription) -> bool:
@@ -190,7 +193,8 @@ class Runtime(Stack):
     # Effects.
 
     def _carry_out(self, layer: Layer, effect: Effect) -> None:
-        if isinstance(effect, Send | Broadcast):
+        # The most frequent first.
+        if isinstance(effect, Send) or isinstance(effect, Broadcast):  # noqa: SIM101 - twice as fast as a union
             if self._saving.holds:
                 self._saving.after(lambda lost: self._transmit(layer, effect, lost))
             else:
@@ -217,6 +221,12 @@ class Runtime(Stack):
                 wanted = self._applications.close(effect.request, effect.complete)
             if not wanted:
                 self._record.drop(layer, "no_such_request")
+
+    def _when_kept(self, then: Callable[[], None]) -> None:
+        if self._saving.holds:
+            self._saving.after(lambda lost: then() if lost is None and self._running else None)
+        else:
+            then()
 
     def _transmit(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None) -> None:
         if lost is not None:

@@ -2,14 +2,15 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from driftcast.live.link.address import Address, resolve
 from driftcast.live.link.cost import LinkCosts
-from driftcast.live.link.exchange import Exchange, ExchangeUser, LinkSettings
+from driftcast.live.link.exchange import Exchange, ExchangeUser
 from driftcast.live.link.frame import MAX_SENDERS, LinkFlaw
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.notices import Notices
 from driftcast.live.link.quota import Quota, QuotaSettings
 from driftcast.live.link.transport import Transport, UdpTransport
@@ -63,6 +64,10 @@ class Understood(NamedTuple):
     size_bytes: int
 
 
+WhenKept: TypeAlias = Callable[[Callable[[], None]], None]
+"""Does something when all that was written so far is kept; never, if it cannot be."""
+
+
 class LiveInterface(ExchangeUser[Unicast, Understood]):
     """An interface at work. What it remembers of other nodes is bounded, whatever is sent to it."""
 
@@ -74,6 +79,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         codecs: Mapping[Layer, Codec],
         record: Record,
         stack: Stack,
+        when_kept: WhenKept,
     ) -> None:
         self.name = config.name
         self.peers: dict[Address, None] = {}
@@ -81,9 +87,10 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """Who has a link over this interface, as far as discovery can tell."""
         self._config = config
         self._transport = transport
-        self._codecs = codecs
+        self._codecs: Mapping[int, Codec] = dict(codecs.items())
         self._record = record
         self._stack = stack
+        self._when_kept = when_kept
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
         self._quota = Quota(config.quotas)
         self._notices = Notices()
@@ -168,13 +175,13 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._record.bad_datagram("neighbor_over_quota", sender)
             return None
         try:
-            layer = layer_of(body)
-            if layer not in self._codecs:
+            codec = self._codecs.get(layer_of(body))
+            if codec is None:
                 raise DecodeError(Flaw.LAYER)
             if sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors:
                 self._record.bad_datagram("neighbors_full", sender)
                 return None
-            return Understood(Layer(layer), self._codecs[Layer(layer)].decode(body), len(body))
+            return Understood(codec.layer, codec.decode(body), len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
             return None
@@ -204,6 +211,9 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._quota.end(sender, begun_s)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
+
+    def when_kept(self, then: Callable[[], None]) -> None:
+        self._when_kept(then)
 
     def transmitted(self, unicast: Unicast, attempt: int) -> None:
         self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)

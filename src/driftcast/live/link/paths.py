@@ -66,7 +66,7 @@ class PathUser(ABC):
         """Its sender is there."""
 
     @abstractmethod
-    def dropped(self, reason: str, peer: NodeId | None) -> None:
+    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         """Something held back is dropped, by a name."""
 
 
