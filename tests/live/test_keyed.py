@@ -12,6 +12,7 @@ from driftcast.live.keys.config import Keys
 from driftcast.live.keys.ids import node_of
 from driftcast.live.keys.membership import Certified, Member, Membership, Refusal
 from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.keys.signing import MAX_SIGNED_BYTES
 from driftcast.live.node import LiveNode
 from driftcast.live.trust import KeyedTrust
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
@@ -190,6 +191,22 @@ def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeCo
             for claimed in ({"rank": "general"}, {"unit": 7}, {"n": True}):
                 with pytest.raises(UserError, match="not in this node's certificate"):
                     node.subscribe("road = 'A1'", Inbox(), attributes=claimed)
+
+    run(story())
+
+
+def test_the_longest_event_fits_with_its_signature_and_a_longer_one_is_refused(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LoopbackNetwork(OPERATOR.keyed(config(id, "epidemic")) for id in range(2)) as network:
+            network.line()
+            await network.discovered(10)
+            inbox = Inbox()
+            network.nodes[1].subscribe("", inbox)
+            room = MAX_SIGNED_BYTES - len(OPERATOR.keys(0).certificate) - 200
+            event = network.nodes[0].publish({"n": 1}, payload=bytes(room))
+            await until(lambda: inbox.events == [event], 10)
+            with pytest.raises(UserError, match="with its signature"):
+                network.nodes[0].publish({"n": 1}, payload=bytes(room + 500))
 
     run(story())
 

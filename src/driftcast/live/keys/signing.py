@@ -19,6 +19,8 @@ from driftcast.live.keys.primitives import SIGNATURE_BYTES, digest, signed_by
 from driftcast.model import Event, EventId
 
 LENGTH_BYTES = 2
+MAX_SIGNED_BYTES = 62_000
+"""What a datagram leaves for an event with its signature, sealed to a group of 200 neighbors."""
 MAX_REMEMBERED = 65_536
 """Events whose signature was found good. One that is met again later is verified again."""
 
@@ -64,7 +66,12 @@ class Signatures:
         signature = self._membership.identity.sign(b"event", _encode(event))
         length = len(voucher).to_bytes(LENGTH_BYTES, "big")
         signed = _replace(event, payload=event.payload + voucher + signature + length)
-        self._remember(signed)
+        text = _encode(signed)
+        if len(text) > MAX_SIGNED_BYTES:
+            raise UserError(
+                f"event: it has {len(text)} bytes with its signature, and at most {MAX_SIGNED_BYTES} fit in a datagram"
+            )
+        self._remember(signed, text)
         return signed
 
     def flaw(self, event: Event) -> EventFlaw | None:
@@ -85,16 +92,16 @@ class Signatures:
             return EventFlaw.FORGED
         if not _allowed(member, plain):
             return EventFlaw.NOT_ALLOWED
-        self._remember(event)
+        self._remember(event, _encode(event))
         return None
 
     def _forget(self) -> None:
         self._good.clear()
         self._last = None
 
-    def _remember(self, event: Event) -> None:
+    def _remember(self, event: Event, text: bytes) -> None:
         self._last = event
-        self._good[event.id] = digest(_encode(event))
+        self._good[event.id] = digest(text)
         if len(self._good) > MAX_REMEMBERED:
             self._good.popitem(last=False)
 
