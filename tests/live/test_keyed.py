@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from driftcast.errors import UserError
 from driftcast.live.keys.certificate import read_certificate
 from driftcast.live.keys.config import Keys
+from driftcast.live.keys.files import KeyKind, write_key, written
 from driftcast.live.keys.ids import node_of
 from driftcast.live.keys.membership import Certified, Member, Membership, Refusal
 from driftcast.live.keys.primitives import SigningKey
@@ -176,6 +178,30 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
             assert inbox.events == [first, third]
 
     run(story())
+
+
+def test_a_list_that_was_written_is_read_again_when_asked(
+    config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on SIGHUP; one that is broken changes nothing but a line in the log."""
+
+    async def story() -> None:
+        operator, file = Operator("of this list"), tmp_path / "revoked.list"
+        one = operator.keyed(config(1), list_file=file)
+        async with LiveNode(one) as first, LiveNode(operator.keyed(config(2))) as second:
+            acquaint(first, second)
+            await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
+            for broken in ("nonsense", written(KeyKind.REVOCATIONS, b"x"), written(KeyKind.NETWORK, bytes(32))):
+                file.write_text(broken)
+                first.trust.reload()
+            assert first.neighbors == [2]
+            write_key(file, KeyKind.REVOCATIONS, operator.revoked(2), replace=True)
+            first.trust.reload()
+            await until(lambda: first.neighbors == [], 10)
+            await until(lambda: first.drops["link_voucher_revoked"] > 0, 10)
+
+    run(story())
+    assert sum("was not read again" in record.message for record in caplog.records) == 2
 
 
 def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeConfig, run: Run) -> None:
