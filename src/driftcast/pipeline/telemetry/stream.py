@@ -27,6 +27,8 @@ _SETTINGS = {
     # Each step is a dozen small jobs: to plan them stage by stage and to compile code for each costs more than they do.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 _NAMES = "path string, modificationTime timestamp, length bigint, content binary"
