@@ -10,6 +10,8 @@ from tests.cli.console import EXAMPLES
 
 NOTEBOOK = EXAMPLES / "from-scenario-to-metric.ipynb"
 
+pytestmark = pytest.mark.timeout(600)
+
 
 def test_every_cell_of_the_notebook_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("quick.toml", "metrics"):

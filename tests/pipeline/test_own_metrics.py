@@ -19,6 +19,8 @@ OWN = EXAMPLES / "metrics"
 HEAD = "from driftcast.pipeline import metric\n\n"
 NOTHING = "    pass\n"
 
+pytestmark = pytest.mark.timeout(600)
+
 
 def test_an_experiment_uses_them_in_tables_and_claims(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"

@@ -48,7 +48,8 @@ class OwnMetric:
 
 def metric(name: str) -> Callable[[Compute], OwnMetric]:
     """Make a function from the tables `trace`, `events` and `subscriptions` to run and value a metric of that name."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    # Without parentheses the name is the function.
+    if not _NAME.fullmatch(str(name)):
         raise UserError(f"a metric cannot be called {name!r}: small letters, digits and _, up to 60, a letter first")
     if name in _RESERVED:
         raise UserError(f"there is a metric {name!r} already; call yours otherwise")
@@ -108,7 +109,7 @@ def values_of(
 
     where = f"the metric {own.name!r}"
     try:
-        found = own(trace, events, subscriptions)
+        found: object = own(trace, events, subscriptions)
         if not isinstance(found, DataFrame):
             said = "nothing" if found is None else type(found).__name__
             raise UserError(f"{where} returned {said}; return a DataFrame with the columns run and value")
