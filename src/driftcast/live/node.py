@@ -57,8 +57,7 @@ class LiveNode(Applications):
         self._interfaces = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
-        self._running = False
-        self._crashed = False
+        self._running = self._crashed = False
 
     async def __aenter__(self) -> "LiveNode":
         await self.start()
@@ -131,6 +130,7 @@ class LiveNode(Applications):
             self._outgoing.publish,
             config.allowed,
         )
+        self.tune = self._applications.tune
         self._runtime.start()
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
