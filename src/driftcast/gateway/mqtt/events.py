@@ -96,6 +96,19 @@ def message_of(event: Event) -> Message | None:
     return Message(topic, event.payload, qos, attributes.get(RETAIN) is True, properties)
 
 
+class Messages:
+    """The message of an event, made once for all who get it at the same moment."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Event, Message | None] | None = None
+
+    def of(self, event: Event) -> Message | None:
+        """As `message_of` makes it."""
+        if self._last is None or self._last[0] is not event:
+            self._last = event, message_of(event)
+        return self._last[1]
+
+
 def is_topic(text: str) -> bool:
     """Whether a message may have this topic."""
     if not text or "+" in text or "#" in text or "\0" in text:

@@ -5,6 +5,7 @@ import asyncio
 from driftcast.errors import WorkError
 from driftcast.gateway.mqtt.config import MqttSection
 from driftcast.gateway.mqtt.connection import Connection
+from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.records import Records
 from driftcast.gateway.mqtt.retained import Retained
@@ -33,6 +34,7 @@ class MqttListener:
             retained=self._retained,
             records=Records(backing.store),
             groups=Groups(backing),
+            messages=Messages(),
             max_subscriptions=section.max_subscriptions,
             max_queued=section.max_queued,
         )

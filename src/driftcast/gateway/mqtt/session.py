@@ -9,7 +9,7 @@ from msgspec import Struct
 from driftcast.errors import WorkError
 from driftcast.gateway.mqtt.config import Rights
 from driftcast.gateway.mqtt.entry import Entry
-from driftcast.gateway.mqtt.events import message_of
+from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.outbox import Flight, Origin, Outbox, Parcel
 from driftcast.gateway.mqtt.packets import Message, Wish
 from driftcast.gateway.mqtt.publishing import Publishing
@@ -34,6 +34,7 @@ class Shop(Struct):
     retained: Retained
     records: Records
     groups: Groups
+    messages: Messages
     max_subscriptions: int
     max_queued: int
 
@@ -111,7 +112,7 @@ class Session:
             self._open(entry)
             self._entries[wish.filter] = entry
         if wanted.group is None and wish.retain_handling < (1 if before is not None else 2):
-            self.outbox.offer_later(self._retained(entry))
+            self.outbox.offer_later(entry.text, self._retained(entry))
             self._shop.retained.retrieve(wanted, partial(self._on_retrieved, entry))
         return wish.qos
 
@@ -208,7 +209,7 @@ class Session:
         self.outbox.offer(parcel)
 
     def _parcel(self, entry: Entry, event: Event, until_s: float, retained: bool = False) -> Parcel | None:
-        message = message_of(event)
+        message = self._shop.messages.of(event)
         if message is None:
             return None
         properties = message.properties
