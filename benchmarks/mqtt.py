@@ -24,6 +24,7 @@ from driftcast.gateway.mqtt.octets import Frames, text, variable
 from driftcast.gateway.mqtt.packets import V311, Message
 from driftcast.live.door.client import connect
 from driftcast.live.door.messages import Level
+from driftcast.model import Scalar
 
 MESSAGES = 20_000
 WINDOW = 50
@@ -167,7 +168,7 @@ def _control(node: _Node, count: int, level: Level) -> None:
 
         thread = threading.Thread(target=read)
         thread.start()
-        attributes = {"topic": "bench/x", "speed": 31, "road": "A1", "text": "x" * 160}
+        attributes: dict[str, Scalar] = {"topic": "bench/x", "speed": 31, "road": "A1", "text": "x" * 160}
         for _ in writer.publish_all(((attributes, PAYLOAD) for _ in range(count)), level=level):
             pass
         thread.join()

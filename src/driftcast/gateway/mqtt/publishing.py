@@ -12,8 +12,9 @@ from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.live.gateways import Backing
 from driftcast.live.host.outgoing import check_keeps
+from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, EventId
+from driftcast.model import FOREVER_S, Event, EventId, Scalar
 from driftcast.protocol.optional import KeepsEvents
 
 Done = Callable[[Reason], None]
@@ -64,9 +65,9 @@ class Publishing:
         lease_s = lease_of(message, self._lease_s)
         self._publisher = client_id
         try:
-            event = self._published(message, lease_s, stored)
+            id, attributes = self._published(message, lease_s, stored)
         except UserError as error:
-            LOG.warning("a message of the MQTT client %r is refused: %s", client_id, error)
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
             done(Reason.IMPLEMENTATION_ERROR)
             return
@@ -75,16 +76,16 @@ class Publishing:
             return
         finally:
             self._publisher = None
-        self._publishers[event.id] = client_id
+        self._publishers[id] = client_id
         if len(self._publishers) > REMEMBERED:
             self._publishers.popitem(last=False)
         if message.retain:
             # Not every protocol brings a node its own events.
-            self._retained.keep(event, own=True)
+            self._retained.keep(Event(id, attributes, message.payload, time.time(), lease_s), own=True)
         if stored is None:
             done(Reason.SUCCESS)
 
-    def _published(self, message: Message, lease_s: float, stored: Callable[[WorkError | None], None] | None) -> Event:
+    def _published(self, message: Message, lease_s: float, stored: Saved | None) -> tuple[EventId, dict[str, Scalar]]:
         attributes, complete = attributes_of(message)
         try:
             id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
@@ -94,4 +95,4 @@ class Publishing:
             id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
         if not complete:
             self._node.note_drop("mqtt_attributes")
-        return Event(id, attributes, message.payload, time.time(), lease_s)
+        return id, attributes
