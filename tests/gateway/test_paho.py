@@ -323,6 +323,21 @@ def test_events_of_driftcast_and_messages_of_mqtt_are_the_same(node: Broker, ver
         assert (found[0].attributes["speed"], found[0].payload) == (41, b'{"speed": 41}')
 
 
+@BOTH
+def test_the_node_says_how_it_is(node: Broker, version: MQTTProtocolVersion) -> None:
+    with talker(node.port, version) as reader:
+        reader.subscribe([("$SYS/broker/#", 1), ("$filter/value = 0/$SYS/driftcast/neighbors", 0)])
+        told = {}
+        while len(told) < 8:
+            got = reader.next()
+            told[got.topic] = bytes(got.payload).decode()
+        assert told["$SYS/broker/version"].startswith("driftcast ")
+        assert int(told["$SYS/broker/clients/connected"]) == 1
+        assert told["$SYS/driftcast/neighbors"] == "0"
+        reader.publish("$SYS/broker/version", b"mine", qos=0)
+        until(lambda: node.drops("mqtt_not_allowed") > 0)
+
+
 def test_a_short_name_of_a_topic_is_understood_and_given(node: Broker) -> None:
     with talker(node.port, V5, properties=said(PacketTypes.CONNECT, TopicAliasMaximum=5)) as reader:
         reader.subscribe("long/#", qos=1)

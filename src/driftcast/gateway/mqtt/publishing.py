@@ -10,6 +10,7 @@ from driftcast.gateway.mqtt.events import attributes_of, lease_of
 from driftcast.gateway.mqtt.packets import Message
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
+from driftcast.gateway.mqtt.vitals import SYS
 from driftcast.live.gateways import Backing
 from driftcast.live.host.outgoing import check_keeps
 from driftcast.live.host.saving import Saved
@@ -53,7 +54,8 @@ class Publishing:
 
     def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
         """Publish; `done` is called once, now or when it is on the disk."""
-        if not rights.may_publish(message.topic):
+        # What `$SYS` says is the node's own word.
+        if message.topic.startswith(f"{SYS}/") or not rights.may_publish(message.topic):
             self._node.note_drop("mqtt_not_allowed")
             done(Reason.NOT_AUTHORIZED)
             return

@@ -17,6 +17,7 @@ from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.shared import Groups, key_of
+from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.gateway.mqtt.wishes import read_wish
 from driftcast.live.door.consumer import Delivery, Reader
 from driftcast.live.gateways import Backing
@@ -35,6 +36,7 @@ class Shop(Struct):
     records: Records
     groups: Groups
     messages: Messages
+    vitals: Vitals
     max_subscriptions: int
     max_queued: int
 
@@ -140,6 +142,7 @@ class Session:
         for entry in self._entries.values():
             if entry.wanted.group is None and entry.id is not None:
                 self._shop.backing.node.detach(entry.id)
+                self._shop.vitals.leave(self, entry)
                 entry.id = None
         self._shop.groups.refresh(self)
         self._shop.groups.hand_on(left)
@@ -166,6 +169,7 @@ class Session:
             return
         reader = Reader(partial(self._on_delivery, entry), acknowledges=entry.name is not None, window=WINDOW)
         entry.id = self._subscribed(entry, reader)
+        self._shop.vitals.join(self, entry)
 
     def _subscribed(self, entry: Entry, reader: Reader | None) -> SubscriptionId:
         node, attributes = self._shop.backing.node, self.rights.attributes
@@ -178,6 +182,7 @@ class Session:
         if entry.id is None and entry.name is not None:
             # It stands by its name alone.
             entry.id = self._subscribed(entry, None)
+        self._shop.vitals.leave(self, entry)
         if entry.id is not None:
             self._shop.backing.node.unsubscribe(entry.id)
             entry.id = None
