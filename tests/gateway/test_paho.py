@@ -327,7 +327,7 @@ def test_events_of_driftcast_and_messages_of_mqtt_are_the_same(node: Broker, ver
 def test_the_node_says_how_it_is(node: Broker, version: MQTTProtocolVersion) -> None:
     with talker(node.port, version) as reader:
         reader.subscribe([("$SYS/broker/#", 1), ("$filter/value = 0/$SYS/driftcast/neighbors", 0)])
-        told = {}
+        told: dict[str, str] = {}
         while len(told) < 8:
             got = reader.next()
             told[got.topic] = bytes(got.payload).decode()
