@@ -39,12 +39,12 @@ directory = "traces"
 level = "full"
 """
 
-# Small devices carry neither Spark nor pandas nor matplotlib: importing them is an error in this process.
+# Small devices carry neither Spark nor pandas, and open nodes no cryptography: importing them is an error here.
 SCRIPT = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("pyspark", "pandas", "matplotlib", "scipy"):
+        if name.partition(".")[0] in ("pyspark", "pandas", "matplotlib", "scipy", "cryptography"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 from driftcast.live.commands import run_node
@@ -65,7 +65,9 @@ def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path,
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith("node car-1 (")
+            said = process.stderr.readline()
+            assert said.startswith("node car-1 (")
+            assert "this node is open" in said
             publish(str(tmp_path / "car-1.sock"), {"speed": 31})
             process.send_signal(number)
             output = process.communicate(timeout=10)[1]

@@ -47,6 +47,7 @@ async def _run(node: "LiveNode") -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, node.trust.reload)
     try:
         async with node:
             status = node.status()
@@ -54,12 +55,13 @@ async def _run(node: "LiveNode") -> None:
             clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
-            print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            warning = "" if node.trust.warning is None else f"; {node.trust.warning}"
+            print(f"{who} on {where}{clients}; Ctrl-C stops it{warning}", file=sys.stderr, flush=True)
             service.ready(f"{who} on {where}")
             await stop.wait()
             service.stopping()
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
 

@@ -29,6 +29,7 @@ from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import Record
+from driftcast.live.trust import trust_of
 from driftcast.model import (
     FOREVER_S,
     Event,
@@ -55,7 +56,9 @@ class LiveNode(Applications):
         """An interface without a transport of its own gets a UDP socket."""
         self.config = config
         given = transports or {}
-        self._interfaces = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
+        self.trust = trust_of(config)
+        transports_of = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
+        self._interfaces = [(one, self.trust.transport(transport)) for one, transport in transports_of]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self.gateways: Mapping[str, Gateway] = {}
@@ -111,11 +114,15 @@ class LiveNode(Applications):
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
-        self._runtime = runtime = Runtime(config.node, config.plan, self._interfaces, record, host, saving, self, work)
+        trust = self.trust
+        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
+        self._runtime = runtime = Runtime(
+            config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
+        )
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         events = Sequence("event", store) if config.foreseeable else EventNumbers(store)
-        self._outgoing = outgoing = Outgoing(config.node, events, self._runtime, self._record, saving)
+        self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
         numbers = Sequence("subscription", store)
         self._subscribers = Subscribers(config.node, runtime, record, file, saving, numbers, config.backlog)
         self._requests = Requests(config.node, runtime, numbers)
@@ -143,7 +150,7 @@ class LiveNode(Applications):
             self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
             doors.append(self.metrics)
         if config.control is not None:
-            self._control = ControlServer(self, config.control)
+            self._control = ControlServer(self, config.control, config.control_token)
             doors.append(self._control)
         self.gateways = opened(config.gateways, self, config.node, self._file, saving, self._runtime.protocol)
         for door in (*doors, *self.gateways.values()):
@@ -254,6 +261,7 @@ class LiveNode(Applications):
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
         With history, stored events from before are delivered too."""
         self._check_running()
+        self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
     def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved | None) -> None:

@@ -35,13 +35,14 @@ class Record:
         self.delays = Delays()
         self._node = node
         self._loop = asyncio.get_running_loop()
-        self._wall_offset_s = time.time() - self._loop.time()
+        # The clock of every loop of asyncio, without the call in between.
+        self._wall_offset_s = time.time() - time.monotonic()
         self._bad_second = 0
         self._bad_rows = 0
 
     def time_s(self) -> float:
         """Now, as rows have it."""
-        return self._loop.time() + self._wall_offset_s
+        return time.monotonic() + self._wall_offset_s
 
     def mark(self, kind: Kind) -> None:
         """The node starts or stops."""
@@ -101,7 +102,8 @@ class Record:
     def receive(self, layer: Layer, message: Message, peer: NodeId, interface: str, size_bytes: int) -> None:
         """A reception, repetitions by retry excluded."""
         self.counts["received"] += 1
-        self.sight.receive(self.time_s(), message, peer)
+        if self.sight.watched:
+            self.sight.receive(self.time_s(), message, peer)
         if self.trace.full:
             [row] = rows.Transfer(layer, message, interface, size_bytes).received(self.time_s(), [self._node], peer)
             self._keep(row)

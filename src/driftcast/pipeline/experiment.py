@@ -99,7 +99,7 @@ def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> 
 def read_definition(path: Path) -> Definition:
     """What a file says, checked as far as it can be without its scenario."""
     table = read_toml(path)
-    table.setdefault("name", path.parent.name if path.name == FILE else path.stem)
+    table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
     definition = typed(table, Definition, str(path))
     check(definition, str(path))
     return definition

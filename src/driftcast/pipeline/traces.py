@@ -2,12 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.session import session
-from driftcast.pipeline.trace_metrics import OF_DELIVERIES, read_tables, trace_metrics
+from driftcast.pipeline.telemetry.minutes import deliveries_by_minute, drops_by_minute, load_by_minute
+from driftcast.pipeline.telemetry.picture import Minute, put_together
+from driftcast.pipeline.trace_judge import folder_metrics
+from driftcast.pipeline.trace_metrics import OF_DELIVERIES, read_tables
 from driftcast.trace import Level
 from driftcast.trace.files import check_trace, find_traces
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def judged(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> dict[str, dict[str, object]]:
@@ -15,9 +22,30 @@ def judged(paths: Sequence[Path], deliveries: bool = False, master: str | None =
 
     `deliveries` is content with what deliveries tell, of traces that keep no more too.
     """
+    folders = _found(paths, deliveries)
+    metrics = OF_DELIVERIES if deliveries else METRICS
+    rows = folder_metrics(session("driftcast", master), folders).collect()
+    return {row["run"]: {metric: row[metric] for metric in metrics} for row in sorted(rows, key=lambda row: row["run"])}
+
+
+def judged_by_minute(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> list[Minute]:
+    """Each minute of each run: what became of the events published in it, and frames and drops that happened in it.
+
+    `deliveries` is content with the former.
+    """
+    tables = read_tables(session("driftcast", master), _found(paths, deliveries))
+    published = _rows(deliveries_by_minute(*tables))
+    if deliveries:
+        return put_together([], published, [])
+    return put_together(_rows(load_by_minute(tables[0])), published, _rows(drops_by_minute(tables[0])))
+
+
+def _rows(frame: "DataFrame") -> list[Minute]:
+    return [row.asDict() for row in frame.collect()]
+
+
+def _found(paths: Sequence[Path], deliveries: bool) -> list[Path]:
     folders = find_traces(paths)
     for folder in folders:
         check_trace(folder, Level.DELIVERIES if deliveries else Level.FULL)
-    metrics = OF_DELIVERIES if deliveries else METRICS
-    rows = trace_metrics(*read_tables(session("driftcast", master), folders)).collect()
-    return {row["run"]: {metric: row[metric] for metric in metrics} for row in sorted(rows, key=lambda row: row["run"])}
+    return folders

@@ -12,6 +12,7 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.mobility.fleet import FACTS_FILE, VERSION
+from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.fleets.cleaning import DAY_S, HINTS, Rules, cleaned
 from driftcast.pipeline.fleets.formats import Format, format_named, format_of
 from driftcast.pipeline.fleets.logs import csv_rows, parquet_rows
@@ -59,6 +60,7 @@ def ingest(
             return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
     with unfinished(out) as folder, _told():
         spark = session("driftcast", master)
+        check_shared(spark, folder, *paths)
         scratch = folder / ".scratch"
         scratch.mkdir()
         # Java was started in some folder, perhaps another than this one: what it reads is named in full.
