@@ -9,6 +9,7 @@ import pytest
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import LoopbackNetwork, until
+from tests.cli.console import call
 from tests.gateway.world import Raw, configured, connect, publish, subscribe
 
 FLOODING = 'name = "flooding"'
@@ -50,6 +51,24 @@ def test_clients_of_two_nodes_hear_each_other(tmp_path: Path, protocol: str) -> 
             await asyncio.to_thread(write, port(one), "cars/a", b'{"speed": 29}')
             await asyncio.to_thread(write, port(one), "cars/b", b'{"speed": 31}')
             assert (await asyncio.to_thread(client.message))[:2] == ("cars/b", b'{"speed": 31}')
+            client.close()
+
+    asyncio.run(story())
+
+
+def test_clients_of_nodes_with_keys_hear_each_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        for words in (("new", "n1.key"), ("new", "n2.key"), ("network", "net.key")):
+            assert call("keys", words[0], str(tmp_path / words[1])).status == 0
+        keys = '[keys]\nidentity = "{}.key"\nnetwork = "net.key"'
+        configs = [configured(tmp_path, keys.format(name), EPIDEMIC, name) for name in ("n1", "n2")]
+        async with LoopbackNetwork(configs) as network:
+            network.line()
+            await network.discovered()
+            one, two = (network.nodes[config.node] for config in configs)
+            client = await asyncio.to_thread(reader, port(two), "cars/#")
+            await asyncio.to_thread(write, port(one), "cars/a", b"x" * 60_000)
+            assert (await asyncio.to_thread(client.message))[:2] == ("cars/a", b"x" * 60_000)
             client.close()
 
     asyncio.run(story())

@@ -191,6 +191,18 @@ def test_properties_of_mqtt_5_arrive_as_they_were_sent(node: Broker) -> None:
         assert 90 <= got.MessageExpiryInterval <= 100
 
 
+def test_what_would_be_too_long_with_its_attributes_is_carried_without_them(node: Broker) -> None:
+    dropped = node.drops("mqtt_attributes")
+    payload = json.dumps({f"name-{number}": "x" * 100 for number in range(130)})
+    sent = said(PacketTypes.PUBLISH, UserProperty=[(f"k{number}", "y" * 3000) for number in range(13)])
+    with talker(node.port, V5) as both:
+        both.subscribe("bulky/#", qos=1)
+        both.publish("bulky/1", payload, qos=1, properties=sent)
+        got: Any = both.next()
+        assert (got.payload.decode(), got.properties.UserProperty) == (payload, sent.UserProperty)  # type: ignore[attr-defined]
+    assert node.drops("mqtt_attributes") == dropped + 1
+
+
 def test_options_of_a_subscription_are_kept(node: Broker) -> None:
     with talker(node.port, V5) as both, talker(node.port, V5) as writer:
         both.subscribe("options/own", options=SubscribeOptions(qos=1, noLocal=True))

@@ -44,13 +44,14 @@ _CARRIED = {
 def attributes_of(message: Message, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
     """The attributes of an event for a message, and whether all that the payload says is among them.
 
-    Of one name, the user property counts before what the payload says, and the topic before both.
+    Of one name, the user property counts before what the payload says, and the topic before both. Without looking
+    inside, neither the payload nor user properties give attributes.
     """
     attributes: dict[str, Scalar] = {}
     complete = _from_payload(message.payload, attributes) if look_inside else False
     properties = message.properties
     pairs = properties.get("user", ())
-    for name, value in pairs:
+    for name, value in pairs if look_inside else ():
         if _free(name, attributes) and len(value) <= MAX_TEXT_LENGTH:
             attributes[name] = _scalar(value)
     attributes[TOPIC] = message.topic

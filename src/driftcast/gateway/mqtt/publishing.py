@@ -4,6 +4,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+import msgspec
+
 from driftcast.errors import UserError, WorkError
 from driftcast.gateway.mqtt.config import MqttSection, Rights
 from driftcast.gateway.mqtt.events import attributes_of, lease_of
@@ -12,14 +14,18 @@ from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.vitals import SYS
 from driftcast.live.gateways import Backing
-from driftcast.live.host.outgoing import check_keeps
+from driftcast.live.host.outgoing import MAX_EVENT_BYTES, check_keeps
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, EventId, Scalar
 from driftcast.protocol.optional import KeepsEvents
 
+_encode = msgspec.msgpack.Encoder().encode
+
 Done = Callable[[Reason], None]
 """Told when a message is as safe as it gets, or why it is not taken."""
+AROUND_BYTES = 512
+"""Of an event, besides attributes and payload: ids, times, a signature."""
 REMEMBERED = 10_000
 """Events of which it is known who published them, for those who do not want their own."""
 
@@ -89,12 +95,10 @@ class Publishing:
 
     def _published(self, message: Message, lease_s: float, stored: Saved | None) -> tuple[EventId, dict[str, Scalar]]:
         attributes, complete = attributes_of(message)
-        try:
-            id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
-        except UserError:
-            # Perhaps it is only with what its payload says, twice in it then, that it is too long.
+        if len(_encode(attributes)) + len(message.payload) > MAX_EVENT_BYTES - AROUND_BYTES:
+            # What it says is in it twice, which is too much.
             attributes, complete = attributes_of(message, look_inside=False)[0], False
-            id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
+        id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
         if not complete:
             self._node.note_drop("mqtt_attributes")
         return id, attributes
