@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
@@ -39,7 +40,7 @@ from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
 from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
-from driftcast.stacks import needed_roles, stack_plan
+from driftcast.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
 from driftcast.trace import Level
 
 
@@ -95,7 +96,7 @@ class NodeFile(Section, frozen=True):
     """The whole file."""
 
     name: Name
-    protocol: dict[str, object]
+    protocol: dict[str, object] = msgspec.field(default_factory=lambda: {"name": DEFAULT_PROTOCOL})
     key_file: str | None = None
     listen: ListenSection | None = None
     discovery: DiscoverySection = DiscoverySection()
