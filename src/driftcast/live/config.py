@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from msgspec import Meta
 
 from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
@@ -45,7 +46,7 @@ from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
 from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
-from driftcast.stacks import needed_roles, stack_plan
+from driftcast.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
 from driftcast.trace import Level
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class NodeFile(Section, frozen=True):
     """The whole file."""
 
     name: Name
-    protocol: dict[str, object]
+    protocol: dict[str, object] = msgspec.field(default_factory=lambda: {"name": DEFAULT_PROTOCOL})
     key_file: str | None = None
     keys: KeysSection | None = None
     listen: ListenSection | None = None
