@@ -191,6 +191,18 @@ def test_properties_of_mqtt_5_arrive_as_they_were_sent(node: Broker) -> None:
         assert 90 <= got.MessageExpiryInterval <= 100
 
 
+def test_what_would_be_too_long_with_its_attributes_is_carried_without_them(node: Broker) -> None:
+    dropped = node.drops("mqtt_attributes")
+    payload = json.dumps({f"name-{number}": "x" * 100 for number in range(130)})
+    sent = said(PacketTypes.PUBLISH, UserProperty=[(f"k{number}", "y" * 3000) for number in range(13)])
+    with talker(node.port, V5) as both:
+        both.subscribe("bulky/#", qos=1)
+        both.publish("bulky/1", payload, qos=1, properties=sent)
+        got: Any = both.next()
+        assert (got.payload.decode(), got.properties.UserProperty) == (payload, sent.UserProperty)  # type: ignore[attr-defined]
+    assert node.drops("mqtt_attributes") == dropped + 1
+
+
 def test_options_of_a_subscription_are_kept(node: Broker) -> None:
     with talker(node.port, V5) as both, talker(node.port, V5) as writer:
         both.subscribe("options/own", options=SubscribeOptions(qos=1, noLocal=True))
@@ -321,6 +333,21 @@ def test_events_of_driftcast_and_messages_of_mqtt_are_the_same(node: Broker, ver
         reader.join(WAIT_S)
         assert found[0].attributes["topic"] == "road/A3"
         assert (found[0].attributes["speed"], found[0].payload) == (41, b'{"speed": 41}')
+
+
+@BOTH
+def test_the_node_says_how_it_is(node: Broker, version: MQTTProtocolVersion) -> None:
+    with talker(node.port, version) as reader:
+        reader.subscribe([("$SYS/broker/#", 1), ("$filter/value = 0/$SYS/driftcast/neighbors", 0)])
+        told: dict[str, str] = {}
+        while len(told) < 8:
+            got = reader.next()
+            told[got.topic] = bytes(got.payload).decode()
+        assert told["$SYS/broker/version"].startswith("driftcast ")
+        assert int(told["$SYS/broker/clients/connected"]) == 1
+        assert told["$SYS/driftcast/neighbors"] == "0"
+        reader.publish("$SYS/broker/version", b"mine", qos=0)
+        until(lambda: node.drops("mqtt_not_allowed") > 0)
 
 
 def test_a_short_name_of_a_topic_is_understood_and_given(node: Broker) -> None:

@@ -180,6 +180,34 @@ def test_no_more_is_on_its_way_than_a_client_takes(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_node_that_stops_says_so_and_publishes_no_will(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        client, _ = lasting(node.port)
+        client.say(subscribe("a", qos=1))
+        client.expect(kinds.SUBACK)
+        node.restart(crash=False)
+        assert client.end() == Reason.SHUTTING_DOWN
+        client.close()
+        client, present = lasting(node.port)
+        assert present
+        client.close()
+
+
+def test_sessions_that_are_kept_are_bounded_and_hold_up_nobody_who_keeps_none(tmp_path: Path) -> None:
+    with broker(tmp_path, "max_sessions = 2\nmax_retained = 0") as node:
+        for name in ("one", "two"):
+            lasting(node.port, name)[0].close()
+        until(lambda: node.run(lambda: node.node.gateways["mqtt"]._sessions.clients) == 0)  # type: ignore[attr-defined]
+        with Raw(node.port, connect("three", clean=False, properties=LASTING)) as third:
+            assert third.connected()[1] == Reason.QUOTA_EXCEEDED
+        with Raw(node.port, connect("four")) as plain:
+            _, reason, told = plain.connected()
+            assert (reason, told["retain_available"]) == (0, 0)
+            plain.say(publish("a", b"x", retain=True))
+            assert plain.end() == Reason.RETAIN_NOT_SUPPORTED
+        assert lasting(node.port, "two")[1]
+
+
 def test_what_is_longer_than_a_client_takes_is_left_out_by_name(tmp_path: Path) -> None:
     with broker(tmp_path) as node:
         client = Raw(node.port, connect("small", properties={"maximum_packet_size": 100}))

@@ -98,7 +98,7 @@ def _checked_id(packet_id: int) -> int:
 
 def _check_message_properties(properties: Properties) -> None:
     topic = properties.get("response_topic")
-    if topic is not None and ("+" in topic or "#" in topic or not topic):
+    if topic is not None and ("+" in topic or "#" in topic):
         raise protocol_error("a response topic has no wildcard")
 
 

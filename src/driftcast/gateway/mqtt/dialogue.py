@@ -130,10 +130,11 @@ class Dialogue:
         message, packet_id = packet.message, packet.packet_id
         self._resolve_alias(message)
         if message.retain and self._section.max_retained == 0:
-            raise PacketError(Reason.UNSPECIFIED, "nothing is retained here")
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         kind = kinds.PUBACK if message.qos == 1 else kinds.PUBREC
         if message.qos == 2 and not session.first(packet_id):
-            self.ack(kind, packet_id)
+            # The first may still be on its way to the disk.
+            self._ack_on_disk(kind, packet_id)
             return
         if message.qos:
             self.pending += 1
@@ -179,9 +180,18 @@ class Dialogue:
         reason = Reason.SUCCESS if known else Reason.PACKET_ID_NOT_FOUND
         if known and session.lasting:
             # Once this is said the id may be used again; a restart must not take that for a repetition.
-            self._shop.backing.saving.after(lambda lost: self.ack(kinds.PUBCOMP, packet.packet_id, reason))
+            self._ack_on_disk(kinds.PUBCOMP, packet.packet_id)
         else:
             self.ack(kinds.PUBCOMP, packet.packet_id, reason)
+
+    def _ack_on_disk(self, kind: int, packet_id: int) -> None:
+        """When all that was written so far is on the disk; never, if that fails: the client asks again."""
+
+        def saved(lost: WorkError | None) -> None:
+            if lost is None:
+                self.ack(kind, packet_id)
+
+        self._shop.backing.saving.on_disk(saved)
 
     # What the client wants.
 
@@ -199,6 +209,8 @@ class Dialogue:
                     raise
                 told = told or f"{wish.filter[:100]}: {error.told}"[:1000]
                 reasons.append(error.reason if self.version == V5 else SUBSCRIPTION_FAILED_311)
+        if not self._limits.get("request_problem_information", 1) or "maximum_packet_size" in self._limits:
+            told = ""
         session.save()
         self._out.send(encoding.suback(self.version, packet.packet_id, reasons, told))
         session.outbox.pump()

@@ -44,13 +44,14 @@ _CARRIED = {
 def attributes_of(message: Message, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
     """The attributes of an event for a message, and whether all that the payload says is among them.
 
-    Of one name, the user property counts before what the payload says, and the topic before both.
+    Of one name, the user property counts before what the payload says, and the topic before both. Without looking
+    inside, neither the payload nor user properties give attributes.
     """
     attributes: dict[str, Scalar] = {}
     complete = _from_payload(message.payload, attributes) if look_inside else False
     properties = message.properties
     pairs = properties.get("user", ())
-    for name, value in pairs:
+    for name, value in pairs if look_inside else ():
         if _free(name, attributes) and len(value) <= MAX_TEXT_LENGTH:
             attributes[name] = _scalar(value)
     attributes[TOPIC] = message.topic
@@ -94,6 +95,19 @@ def message_of(event: Event) -> Message | None:
     if text:
         properties |= _user(text)
     return Message(topic, event.payload, qos, attributes.get(RETAIN) is True, properties)
+
+
+class Messages:
+    """The message of an event, made once for all who get it at the same moment."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Event, Message | None] | None = None
+
+    def of(self, event: Event) -> Message | None:
+        """As `message_of` makes it."""
+        if self._last is None or self._last[0] is not event:
+            self._last = event, message_of(event)
+        return self._last[1]
 
 
 def is_topic(text: str) -> bool:

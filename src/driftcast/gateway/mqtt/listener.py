@@ -5,12 +5,14 @@ import asyncio
 from driftcast.errors import WorkError
 from driftcast.gateway.mqtt.config import MqttSection
 from driftcast.gateway.mqtt.connection import Connection
+from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.records import Records
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.session import Shop
 from driftcast.gateway.mqtt.sessions import Sessions
 from driftcast.gateway.mqtt.shared import Groups
+from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.live.gateways import Backing
 from driftcast.live.link.address import format_address
 
@@ -33,6 +35,8 @@ class MqttListener:
             retained=self._retained,
             records=Records(backing.store),
             groups=Groups(backing),
+            messages=Messages(),
+            vitals=Vitals(backing, lambda: self._sessions.clients, lambda: len(self._retained)),
             max_subscriptions=section.max_subscriptions,
             max_queued=section.max_queued,
         )
@@ -107,4 +111,5 @@ class MqttListener:
         for connection in list(self._connections):
             connection.review(now_s)
         self._sessions.review()
+        self._shop.vitals.review(now_s)
         self._retained.review()

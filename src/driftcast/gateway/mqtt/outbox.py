@@ -88,7 +88,7 @@ class Outbox:
         self._most_waiting = most_waiting
         self._line: Line | None = None
         self._waiting: deque[Parcel] = deque()
-        self._later: deque[Iterator[Parcel]] = deque()
+        self._later: dict[str, Iterator[Parcel]] = {}
         self._flights: dict[int, Flight] = {}
         self._by_origin: dict[Origin, Flight] = {}
         self._stale = 0
@@ -184,9 +184,10 @@ class Outbox:
         self._waiting.append(parcel)
         self.pump()
 
-    def offer_later(self, parcels: Iterator[Parcel]) -> None:
-        """What comes as the client takes it, however much there is, from the next `pump` on."""
-        self._later.append(parcels)
+    def offer_later(self, subscription: str, parcels: Iterator[Parcel]) -> None:
+        """What comes as the client takes it, however much there is, from the next `pump` on. Who asks again for one
+        subscription gets it from the start."""
+        self._later[subscription] = parcels
 
     def pump(self) -> None:
         """Send what waits, as far as the client takes it."""
@@ -212,11 +213,12 @@ class Outbox:
     def _fetch(self) -> bool:
         """Let the next wait of what comes later; False if there is none."""
         while self._later:
-            parcel = next(self._later[0], None)
+            subscription = next(iter(self._later))
+            parcel = next(self._later[subscription], None)
             if parcel is not None:
                 self._waiting.append(parcel)
                 return True
-            self._later.popleft()
+            del self._later[subscription]
         return False
 
     def on_ack(self, ack: Ack) -> None:

@@ -4,20 +4,28 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+import msgspec
+
 from driftcast.errors import UserError, WorkError
 from driftcast.gateway.mqtt.config import MqttSection, Rights
 from driftcast.gateway.mqtt.events import attributes_of, lease_of
 from driftcast.gateway.mqtt.packets import Message
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
+from driftcast.gateway.mqtt.vitals import SYS
 from driftcast.live.gateways import Backing
-from driftcast.live.host.outgoing import check_keeps
+from driftcast.live.host.outgoing import MAX_EVENT_BYTES, check_keeps
+from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, EventId
+from driftcast.model import FOREVER_S, Event, EventId, Scalar
 from driftcast.protocol.optional import KeepsEvents
+
+_encode = msgspec.msgpack.Encoder().encode
 
 Done = Callable[[Reason], None]
 """Told when a message is as safe as it gets, or why it is not taken."""
+AROUND_BYTES = 512
+"""Of an event, besides attributes and payload: ids, times, a signature."""
 REMEMBERED = 10_000
 """Events of which it is known who published them, for those who do not want their own."""
 
@@ -52,7 +60,8 @@ class Publishing:
 
     def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
         """Publish; `done` is called once, now or when it is on the disk."""
-        if not rights.may_publish(message.topic):
+        # What `$SYS` says is the node's own word.
+        if message.topic.startswith(f"{SYS}/") or not rights.may_publish(message.topic):
             self._node.note_drop("mqtt_not_allowed")
             done(Reason.NOT_AUTHORIZED)
             return
@@ -64,9 +73,9 @@ class Publishing:
         lease_s = lease_of(message, self._lease_s)
         self._publisher = client_id
         try:
-            event = self._published(message, lease_s, stored)
+            id, attributes = self._published(message, lease_s, stored)
         except UserError as error:
-            LOG.warning("a message of the MQTT client %r is refused: %s", client_id, error)
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
             done(Reason.IMPLEMENTATION_ERROR)
             return
@@ -75,23 +84,21 @@ class Publishing:
             return
         finally:
             self._publisher = None
-        self._publishers[event.id] = client_id
+        self._publishers[id] = client_id
         if len(self._publishers) > REMEMBERED:
             self._publishers.popitem(last=False)
         if message.retain:
             # Not every protocol brings a node its own events.
-            self._retained.keep(event, own=True)
+            self._retained.keep(Event(id, attributes, message.payload, time.time(), lease_s), own=True)
         if stored is None:
             done(Reason.SUCCESS)
 
-    def _published(self, message: Message, lease_s: float, stored: Callable[[WorkError | None], None] | None) -> Event:
+    def _published(self, message: Message, lease_s: float, stored: Saved | None) -> tuple[EventId, dict[str, Scalar]]:
         attributes, complete = attributes_of(message)
-        try:
-            id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
-        except UserError:
-            # Perhaps it is only with what its payload says, twice in it then, that it is too long.
+        if len(_encode(attributes)) + len(message.payload) > MAX_EVENT_BYTES - AROUND_BYTES:
+            # What it says is in it twice, which is too much.
             attributes, complete = attributes_of(message, look_inside=False)[0], False
-            id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
+        id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
         if not complete:
             self._node.note_drop("mqtt_attributes")
-        return Event(id, attributes, message.payload, time.time(), lease_s)
+        return id, attributes

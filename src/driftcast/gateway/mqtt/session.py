@@ -9,7 +9,7 @@ from msgspec import Struct
 from driftcast.errors import WorkError
 from driftcast.gateway.mqtt.config import Rights
 from driftcast.gateway.mqtt.entry import Entry
-from driftcast.gateway.mqtt.events import message_of
+from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.outbox import Flight, Origin, Outbox, Parcel
 from driftcast.gateway.mqtt.packets import Message, Wish
 from driftcast.gateway.mqtt.publishing import Publishing
@@ -17,6 +17,7 @@ from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.shared import Groups, key_of
+from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.gateway.mqtt.wishes import read_wish
 from driftcast.live.door.consumer import Delivery, Reader
 from driftcast.live.gateways import Backing
@@ -34,6 +35,8 @@ class Shop(Struct):
     retained: Retained
     records: Records
     groups: Groups
+    messages: Messages
+    vitals: Vitals
     max_subscriptions: int
     max_queued: int
 
@@ -111,7 +114,7 @@ class Session:
             self._open(entry)
             self._entries[wish.filter] = entry
         if wanted.group is None and wish.retain_handling < (1 if before is not None else 2):
-            self.outbox.offer_later(self._retained(entry))
+            self.outbox.offer_later(entry.text, self._retained(entry))
             self._shop.retained.retrieve(wanted, partial(self._on_retrieved, entry))
         return wish.qos
 
@@ -139,6 +142,7 @@ class Session:
         for entry in self._entries.values():
             if entry.wanted.group is None and entry.id is not None:
                 self._shop.backing.node.detach(entry.id)
+                self._shop.vitals.leave(self, entry)
                 entry.id = None
         self._shop.groups.refresh(self)
         self._shop.groups.hand_on(left)
@@ -165,6 +169,7 @@ class Session:
             return
         reader = Reader(partial(self._on_delivery, entry), acknowledges=entry.name is not None, window=WINDOW)
         entry.id = self._subscribed(entry, reader)
+        self._shop.vitals.join(self, entry)
 
     def _subscribed(self, entry: Entry, reader: Reader | None) -> SubscriptionId:
         node, attributes = self._shop.backing.node, self.rights.attributes
@@ -177,6 +182,7 @@ class Session:
         if entry.id is None and entry.name is not None:
             # It stands by its name alone.
             entry.id = self._subscribed(entry, None)
+        self._shop.vitals.leave(self, entry)
         if entry.id is not None:
             self._shop.backing.node.unsubscribe(entry.id)
             entry.id = None
@@ -208,7 +214,7 @@ class Session:
         self.outbox.offer(parcel)
 
     def _parcel(self, entry: Entry, event: Event, until_s: float, retained: bool = False) -> Parcel | None:
-        message = message_of(event)
+        message = self._shop.messages.of(event)
         if message is None:
             return None
         properties = message.properties

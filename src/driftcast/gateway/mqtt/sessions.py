@@ -82,27 +82,36 @@ class Sessions:
         client_id = connect.client_id or f"auto-{uuid.uuid4()}"
         session = self._sessions.get(client_id)
         user = connect.user if section.users else None
-        if session is not None and session.user != user:
+        # A session that was made when nobody had a name is anybody's.
+        if session is not None and session.user not in (None, user):
             raise PacketError(Reason.NOT_AUTHORIZED, "another user has a session of this name")
         if client_id not in self._present and self.clients >= section.max_clients:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_clients} clients are served")
-        if session is None and len(self._sessions) >= section.max_sessions:
+        expiry_s = _expiry_s(connect, section.session_s)
+        # Who keeps no session finds a place however many are kept for others.
+        if session is None and expiry_s and len(self._sessions) - self.clients >= section.max_sessions:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_sessions} sessions are kept")
         self._take_over(client_id)
-        self._wills.cancel(client_id) if not connect.clean else self._wills.execute(client_id)
-        session = self._sessions.get(client_id)
-        if session is not None and connect.clean:
-            self._end(session)
-            session = None
+        session = self._continued(client_id, connect.clean)
         resumed = session is not None
-        expiry_s = _expiry_s(connect, section.session_s)
         if session is None:
             session = self._sessions[client_id] = Session(self._shop, client_id, user, rights, expiry_s)
-        session.rights, session.expiry_s, session.until_wall_s = rights, expiry_s, None
+        session.user, session.rights, session.expiry_s, session.until_wall_s = user, rights, expiry_s, None
         will = _will(connect)
         self._present[client_id] = connection, will
         session.save()
         return Admitted(session, resumed, not connect.client_id, will)
+
+    def _continued(self, client_id: str, clean: bool) -> Session | None:
+        """The session that a client goes on with. If it wants none the old one is over, and its will with it."""
+        session = self._sessions.get(client_id)
+        if not clean:
+            self._wills.cancel(client_id)
+            return session
+        self._wills.execute(client_id)
+        if session is not None:
+            self._end(session)
+        return None
 
     def _take_over(self, client_id: str) -> None:
         found = self._present.get(client_id)
