@@ -4,16 +4,19 @@ A Unix socket is opened by its owner alone. A port of 127.0.0.1 is open to every
 page that a browser on it shows, so a client of a port first says what is in the node's token file.
 """
 
-import asyncio
 import hmac
 import os
 import re
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    import asyncio
 
 TOKEN_BYTES = 32
 MAX_TOKEN_LINE = 512
@@ -72,8 +75,11 @@ def first_line(token: str) -> bytes:
     return msgspec.json.encode(Token(token)) + b"\n"
 
 
-async def admitted(reader: asyncio.StreamReader, token: str) -> bool:
+async def admitted(reader: "asyncio.StreamReader", token: str) -> bool:
     """Whether a client knows the token."""
+    # Clients read this module too, and wait for no loop.
+    import asyncio
+
     try:
         async with asyncio.timeout(PATIENCE_S):
             line = await reader.readuntil(b"\n")
