@@ -19,13 +19,11 @@ from driftcast.live.door.messages import (
     Acknowledged,
     Advertise,
     Advertised,
-    Answered,
     AskStatus,
     AskStored,
     Closed,
     Command,
     Commanded,
-    Delivered,
     Move,
     Moved,
     Publish,
@@ -42,6 +40,7 @@ from driftcast.live.door.messages import (
 )
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
+from driftcast.live.door.told import answer_of, delivery_of
 from driftcast.live.host.applications import Forget
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
@@ -278,17 +277,7 @@ class ConnectedClient:
             if self._unread > MAX_UNREAD_BYTES:
                 self._node.note_drop("client_slow")
                 return
-            self._say(
-                Answered(
-                    id=question.id,
-                    event=event.id,
-                    attributes=event.attributes,
-                    payload=event.payload,
-                    time_s=event.time_s,
-                    lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
-                    hops=hops,
-                )
-            )
+            self._say(answer_of(question.id, event, hops))
 
         def closed(complete: bool) -> None:
             nonlocal over
@@ -314,25 +303,11 @@ class ConnectedClient:
         self._open[mark] = self._node.command(question.application, question.verb, body, replied)
 
     def _deliver(self, acknowledged: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
-        event = delivery.event
         # Who acknowledges is never far behind: the rest waits in the store.
         if not acknowledged and self._unread > MAX_UNREAD_BYTES:
             self._node.note_drop("client_slow")
             return
-        self._say(
-            Delivered(
-                subscription=subscription,
-                event=event.id,
-                attributes=event.attributes,
-                payload=event.payload,
-                time_s=event.time_s,
-                lease_s=None if event.lease_s == FOREVER_S else event.lease_s,
-                hops=delivery.hops,
-                derived_from=list(event.derived_from),
-                position=delivery.position,
-                again=delivery.again,
-            )
-        )
+        self._say(delivery_of(subscription, delivery))
 
     @property
     def _unread(self) -> int:

@@ -1,0 +1,40 @@
+"""An event as a client is told of it."""
+
+from driftcast.live.door.consumer import Delivery
+from driftcast.live.door.messages import Answered, Delivered
+from driftcast.model import FOREVER_S, Event, SubscriptionId
+
+
+def delivery_of(subscription: SubscriptionId, delivery: Delivery) -> Delivered:
+    """To a subscription."""
+    event = delivery.event
+    return Delivered(
+        subscription=subscription,
+        event=event.id,
+        attributes=event.attributes,
+        payload=event.payload,
+        time_s=event.time_s,
+        lease_s=_lease_s(event),
+        hops=delivery.hops,
+        derived_from=list(event.derived_from),
+        position=delivery.position,
+        again=delivery.again,
+    )
+
+
+def answer_of(question: int, event: Event, hops: int) -> Answered:
+    """To a request."""
+    return Answered(
+        id=question,
+        event=event.id,
+        attributes=event.attributes,
+        payload=event.payload,
+        time_s=event.time_s,
+        lease_s=_lease_s(event),
+        hops=hops,
+    )
+
+
+def _lease_s(event: Event) -> float | None:
+    """JSON has no infinity."""
+    return None if event.lease_s == FOREVER_S else event.lease_s
