@@ -63,7 +63,7 @@ def main(seconds: float) -> None:
             watch = subprocess.Popen(command, stdout=file)
             asyncio.run(live(traces, seconds))
             # One step more for what the nodes wrote when they stopped.
-            done = (None, -1)
+            done: tuple[int | None, int] = (None, -1)
             while done != (done := (watch.poll(), told.stat().st_size)):
                 asyncio.run(asyncio.sleep(15))
             watch.send_signal(signal.SIGINT)

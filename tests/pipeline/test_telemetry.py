@@ -30,6 +30,8 @@ COMING_AND_GOING: list[dict[str, object]] = [
     {"filter": "topic >= 2", "at_s": 30.0, "until_s": 70.0},
     {"nodes": "50%", "filter": "topic in (1, 2)", "until_s": 45.0},
 ]
+# A step takes seconds of two free cores, and these tests take several; on a machine that is busy that is long.
+pytestmark = pytest.mark.timeout(600)
 LOSSY = {"model": "disk", "range_m": 200.0, "loss": 0.2}
 
 
@@ -145,11 +147,13 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     steps = Steps(spark, opened(out, traces, late_s=60.0, wait_s=60.0))
     at = BEGUN_S
     # A delivery may come before its event, a clock be behind, a frame be of a minute long ago, in the first step.
-    delivered = {"kind": "deliver", "event": "1:1", "subscription": "2:0", "hops": 1}
+    delivered: dict[str, object] = {"event": "1:1", "subscription": "2:0", "hops": 1}
     written.add(
         "a", "trace", [row(at - 600), row(at + 1), row(None), row(float("nan")), row(1e300), row(at, node=None)]
     )
-    written.add("b", "trace", [row(at + 1.5, node=2, **delivered), row(at + 6, kind="drop", reason="full: 3 of 3")])
+    written.add(
+        "b", "trace", [row(at + 1.5, 2, "deliver", **delivered), row(at + 6, kind="drop", reason="full: 3 of 3")]
+    )
     written.add("b", "subscriptions", [subscription(2, at - 10)])
     written.add("quiet", "trace", [row(at + 2, node=3, kind="publish")], Level.DELIVERIES)
     broken = written.add("a", "trace", [])
@@ -162,7 +166,7 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     # The watermark is at a minute before the last row: what is of a minute before that comes too late.
     written.add("a", "trace", [row(at + 400)])
     steps.take(2, written.take())
-    written.add("a", "trace", [row(at + 3), row(at + 4), row(at + 1000, node=2, **{**delivered, "event": "9:9"})])
+    written.add("a", "trace", [row(at + 3), row(at + 4), row(at + 1000, 2, "deliver", **{**delivered, "event": "9:9"})])
     written.add("a", "events", [event("1:2", at + 3)])
     written.add("a", "trace", [row(3e9)])
     steps.take(3, written.take())
@@ -286,7 +290,20 @@ def test_it_ends_between_two_steps_when_asked_to(spark: SparkSession, tmp_path: 
 def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"
     parts.flush(traces, 0)
-    command = [*COMMAND, "watch", traces, "--out", out, "--json", "--late", "120", "--wait", "240", "--every", "0.5"]
+    command = [
+        *COMMAND,
+        "watch",
+        str(traces),
+        "--out",
+        str(out),
+        "--json",
+        "--late",
+        "120",
+        "--wait",
+        "240",
+        "--every",
+        "0.5",
+    ]
 
     def begun() -> "subprocess.Popen[str]":
         return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)

@@ -94,7 +94,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 def _asked_to_end() -> Iterator[threading.Event]:
     """Set by Ctrl-C or by the one who ends services: the step under way is finished. Whoever insists gets his way."""
     ended = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def asked(number: int, _frame: object) -> None:
         ended.set()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig
@@ -62,16 +61,13 @@ class LiveNode(Applications):
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self.gateways: Mapping[str, Gateway] = {}
-        self._running = False
-        self._crashed = False
+        self._running = self._crashed = False
 
     async def __aenter__(self) -> "LiveNode":
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -139,8 +135,7 @@ class LiveNode(Applications):
         self._applications.tenants.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
-        # Who comes in at once is served.
-        self._running = True
+        self._running = True  # Who comes in at once is served.
         await self._open_doors()
 
     async def _open_doors(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.pipeline.own_metrics import OwnMetric, values_of
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.session import session
 from driftcast.pipeline.telemetry.minutes import deliveries_by_minute, drops_by_minute, load_by_minute
@@ -17,15 +18,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def judged(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> dict[str, dict[str, object]]:
+def judged(
+    paths: Sequence[Path], deliveries: bool = False, master: str | None = None, own: Sequence[OwnMetric] = ()
+) -> dict[str, dict[str, object]]:
     """The metrics of each run in some traces, by its name. The traces of the nodes of one network are one run.
 
-    `deliveries` is content with what deliveries tell, of traces that keep no more too.
+    `deliveries` is content with what deliveries tell, of traces that keep no more too; `own` are metrics besides.
     """
     folders = _found(paths, deliveries)
     metrics = OF_DELIVERIES if deliveries else METRICS
-    rows = folder_metrics(session("driftcast", master), folders).collect()
-    return {row["run"]: {metric: row[metric] for metric in metrics} for row in sorted(rows, key=lambda row: row["run"])}
+    spark = session("driftcast", master)
+    rows = sorted(folder_metrics(spark, folders).collect(), key=lambda row: str(row["run"]))
+    found: dict[str, dict[str, object]] = {row["run"]: {metric: row[metric] for metric in metrics} for row in rows}
+    for one in own:
+        values = values_of(one, *read_tables(spark, folders))
+        for run, known in found.items():
+            known[one.name] = values.get(run)
+    return found
 
 
 def judged_by_minute(paths: Sequence[Path], deliveries: bool = False, master: str | None = None) -> list[Minute]:

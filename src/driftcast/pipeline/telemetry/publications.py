@@ -25,6 +25,7 @@ TABLE_COLUMNS = (
 )
 
 
+_DELIVERED = ("run", "time_s", "node", "kind", "event", "subscription", "hops", "part", "place")
 _EVENT_SCHEMA = f"{spark_schema(EVENT_COLUMNS)}, minute_s bigint"
 _DELIVERY_SCHEMA = (
     "run string, time_s double, node bigint, kind string, event string, subscription string, hops int, part int, "
@@ -60,11 +61,13 @@ class Publications:
         late = _late(events, over_s)
         sound = events.where(usable(node="source")).withColumn("minute_s", minute())
         new = sound.where(f.col("minute_s") > over_s)
-        handed = _first(trace.where((f.col("kind") == Kind.DELIVER.value) & usable()))
+        handed = trace.where((f.col("kind") == Kind.DELIVER.value) & usable()).select(*_DELIVERED)
         known = self._state("events", _EVENT_SCHEMA).unionByName(new).persist()
         delivered = _first(self._state("deliveries", _DELIVERY_SCHEMA).unionByName(handed)).persist()
         try:
-            touched = self._touched(known, new, handed) | self._resubscribed(known, subscriptions, over_s)
+            modulated = subscriptions["processor"].null_count < subscriptions.num_rows
+            touched = self._touched(known, new, handed, modulated)
+            touched |= self._resubscribed(known, subscriptions, over_s)
             rows = self._rows(touched, delivered, known, subscriptions)
             final = is_final(rows["minute_s"], watermark_s, self._wait_s)
             stray = self._leave(step, known, delivered, over_s, last_final(watermark_s, self._wait_s))
@@ -82,15 +85,19 @@ class Publications:
             return self._spark.createDataFrame([], schema)
         return self._spark.read.schema(schema).parquet(str(path.resolve()))
 
-    def _touched(self, known: "DataFrame", new: "DataFrame", handed: "DataFrame") -> set[tuple[str, int]]:
-        """The minutes of events that are new, or newly delivered, and of those that these were made of."""
+    def _touched(
+        self, known: "DataFrame", new: "DataFrame", handed: "DataFrame", modulated: bool
+    ) -> set[tuple[str, int]]:
+        """The minutes of events that are new, or newly delivered, and, where subscriptions have processors, of those
+        that these were made of."""
         from pyspark.sql import functions as f
 
         keys = ["run", "event"]
-        met = new.select(*keys).unionByName(handed.select(*keys)).distinct()
-        made = known.where("derived_from is not null").join(met, keys, "semi")
-        inputs = made.select("run", f.explode(f.split("derived_from", " ")).alias("event"))
-        minutes = known.join(met.unionByName(inputs), keys, "semi").select(*KEY).distinct()
+        met = new.select(*keys).unionByName(handed.select(*keys))
+        if modulated:
+            made = known.where("derived_from is not null").join(met, keys, "semi")
+            met = met.unionByName(made.select("run", f.explode(f.split("derived_from", " ")).alias("event")))
+        minutes = known.join(met, keys, "semi").select(*KEY).distinct()
         return {(row["run"], row["minute_s"]) for row in minutes.collect()}
 
     def _resubscribed(self, known: "DataFrame", subscriptions: "pa.Table", over_s: float) -> set[tuple[str, int]]:

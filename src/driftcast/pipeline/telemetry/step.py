@@ -91,7 +91,7 @@ class Steps:
     def _watermark(self, rows: "pa.Table") -> float | None:
         """A clock that is ahead of everybody's does not push it: it never passes the time here."""
         before_s = self._folder.commit.watermark_s
-        last_s = max((one for one in rows["last_s"].to_pylist() if one is not None), default=None)
+        last_s: float | None = max((one for one in rows["last_s"].to_pylist() if one is not None), default=None)
         if last_s is None:
             return before_s
         reached_s = min(last_s, time.time()) - self._folder.settings.late_s

@@ -16,7 +16,7 @@ from driftcast.pipeline.telemetry.step import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 FILES_AT_ONCE = 10_000
 """In one step, so that a backlog of any length needs so much memory and no more."""
@@ -27,6 +27,8 @@ _SETTINGS = {
     # Each step is a dozen small jobs: to plan them stage by stage and to compile code for each costs more than they do.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 _NAMES = "path string, modificationTime timestamp, length bigint, content binary"
@@ -124,9 +126,9 @@ class Watcher:
     def _names(self, folder: str) -> "DataFrame":
         reader = self._spark.readStream.format("binaryFile").schema(_NAMES)
         for key, value in {
-            "recursiveFileLookup": True,
+            "recursiveFileLookup": "true",
             "pathGlobFilter": PARTS,
-            "maxFilesPerTrigger": FILES_AT_ONCE,
+            "maxFilesPerTrigger": str(FILES_AT_ONCE),
             # Files that are older than others by more than a week are files all the same.
             "maxFileAge": "36500d",
         }.items():
