@@ -193,6 +193,27 @@ def test_a_node_that_stops_says_so_and_publishes_no_will(tmp_path: Path) -> None
         client.close()
 
 
+def test_a_node_stops_while_sessions_end_and_groups_lose_members(tmp_path: Path) -> None:
+    """A session that was kept and is to end with this connection, in a group with others."""
+    with broker(tmp_path) as node:
+        standing = node.subscriptions
+        client, _ = lasting(node.port)
+        client.say(subscribe("a", qos=1), subscribe("$share/g/a", qos=1, id=2))
+        for _ in range(2):
+            client.expect(kinds.SUBACK)
+        client.close()
+        client = Raw(node.port, connect("me", clean=False, properties={"session_expiry_s": 0}))
+        assert client.connected()[0]
+        other = Raw(node.port, connect("other"), subscribe("$share/g/a", qos=1))
+        other.connected()
+        other.expect(kinds.SUBACK)
+        node.restart(crash=False)
+        assert (client.end(), other.end()) == (Reason.SHUTTING_DOWN, Reason.SHUTTING_DOWN)
+        assert node.subscriptions == standing
+        for one in (client, other):
+            one.close()
+
+
 def test_sessions_that_are_kept_are_bounded_and_hold_up_nobody_who_keeps_none(tmp_path: Path) -> None:
     with broker(tmp_path, "max_sessions = 2\nmax_retained = 0") as node:
         for name in ("one", "two"):
