@@ -269,6 +269,34 @@ def test_a_group_hands_on_what_a_member_that_left_has_not_acknowledged(tmp_path:
         back.close()
 
 
+def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        members = {name: lasting(node.port, name)[0] for name in ("one", "two")}
+        for member in members.values():
+            member.say(subscribe("$share/g/a", qos=2))
+            member.expect(kinds.SUBACK)
+        with Raw(node.port, connect("writer")) as writer:
+            writer.connected()
+            for id in (1, 2):
+                writer.say(publish("a", str(id).encode(), 2, id))
+                writer.expect(kinds.PUBREC)
+        got = {name: member.message() for name, member in members.items()}
+        for crash in (False, True):
+            for member in members.values():
+                member.close()
+            if crash:
+                node.restart()
+            # Whoever comes first gets its own, and nothing of the other's.
+            for name in ("two", "one"):
+                members[name], present = lasting(node.port, name)
+                assert present
+                assert members[name].message() == (*got[name][:4], True)
+                members[name].say(packet(0xC0))
+                members[name].expect(kinds.PINGRESP)
+        for member in members.values():
+            member.close()
+
+
 def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Path) -> None:
     with broker(tmp_path, "max_retained = 3", protocol='name = "flooding"') as node:
         with Raw(node.port, connect("writer")) as writer:
