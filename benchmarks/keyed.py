@@ -70,24 +70,25 @@ def measure(protocol: str, keyed: bool) -> float:
                 certify(public, place / "operator.key", place / f"{name}.cert", name)
                 text += KEYS.format(name=name)
             (place / f"{name}.toml").write_text(text)
-        commands = [
-            [sys.executable, "-m", "driftcast.cli", "node", str(place / f"{name}.toml")] for name in ("a", "b")
-        ]
-        with _running(commands) as processes, connect(str(place / "a.sock"), 20) as one:
-            with connect(str(place / "b.sock"), 20) as other:
-                while not (one.status().neighbors and other.status().neighbors):
-                    time.sleep(0.05)
-                deliveries = other.subscribe("n >= 0")
-                got: list[int] = []
-                reading = Thread(target=_read, args=(deliveries, got))
-                reading.start()
-                before_s = sum(map(_cpu_s, processes))
-                begun_s = time.perf_counter()
-                for n in range(EVENTS):
-                    one.publish({"n": n}, PAYLOAD)
-                    time.sleep(max(0.0, begun_s + n / RATE - time.perf_counter()))
-                reading.join()
-                spent_s = sum(map(_cpu_s, processes)) - before_s
+        commands = [[sys.executable, "-m", "driftcast.cli", "node", str(place / f"{name}.toml")] for name in ("a", "b")]
+        with (
+            _running(commands) as processes,
+            connect(str(place / "a.sock"), 20) as one,
+            connect(str(place / "b.sock"), 20) as two,
+        ):
+            while not (one.status().neighbors and two.status().neighbors):
+                time.sleep(0.05)
+            deliveries = two.subscribe("n >= 0")
+            got: list[int] = []
+            reading = Thread(target=_read, args=(deliveries, got))
+            reading.start()
+            before_s = sum(map(_cpu_s, processes))
+            begun_s = time.perf_counter()
+            for n in range(EVENTS):
+                one.publish({"n": n}, PAYLOAD)
+                time.sleep(max(0.0, begun_s + n / RATE - time.perf_counter()))
+            reading.join()
+            spent_s = sum(map(_cpu_s, processes)) - before_s
     if len(got) < EVENTS:
         print(f"{protocol}: only {len(got)} of {EVENTS} arrived", file=sys.stderr)
     return spent_s / EVENTS * 1e6

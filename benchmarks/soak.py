@@ -87,6 +87,8 @@ class Soak:
         self.ids = [config.node for config in configs]
         self.network = LoopbackNetwork(configs)
         self.altered = 0
+        self.late_s = 0.0
+        """How long the loop was held up at the most: so late may anything have happened."""
         self.published = self.kills = self.hostile = 0
         self.memory: list[tuple[float, int]] = []
         self._away: set[NodeId] = set()
@@ -182,7 +184,10 @@ class Soak:
         """How much memory there is in use, now and then."""
         while True:
             self.memory.append((time.monotonic(), _resident_bytes()))
-            await asyncio.sleep(1.0)
+            for _ in range(20):
+                begun_s = time.monotonic()
+                await asyncio.sleep(0.05)
+                self.late_s = max(self.late_s, time.monotonic() - begun_s - 0.05)
 
     async def run(self, seconds: float) -> None:
         """All of it at once; then it settles."""
@@ -231,7 +236,7 @@ class Findings(NamedTuple):
     violations: list[str]
 
 
-def findings(folder: Path, ids: list[NodeId]) -> Findings:
+def findings(folder: Path, ids: list[NodeId], late_s: float) -> Findings:
     """From the traces of all starts of all nodes."""
     import pyarrow.compute as pc
 
@@ -242,14 +247,28 @@ def findings(folder: Path, ids: list[NodeId]) -> Findings:
     subscriptions = [row for one in traces for row in read_some(one, "subscriptions")]
     end_s = rows[-1]["time_s"]
     counted = account(rows, events, subscriptions, end_s)
-    return Findings(counted, list(_violations(rows, events, subscriptions, ids)))
+    return Findings(counted, list(_violations(rows, events, subscriptions, ids, late_s)))
+
+
+class _LateCheckers(Checkers):
+    """Nodes of one process on a busy machine let go of what is over when it is their turn."""
+
+    late_s = 0.0
+
+    def lease_over_s(self, published_s: float, lease_s: float) -> float:
+        return super().lease_over_s(published_s, lease_s) + self.late_s
 
 
 def _violations(
-    rows: list[dict[str, Any]], events: list[dict[str, Any]], subscriptions: list[dict[str, Any]], ids: list[NodeId]
+    rows: list[dict[str, Any]],
+    events: list[dict[str, Any]],
+    subscriptions: list[dict[str, Any]],
+    ids: list[NodeId],
+    late_s: float,
 ) -> Iterator[str]:
     """What breaks a rule: the simulator's own checkers are told what all nodes did."""
-    checkers = Checkers(len(ids))
+    checkers = _LateCheckers(len(ids))
+    checkers.late_s = late_s
     places = {id: place for place, id in enumerate(ids)}
     known: dict[str, Event] = {}
     for row in events:
@@ -294,7 +313,7 @@ def soak(folder: Path, seconds: float, nodes: int, protocol: str, seed: int) -> 
     LOG.setLevel(logging.ERROR)
     made = Soak(folder, nodes, protocol, seed)
     asyncio.run(made.run(seconds))
-    found = findings(folder, made.ids)
+    found = findings(folder, made.ids, made.late_s)
     return {
         "protocol": protocol,
         "seconds": seconds,
@@ -308,6 +327,7 @@ def soak(folder: Path, seconds: float, nodes: int, protocol: str, seed: int) -> 
         "dropped": found.account.dropped,
         "accounted": found.account.exact,
         "altered": made.altered,
+        "held_up_s": round(made.late_s, 2),
         "violations": len(found.violations),
         "first_violation": found.violations[0] if found.violations else None,
         "memory_mb": round(made.memory[-1][1] / 2**20, 1),

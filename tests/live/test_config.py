@@ -83,6 +83,12 @@ def test_a_short_file_has_sensible_defaults(tmp_path: Path) -> None:
     assert config.plan.beacons.period_s == 1.0
 
 
+def test_a_node_that_names_no_protocol_runs_drift(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('name = "car-1"\n[listen]\nport = 7400\n')
+    assert load_config(path).plan.protocol.name == "drift"
+
+
 def test_several_interfaces_have_each_their_own_settings(tmp_path: Path) -> None:
     config = loaded(tmp_path, SEVERAL)
     wire = LinkSettings(cost_s=0.0001, cost="measured", retries=1)

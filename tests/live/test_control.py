@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -403,3 +404,43 @@ def test_silent_clients_make_room_for_others(config: MakeConfig, run: Run, tmp_p
                 writer.close()
 
     run(story())
+
+
+def test_idle_clients_make_room_for_others_and_busy_ones_do_not(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "IDLE_S", 0.1)
+
+    def client(address: str) -> None:
+        idle = [raw(address) for _ in range(control.MAX_CLIENTS - 1)]
+        with connect(address) as reader:
+            deliveries = reader.subscribe("n = 1")
+            time.sleep(0.3)
+            for _ in range(3):
+                with connect(address) as other:
+                    other.publish({"n": 1})
+                assert deliveries.next_event(5.0) is not None, "who subscribes is not idle, however silent it is"
+        for one in idle:
+            one.close()
+
+    with_node(config, run, 0, client)
+
+
+def test_half_lines_and_deep_json_hold_nobody_up(config: MakeConfig, run: Run) -> None:
+    def client(address: str) -> None:
+        half, deep = raw(address), raw(address)
+        half.sendall(b'{"op": "publish", "id": 1, "attributes": {"n": 1')
+        for text in (b"[" * 100_000, b'{"op": "command", "id": 2, "body": ' + b'{"a":' * 50_000):
+            deep.sendall(text + b"\n")
+            assert b"not understood" in deep.recv(65536)
+        with connect(address) as other:
+            other.publish({"n": 2})
+        half.sendall(b'}}\n{"op": "status", "id": 2}\n')
+        answers = b""
+        while answers.count(b"\n") < 2:
+            answers += half.recv(65536)
+        assert [json.loads(line)["answer"] for line in answers.splitlines()] == ["published", "status"]
+        for one in (half, deep):
+            one.close()
+
+    with_node(config, run, 0, client)

@@ -51,8 +51,8 @@ OF_THE_AIR = {Kind.RETRY, Kind.DROP}
 LIVE_REASONS = {"unacknowledged", "link_repeated", "link_unexpected_acknowledgement"}
 """Live nodes learn by silence what the simulator knows, and acknowledge in messages of their own."""
 AIR_REASONS = {"out_of_reach"}
-OF_KEYS = {"link_unexpected_handshake", "link_unexpected_response", "link_unsealed", "link_stranger"}
-"""Handshakes that cross each other as links come and go."""
+OF_KEYS = {"link_unexpected_handshake", "link_unexpected_response", "link_unsealed", "link_stranger", "link_unproven"}
+"""Handshakes that cross as links come and go, and what one end says before the other has finished its own."""
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=label)

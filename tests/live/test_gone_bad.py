@@ -5,6 +5,7 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -13,6 +14,7 @@ import pytest
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Summary, Transfer
 from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.greeting import BURST
 from driftcast.live.link.quota import QuotaSettings
@@ -69,6 +71,16 @@ def signed_anyway(voucher: bytes, event: Event) -> Event:
     """By a member that does not ask what it may publish."""
     signature = SigningKey(private_of(BAD)).sign(b"event", msgspec.msgpack.encode(event))
     return msgspec.structs.replace(event, payload=voucher + signature + len(voucher).to_bytes(2, "big"))
+
+
+def into(kept: list[bytes]) -> Callable[[Address, bytes], bool]:
+    """Datagrams that do not go on the air, but here."""
+
+    def keep(address: Address, datagram: bytes) -> bool:
+        kept.append(datagram)
+        return True
+
+    return keep
 
 
 async def until_dropped(node: LiveNode, reason: str, count: int = 1) -> None:
@@ -134,7 +146,7 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
             bodies.append(forged.codec(Layer.DISCOVERY).encode(Beacon(0.05, 3)))
             air: list[bytes] = []
             with pytest.MonkeyPatch.context() as quiet:
-                quiet.setattr(forged.air, "send", lambda address, datagram: air.append(datagram) is None)
+                quiet.setattr(forged.air, "send", into(air))
                 for number, body in enumerate(bodies):
                     forged.transport.send(forged.target, pack(LinkFrame(LinkKind.DATA, BAD, 1, 10**6 + number, body)))
             before_mb, before = resident_mb(), Counter(second.drops)
@@ -166,7 +178,7 @@ def test_what_was_sealed_once_is_heard_once(config: MakeConfig, run: Run) -> Non
             inbox = await joined(first, second)
             kept: list[bytes] = []
             with pytest.MonkeyPatch.context() as tapped:
-                tapped.setattr(forged.air, "send", lambda address, datagram: kept.append(datagram) is None)
+                tapped.setattr(forged.air, "send", into(kept))
                 for _ in range(50):
                     forged.tell(Beacon(1_000_000, 0), Layer.DISCOVERY)
             before = second.drops["link_repeated"]

@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from driftcast.errors import UserError
 from driftcast.live.keys.certificate import read_certificate
 from driftcast.live.keys.config import Keys
+from driftcast.live.keys.files import KeyKind, write_key, written
 from driftcast.live.keys.ids import node_of
 from driftcast.live.keys.membership import Certified, Member, Membership, Refusal
 from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.keys.signing import MAX_SIGNED_BYTES
 from driftcast.live.node import LiveNode
 from driftcast.live.trust import KeyedTrust
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
@@ -177,6 +180,30 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
     run(story())
 
 
+def test_a_list_that_was_written_is_read_again_when_asked(
+    config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on SIGHUP; one that is broken changes nothing but a line in the log."""
+
+    async def story() -> None:
+        operator, file = Operator("of this list"), tmp_path / "revoked.list"
+        one = operator.keyed(config(1), list_file=file)
+        async with LiveNode(one) as first, LiveNode(operator.keyed(config(2))) as second:
+            acquaint(first, second)
+            await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
+            for broken in ("nonsense", written(KeyKind.REVOCATIONS, b"x"), written(KeyKind.NETWORK, bytes(32))):
+                file.write_text(broken)
+                first.trust.reload()
+            assert first.neighbors == [2]
+            write_key(file, KeyKind.REVOCATIONS, operator.revoked(2), replace=True)
+            first.trust.reload()
+            await until(lambda: first.neighbors == [], 10)
+            await until(lambda: first.drops["link_voucher_revoked"] > 0, 10)
+
+    run(story())
+    assert sum("was not read again" in record.message for record in caplog.records) == 2
+
+
 def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         policy = {"publish": "road is not null", "subscribe": "road = 'A1'", "attributes": {"rank": "major", "n": 1}}
@@ -190,6 +217,22 @@ def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeCo
             for claimed in ({"rank": "general"}, {"unit": 7}, {"n": True}):
                 with pytest.raises(UserError, match="not in this node's certificate"):
                     node.subscribe("road = 'A1'", Inbox(), attributes=claimed)
+
+    run(story())
+
+
+def test_the_longest_event_fits_with_its_signature_and_a_longer_one_is_refused(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LoopbackNetwork(OPERATOR.keyed(config(id, "epidemic")) for id in range(2)) as network:
+            network.line()
+            await network.discovered(10)
+            inbox = Inbox()
+            network.nodes[1].subscribe("", inbox)
+            room = MAX_SIGNED_BYTES - len(OPERATOR.keys(0).certificate) - 200
+            event = network.nodes[0].publish({"n": 1}, payload=bytes(room))
+            await until(lambda: inbox.events == [event], 10)
+            with pytest.raises(UserError, match="with its signature"):
+                network.nodes[0].publish({"n": 1}, payload=bytes(room + 500))
 
     run(story())
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from driftcast.live.keys.primitives import SECRET_BYTES
+from driftcast.live.keys.primitives import SECRET_BYTES, Cipher
 from driftcast.live.link import sealed
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
@@ -126,7 +126,7 @@ def test_a_neighbor_cannot_say_to_the_group_what_another_said(run: Run) -> None:
         # The bad one took the key of the first from its handshake.
         key = first.transport.group_key
         assert len(key) == SECRET_BYTES
-        second.transport._group_cipher = sealed.Cipher(key)
+        second.transport._group_cipher = Cipher(key)
         second.transport._me = first.transport._me
         third.heard.clear()
         second.say(b"in the name of the first")

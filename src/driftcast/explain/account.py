@@ -140,4 +140,3 @@ def _standing(subscriptions: Sequence[Record]) -> dict[str, Record]:
             known["from_s"] = min(known["from_s"], one["from_s"])
             known["to_s"] = one["to_s"] if one["from_s"] >= known["from_s"] else known["to_s"]
     return dict(found)
-

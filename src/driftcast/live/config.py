@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 from msgspec import Meta
 
 from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
@@ -37,6 +38,7 @@ from driftcast.live.link.interface_config import (
 )
 from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.quota import QuotaSettings
+from driftcast.live.logs import LogSection
 from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
@@ -44,7 +46,7 @@ from driftcast.model.area import Extent
 from driftcast.model.identity import Coordinate
 from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, StackPlan
 from driftcast.settings import read_toml, typed
-from driftcast.stacks import needed_roles, stack_plan
+from driftcast.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
 from driftcast.trace import Level
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class NodeFile(Section, frozen=True):
     """The whole file."""
 
     name: Name
-    protocol: dict[str, object]
+    protocol: dict[str, object] = msgspec.field(default_factory=lambda: {"name": DEFAULT_PROTOCOL})
     key_file: str | None = None
     keys: KeysSection | None = None
     listen: ListenSection | None = None
@@ -121,6 +123,7 @@ class NodeFile(Section, frozen=True):
     map: Annotated[str, Meta(min_length=1)] | None = None
     """A map that comes with driftcast, or a .toml file."""
     load_window_s: LoadWindow = DEFAULT_WINDOW_S
+    log: LogSection = LogSection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +196,17 @@ class NodeConfig:
         return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads)
 
 
-def load_config(path: Path) -> NodeConfig:
-    """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
+def read_file(path: Path) -> NodeFile:
+    """What a configuration says, as far as it can be checked by itself."""
     table = read_toml(path)
     if "duration_s" in table:
         raise UserError(f"{path}: is a scenario; `driftcast run` simulates it, `driftcast emulate` plays it live")
-    file = typed(table, NodeFile, str(path))
+    return typed(table, NodeFile, str(path))
+
+
+def load_config(path: Path) -> NodeConfig:
+    """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
+    file = read_file(path)
     folder = path.parent
     facts = _facts(file, path)
     plan = _plan(file, facts, path)

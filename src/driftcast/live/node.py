@@ -53,11 +53,9 @@ class LiveNode(Applications):
 
     def __init__(self, config: NodeConfig, transports: Mapping[Interface, Transport] | None = None) -> None:
         """An interface without a transport of its own gets a UDP socket."""
-        self.config = config
-        given = transports or {}
-        self.trust = trust_of(config)
-        transports_of = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
-        self._interfaces = [(one, self.trust.transport(transport)) for one, transport in transports_of]
+        self.config, self.trust = config, trust_of(config)
+        given, sealed = transports or {}, self.trust.transport
+        self._interfaces = [(one, sealed(given.get(one.name) or one.transport())) for one in config.interfaces]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
         self.gateways: Mapping[str, Gateway] = {}
@@ -126,6 +124,7 @@ class LiveNode(Applications):
         self._applications = LiveApplications(
             config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
         )
+        self.tune = self._applications.tune
         self._runtime.start()
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
@@ -162,10 +161,7 @@ class LiveNode(Applications):
         self._subscribers.close()
         self._outgoing.holding.close()
         self._applications.stop(self._crashed)
-        if self._crashed:
-            self._runtime.crash()
-        else:
-            self._runtime.stop()
+        (self._runtime.crash if self._crashed else self._runtime.stop)()
 
     # For applications.
 

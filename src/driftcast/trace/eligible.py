@@ -90,7 +90,8 @@ def _access(condition: str) -> Filter:
 def owed(event: Mapping[str, Any], subscription: Mapping[str, Any]) -> bool:
     """Whether a subscription whose filter fits should have an event: published by others, while it stood, and meant for
     it as well. Its attributes are read already."""
-    if not _stands(subscription, event["time_s"]) or event["source"] == subscription["node"]:
+    time_s, to_s = event["time_s"], subscription["to_s"]
+    stands = subscription["from_s"] <= time_s and (to_s is None or time_s < to_s)
+    if not stands or event["source"] == subscription["node"]:
         return False
-    access = _access(event["access"])
-    return access is None or access.matches(subscription["attributes"])
+    return event["access"] is None or _access(event["access"]).matches(subscription["attributes"])

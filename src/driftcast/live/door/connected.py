@@ -74,6 +74,9 @@ class ConnectedClient:
         self._open: dict[object, Forget] = {}
         """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
         self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
+        self._owed = 0
+        """Answers that wait for the disk or for neighbors."""
         self._said: list[bytes] = []
         self._said_bytes = 0
         self.silent = True
@@ -89,6 +92,7 @@ class ConnectedClient:
                 if looks_like_http(line):
                     self._say(Refused(message="this is no web server", wrong_use=True))
                     return
+                self._heard_s = self._loop.time()
                 reply = await self._answer(line)
                 if reply is not None:
                     self._say(reply)
@@ -107,6 +111,12 @@ class ConnectedClient:
                 forget()
             self._flush()
             self._writer.close()
+
+    @property
+    def idle_s(self) -> float:
+        """For how long it has neither said anything nor anything open."""
+        busy = self._subscriptions or self._open or self._unread or self._owed > 0
+        return 0.0 if busy else self._loop.time() - self._heard_s
 
     def refuse(self, message: str) -> None:
         """Turn it away, with a word."""
@@ -198,13 +208,13 @@ class ConnectedClient:
         def answer() -> None:
             """The neighbors may be faster than the own disk."""
             if on_disk and held:
-                self._say(Published(id=question.id, event=event, held=held[0]))
+                self._say_later(Published(id=question.id, event=event, held=held[0]))
 
         def saved(lost: WorkError | None) -> None:
             if lost is not None:
-                self._say(Refused(id=question.id, message=str(lost), wrong_use=False))
+                self._say_later(Refused(id=question.id, message=str(lost), wrong_use=False))
             elif question.level == "stored":
-                self._say(Published(id=question.id, event=event))
+                self._say_later(Published(id=question.id, event=event))
             else:
                 on_disk.append(True)
                 answer()
@@ -221,14 +231,18 @@ class ConnectedClient:
             None if question.level == "accepted" else saved,
             Copies(question.copies, question.patience_s, told) if question.level == "held" else None,
         )
-        return Published(id=question.id, event=event) if question.level == "accepted" else None
+        if question.level == "accepted":
+            return Published(id=question.id, event=event)
+        self._owed += 1
+        return None
 
     def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
         """Answers a question when its writes are on the disk, or says that they are not."""
 
         def saved(lost: WorkError | None) -> None:
-            self._say(answer() if lost is None else Refused(id=question.id, message=str(lost), wrong_use=False))
+            self._say_later(answer() if lost is None else Refused(id=question.id, message=str(lost), wrong_use=False))
 
+        self._owed += 1
         return saved
 
     def _check_open(self) -> None:
@@ -331,6 +345,10 @@ class ConnectedClient:
         line = _encode(reply)
         self._said.append(line)
         self._said_bytes += len(line) + 1
+
+    def _say_later(self, reply: Reply) -> None:
+        self._owed -= 1
+        self._say(reply)
 
     def _flush(self) -> None:
         said, self._said, self._said_bytes = self._said, [], 0

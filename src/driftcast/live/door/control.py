@@ -18,6 +18,8 @@ from driftcast.live.door.token import WITHOUT, admitted, made_token
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
+IDLE_S = 5.0
+"""A client that has nothing open and was silent for so long may lose its place to another."""
 LAST_TURNS = 3
 
 
@@ -75,13 +77,9 @@ class ControlServer:
         if self._server is None or not self._server.is_serving():
             client.abort()
             return
-        if len(self._clients) >= MAX_CLIENTS:
-            # Who has come and said nothing makes room.
-            silent = next((other for other in self._clients.values() if other.silent), None)
-            if silent is None:
-                client.refuse(f"the node serves at most {MAX_CLIENTS} clients")
-                return
-            silent.abort()
+        if len(self._clients) >= MAX_CLIENTS and not self._make_room():
+            client.refuse(f"the node serves at most {MAX_CLIENTS} clients")
+            return
         self._clients[task] = client
         try:
             if self._token is not None and not await admitted(reader, self._token):
@@ -90,6 +88,16 @@ class ControlServer:
             await client.serve()
         finally:
             del self._clients[task]
+
+    def _make_room(self) -> bool:
+        """Of clients that have never said anything, or neither wait for anything nor have said anything for a while,
+        the one silent longest goes."""
+        idle = [client for client in self._clients.values() if client.silent or client.idle_s >= IDLE_S]
+        if idle:
+            longest = max(idle, key=lambda client: client.idle_s)
+            longest.refuse("the node needs the place of a client that is silent")
+            longest.abort()
+        return bool(idle)
 
 
 def _unix_socket(path: Path) -> socket.socket:

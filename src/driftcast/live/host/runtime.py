@@ -9,6 +9,7 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -37,7 +38,10 @@ from driftcast.protocol.effects import (
     SetTimer,
 )
 from driftcast.trace import Kind
-from driftcast.wire import Layer, Message
+from driftcast.wire import LEASE_OVER, Layer, Message
+
+NO_WAIT_S = 0.001
+"""What waits for less has not waited, as everywhere on the way of a message."""
 
 
 class Applications(ABC):
@@ -196,7 +200,8 @@ class Runtime(Stack):
         # The most frequent first.
         if isinstance(effect, Send) or isinstance(effect, Broadcast):  # noqa: SIM101 - twice as fast as a union
             if self._saving.holds:
-                self._saving.after(lambda lost: self._transmit(layer, effect, lost))
+                since_s = self._loop.time()
+                self._saving.after(lambda lost: self._transmit_later(layer, effect, lost, since_s))
             else:
                 self._transmit(layer, effect, None)
         elif isinstance(effect, SetTimer):
@@ -227,6 +232,17 @@ class Runtime(Stack):
             self._saving.after(lambda lost: then() if lost is None and self._running else None)
         else:
             then()
+
+    def _transmit_later(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None, since_s: float) -> None:
+        """What waited for a commit is so much older."""
+        waited_s = self._loop.time() - since_s
+        aged = effect.message.aged(waited_s) if waited_s >= NO_WAIT_S else effect.message
+        if aged is not None:
+            self._transmit(layer, effect if aged is effect.message else replace(effect, message=aged), lost)
+            return
+        self._record.drop(layer, LEASE_OVER, None, effect.message)
+        if isinstance(effect, Send) and effect.token is not None:
+            self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
 
     def _transmit(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None) -> None:
         if lost is not None:

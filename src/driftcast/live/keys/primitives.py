@@ -83,11 +83,13 @@ def derived(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes:
 class Cipher:
     """ChaCha20-Poly1305 under one key. A number is used once for sealing."""
 
-    __slots__ = ("_cipher",)
+    __slots__ = ("_broken", "_cipher")
 
     def __init__(self, key: bytes) -> None:
+        from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+        self._broken = InvalidTag
         self._cipher = ChaCha20Poly1305(key)
 
     def seal(self, number: int, text: bytes, beside: bytes) -> bytes:
@@ -96,11 +98,9 @@ class Cipher:
 
     def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | None:
         """What was sealed; None if it was not, or not so."""
-        from cryptography.exceptions import InvalidTag
-
         try:
             return self._cipher.decrypt(number.to_bytes(12, "big"), sealed, beside)
-        except InvalidTag:
+        except self._broken:
             return None
 
 

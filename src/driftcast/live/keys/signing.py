@@ -19,6 +19,8 @@ from driftcast.live.keys.primitives import SIGNATURE_BYTES, digest, signed_by
 from driftcast.model import Event, EventId
 
 LENGTH_BYTES = 2
+MAX_SIGNED_BYTES = 62_000
+"""What a datagram leaves for an event with its signature, sealed to a group of 200 neighbors."""
 MAX_REMEMBERED = 65_536
 """Events whose signature was found good. One that is met again later is verified again."""
 
@@ -51,7 +53,9 @@ class Signatures:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._good: OrderedDict[EventId, bytes] = OrderedDict()
-        membership.changed.append(self._good.clear)
+        self._last: Event | None = None
+        """The one found good last: between a codec and an application it is the same object."""
+        membership.changed.append(self._forget)
 
     def sign(self, event: Event) -> Event:
         """The event as it travels; a UserError if this node may not publish it."""
@@ -62,11 +66,18 @@ class Signatures:
         signature = self._membership.identity.sign(b"event", _encode(event))
         length = len(voucher).to_bytes(LENGTH_BYTES, "big")
         signed = _replace(event, payload=event.payload + voucher + signature + length)
-        self._remember(signed)
+        text = _encode(signed)
+        if len(text) > MAX_SIGNED_BYTES:
+            raise UserError(
+                f"event: it has {len(text)} bytes with its signature, and at most {MAX_SIGNED_BYTES} fit in a datagram"
+            )
+        self._remember(signed, text)
         return signed
 
     def flaw(self, event: Event) -> EventFlaw | None:
         """What is wrong with an event that has come."""
+        if event is self._last:
+            return None
         known = self._good.get(event.id)
         if known is not None and known == digest(_encode(event)):
             return None
@@ -81,11 +92,16 @@ class Signatures:
             return EventFlaw.FORGED
         if not _allowed(member, plain):
             return EventFlaw.NOT_ALLOWED
-        self._remember(event)
+        self._remember(event, _encode(event))
         return None
 
-    def _remember(self, event: Event) -> None:
-        self._good[event.id] = digest(_encode(event))
+    def _forget(self) -> None:
+        self._good.clear()
+        self._last = None
+
+    def _remember(self, event: Event, text: bytes) -> None:
+        self._last = event
+        self._good[event.id] = digest(text)
         if len(self._good) > MAX_REMEMBERED:
             self._good.popitem(last=False)
 

@@ -1,12 +1,15 @@
 """One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from driftcast.live.link.address import Address, resolve
+from driftcast.errors import WorkError
+from driftcast.live.link.address import Address, format_address, resolve
 from driftcast.live.link.cost import LinkCosts
 from driftcast.live.link.exchange import Exchange, ExchangeUser
 from driftcast.live.link.frame import MAX_SENDERS, LinkFlaw
@@ -14,7 +17,7 @@ from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.notices import Notices
 from driftcast.live.link.quota import Quota, QuotaSettings
 from driftcast.live.link.transport import Transport, UdpTransport
-from driftcast.live.record import Record
+from driftcast.live.record import LOG, Record
 from driftcast.model import Failure, NodeId
 from driftcast.protocol import Interface, Link, Stack, Token
 from driftcast.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message, layer_of
@@ -24,6 +27,8 @@ UDP: Interface = "udp"
 
 KEYED_NEARBY = "a node with keys is in reach, and this one has none: they stay strangers"
 
+RESOLVE_S = 5.0
+"""Between two attempts to find a peer by its name."""
 BUSY_SHARE = 0.25
 """Of the queue. Publishers are held up then, and three quarters are left for what follows from what they published."""
 
@@ -91,6 +96,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._record = record
         self._stack = stack
         self._when_kept = when_kept
+        self._resolving: list[asyncio.Task[None]] = []
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
         self._quota = Quota(config.quotas)
         self._notices = Notices()
@@ -101,9 +107,22 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
 
     async def resolve_peers(self) -> None:
-        """Look up the addresses of the peers in the configuration; a WorkError if one is not found."""
+        """Look up the addresses of the peers in the configuration; those that are not found, again and again."""
         for peer in self._config.peers:
-            self.peers[await resolve(peer, self._transport.family)] = None
+            try:
+                self.peers[await resolve(peer, self._transport.family)] = None
+            except WorkError as error:
+                LOG.warning("%s; it is tried again", error, extra={"fields": {"interface": self.name}})
+                self._resolving.append(asyncio.create_task(self._resolve_later(peer)))
+
+    async def _resolve_later(self, peer: Address) -> None:
+        """A name may not be known yet, as before the network is there."""
+        while True:
+            await asyncio.sleep(RESOLVE_S)
+            with suppress(WorkError):
+                self.peers[await resolve(peer, self._transport.family)] = None
+                LOG.info("a peer is found", extra={"fields": {"peer": format_address(peer), "interface": self.name}})
+                return
 
     def open(self) -> None:
         """Start to hear."""
@@ -111,6 +130,8 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
 
     def close(self) -> None:
         """Stop; nothing is heard, sent or told from now on. One that was not opened may be closed."""
+        for task in self._resolving:
+            task.cancel()
         self._exchange.close()
 
     @property

@@ -44,6 +44,13 @@ Trouble: TypeAlias = Callable[[str, int], None]
 """The reason for which something was dropped, and how much."""
 
 
+_NOT_THERE = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENETUNREACH})
+
+
+class NotThereError(WorkError):
+    """The machine does not have the address to listen on; perhaps not yet."""
+
+
 class Transport(ABC):
     """A way to send datagrams to addresses and to hear others'."""
 
@@ -111,7 +118,8 @@ class UdpTransport(Transport):
                 self._sockets.append(self._group_socket(self._group))
         except OSError as error:
             self.close()
-            raise WorkError(_why(error, self._wanted, self._group)) from None
+            kind = NotThereError if error.errno in _NOT_THERE else WorkError
+            raise kind(_why(error, self._wanted, self._group)) from None
         host, port = self._sockets[0].getsockname()[:2]
         self._address = (host, port)
         for opened in self._sockets:
