@@ -8,10 +8,12 @@ INSTALLED := $(VENV)/installed
 PIP := -m pip --disable-pip-version-check --no-input
 # Further arguments, as in `make test ARGS="-k filter"`.
 ARGS ?=
+# Tests run in as many processes as there are cores, up to four; one that is done takes over from the others.
+WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all lint bench docs lock clean
+.PHONY: help setup run test test-all lint bench compiled docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -30,10 +32,10 @@ run: setup ## Show who delivers across islands, then the headline of each paper,
 	$(BIN)/driftcast tour
 
 test: setup ## Run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 test-all: setup ## Run the tests, the long ones too
-	$(BIN)/python -m pytest -m '' $(ARGS)
+	$(BIN)/python -m pytest -m '' $(WORKERS) $(ARGS)
 
 lint: setup ## Check rules, format and types
 	$(BIN)/ruff check .
@@ -42,6 +44,9 @@ lint: setup ## Check rules, format and types
 
 bench: setup ## Measure speed against the yardsticks; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks $(ARGS)
+
+compiled: setup ## Compile the engine into build/compiled: long experiments take about half the CPU
+	$(BIN)/python -m benchmarks.compiled
 
 docs: setup ## Build the documentation as a site with search, in build/site
 	$(BIN)/python docs/site.py

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from driftcast.live.config import NodeConfig
 from driftcast.live.link.address import Address
-from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
 from driftcast.live.link.interface import UDP
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.transport import UdpTransport
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until

@@ -4,37 +4,43 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.kills import World, kill_often
-
-VICTIMS = ("publisher", "subscriber", "application")
-LINE = ("publisher", "relay", "subscriber")
+from benchmarks.kills import LINE, SUBJECTS, VICTIMS, World, kill_often, main
+from driftcast.protocol import KeepsEvents
+from driftcast.protocol.registry import protocol_named, protocol_names
 
 
 def check(made: World) -> None:
-    assert len(made.stored) > 20
+    assert len(made.stored) > 5
     assert made.lost() == set(), "acknowledged as stored, and lost"
     assert made.repeated() == [], "confirmed, and delivered again"
     assert made.unmarked() == [], "delivered again without a word"
 
 
+def test_every_protocol_that_keeps_events_is_killed() -> None:
+    assert set(SUBJECTS) == {name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)}
+
+
 @pytest.mark.timeout(300)
 def test_killed_nodes_and_applications_lose_nothing_and_repeat_nothing_confirmed(tmp_path: Path) -> None:
-    check(kill_often(tmp_path, list(VICTIMS), times=3, seed=1))
+    check(kill_often(tmp_path, ["publisher", "subscriber", "application"], times=3, seed=1))
 
 
 @pytest.mark.timeout(300)
-def test_a_killed_relay_brings_what_it_carries_when_it_is_back(tmp_path: Path) -> None:
-    check(kill_often(tmp_path, ["relay"], times=5, seed=3, nodes=LINE))
+def test_a_killed_relay_brings_the_only_copy_when_it_is_back(tmp_path: Path) -> None:
+    check(kill_often(tmp_path, ["relay"], times=3, seed=3, nodes=LINE, protocol="first_contact"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_hundred_kills_of_a_relay(tmp_path: Path) -> None:
-    check(kill_often(tmp_path, ["relay"], times=100, seed=4, nodes=LINE))
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protocol", SUBJECTS)
+def test_every_protocol_that_keeps_events_survives_kills_of_everybody(tmp_path: Path, protocol: str) -> None:
+    victims = [victim for victim in VICTIMS if victim != "relay" or SUBJECTS[protocol].relays]
+    nodes = LINE if SUBJECTS[protocol].relays else ("publisher", "subscriber")
+    check(kill_often(tmp_path, victims, times=3, seed=5, nodes=nodes, protocol=protocol))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_a_hundred_kills_each(tmp_path: Path, victim: str) -> None:
-    check(kill_often(tmp_path, [victim], times=100, seed=2))
+def test_a_hundred_kills_each(victim: str) -> None:
+    assert main(["--kills", "100", "--victim", victim, "--seed", "2"]) == 0

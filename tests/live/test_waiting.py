@@ -9,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 from driftcast.live.link.address import Address
-from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.frame import LinkFrame, LinkKind, pack
 from driftcast.live.link.interface import UDP
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.transport import UdpTransport
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, until

@@ -13,7 +13,7 @@ from driftcast.pipeline.claims import judge
 from driftcast.pipeline.experiment import Experiment, Point, load_experiment
 from driftcast.pipeline.records import Record, metric_columns
 from driftcast.pipeline.results import Results
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from driftcast.scenario.faults import LinkCut
 from driftcast.simulation.run import run

@@ -11,12 +11,12 @@ import pytest
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeFile, ProcessorSection, TraceSection
-from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface_config import DiscoverySection, ListenSection
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.mobility.registry import models
 from driftcast.protocol.application import applications
 from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from driftcast.scenario.applications import Calendar
 from driftcast.scenario.computer import Computer

@@ -17,11 +17,13 @@ from driftcast.cli import (
     emulate,
     evaluate,
     fleets,
+    keys,
     live,
     policy,
     scaffold,
     show,
     simulate,
+    telemetry,
     tour,
     traces,
 )
@@ -82,8 +84,8 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    groups = (simulate, contacts, emulate, show, evaluate, fleets, advise, tour, traces)
-    for group in (*groups, live, policy, catalog, scaffold, completion):
+    groups = (simulate, contacts, emulate, show, evaluate, fleets, advise, tour, traces, telemetry)
+    for group in (*groups, live, keys, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
 

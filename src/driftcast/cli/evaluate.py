@@ -29,9 +29,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_scenario(compare)
     compare.add_argument(
         "--protocols",
-        required=True,
+        default="drift,epidemic,flooding",
         metavar="P,Q,R",
-        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference",
+        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference "
+        "(default drift,epidemic,flooding)",
     )
     compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
     compare.add_argument(

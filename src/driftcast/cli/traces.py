@@ -19,6 +19,16 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     metrics.add_argument(
         "--deliveries", action="store_true", help="only what deliveries tell; enough for traces of that level"
     )
+    metrics.add_argument(
+        "--from",
+        dest="files",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE.py",
+        help="metrics of your own besides: functions with @driftcast.pipeline.metric('name') above them",
+    )
+    metrics.add_argument("--minutes", action="store_true", help="minute by minute, as `driftcast watch` has it")
     add_master(metrics)
     add_json(metrics)
     metrics.set_defaults(command=_metrics)
@@ -50,16 +60,35 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _metrics(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.own_metrics import load_metrics
     from driftcast.pipeline.traces import judged
     from driftcast.scenario.measures import METRIC_MEANINGS
 
-    found = judged(arguments.traces, arguments.deliveries, arguments.master)
+    if arguments.minutes:
+        return _minutes(arguments)
+    own = load_metrics(arguments.files)
+    found = judged(arguments.traces, arguments.deliveries, arguments.master, own)
+    meanings = {**METRIC_MEANINGS, **{one.name: one.meaning for one in own}}
     if arguments.json:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
         return 0
     for run, metrics in found.items():
         say(run)
-        console().print(table_of(metrics, METRIC_MEANINGS))
+        console().print(table_of(metrics, meanings))
+    return 0
+
+
+def _minutes(arguments: argparse.Namespace) -> int:
+    if arguments.files:
+        raise UserError("--from: metrics of your own are of whole runs; leave --minutes out")
+    from driftcast.pipeline.telemetry.picture import table_of_minutes
+    from driftcast.pipeline.traces import judged_by_minute
+
+    minutes = judged_by_minute(arguments.traces, arguments.deliveries, arguments.master)
+    if arguments.json:
+        print_json({"minutes": minutes})
+    else:
+        console().print(table_of_minutes(minutes, console().width))
     return 0
 
 

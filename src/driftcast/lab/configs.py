@@ -9,12 +9,12 @@ from driftcast.functions import ProcessorError, load_function, split_function
 from driftcast.live.config import NodeConfig, TraceConfig
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.processing import ProcessorConfig
-from driftcast.live.link.exchange import LinkSettings
 from driftcast.live.link.interface import InterfaceConfig
+from driftcast.live.link.lanes import LinkSettings
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position
 from driftcast.protocol import Interface, StackPlan
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.scenario.draws import chosen
 from driftcast.scenario.scenario import ProcessorEntry, Scenario
 from driftcast.simulation.interfaces import RADIO

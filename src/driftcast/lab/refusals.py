@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from driftcast.errors import UserError
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.scenario.faults import CutOff, LinkCut, LinkCuts
 from driftcast.scenario.scenario import OracleDiscovery, Scenario
 

@@ -4,12 +4,16 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+if TYPE_CHECKING:
+    _Floats = memoryview[float]
+    _Views = tuple[memoryview[int], _Floats, _Floats, _Floats, _Floats, _Floats, _Floats]
 _NO_LEG = (0.0, -1.0, 0.0, 0.0, 0.0, 0.0)
 _NOWHERE = (math.nan, math.nan)
 
@@ -31,7 +35,7 @@ class Trajectories:
     vx_mps: Floats
     vy_mps: Floats
     # Plain Python numbers come out of a memoryview at a third of the cost of indexing an array with a scalar.
-    _views: tuple[memoryview, ...] = field(init=False, repr=False)
+    _views: "_Views" = field(init=False, repr=False)
     _lately: list[tuple[float, float, float, float, float, float]] = field(init=False, repr=False)
     """The leg that each node was asked for last: start, end, place, velocity. Most questions are about the same one."""
 

@@ -57,6 +57,10 @@ class LeasedBuffer:
         asker = Subscription(SubscriptionId(0, 0), filter, attributes=attributes)
         return [kept for kept in self.events.values() if kept.until > now and serves(kept.event, asker)]
 
+    def load(self, latest: float) -> list[Stored]:
+        """What was held when the node last ran: nothing, in memory. See `parts/durable.py`."""
+        return []
+
     def add(self, stored: Stored) -> Stored | None:
         """Keep an event that is not kept yet; the one that had to go for it, or None."""
         events = self.events

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.model import Event, EventId, Subscription
-from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.model import Event, EventId, Request, Subscription
+from driftcast.parts.buffer import Stored
+from driftcast.parts.durable import memory, reload
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.seen import SeenCache
-from driftcast.protocol import Fact, Port, Settings
+from driftcast.protocol import Capability, DurableStore, Fact, Port, Settings
 
 LEASE = "lease"
 
@@ -34,21 +34,36 @@ class CarrySettings(Settings, frozen=True):
         float,
         Meta(ge=0.001, le=86_400, description="what failed, or was asked for and did not come, is tried again then"),
     ] = 10.0
+    durable: Annotated[bool, Meta(description="what is carried and what was met is in the node's durable store")] = (
+        False
+    )
+
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
 
 
 class CarriedEvents:
     """The buffer of one node, what it remembers beyond it, and its applications."""
 
-    def __init__(self, port: Port, settings: CarrySettings) -> None:
+    def __init__(self, port: Port, settings: CarrySettings, store: DurableStore | None) -> None:
         self._port = port
         self._settings = settings
         self.local = LocalSubscriptions(port)
-        self._buffer = LeasedBuffer(settings.buffer)
+        # Besides what is carried, what was met and is not.
+        self._buffer, self._gone = memory(settings.buffer, store)
         self.held = self._buffer.events
         """What is carried, oldest arrival first; to be read only."""
-        self._gone = SeenCache()
-        """What was met and is not carried."""
         self._leasing_until = 0.0
+
+    def load(self, now: float) -> list[EventId]:
+        """Go on with what was carried and met when the node last ran; what of it is over, or no longer fits."""
+        settings = self._settings
+        self._gone.load(now + settings.max_lease_s + settings.seen_grace_s)
+        over = reload(self._port, now, self._buffer, settings.max_lease_s)
+        for stored in over:
+            self._gone.add(now, stored.id, stored.until + settings.seen_grace_s)
+        self._watch_leases(now)
+        return [stored.id for stored in over]
 
     def is_new(self, id: EventId) -> bool:
         """Whether an event was not met before, as far as is remembered."""
@@ -76,6 +91,12 @@ class CarriedEvents:
             # What is carried has been met, and so is not delivered again when another copy comes.
             for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
                 self._port.deliver(subscription.id, stored.event, stored.hops)
+
+    def request(self, now: float, request: Request) -> None:
+        """What is carried here; what others carry nobody knows, so that is never all."""
+        for stored in self._buffer.serving(now, request.filter, request.attributes):
+            self._port.answer(request.id, stored.event, stored.hops)
+        self._port.close(request.id, complete=False)
 
     def hand_on(self, now: float, id: EventId) -> None:
         """The copy is with somebody else now."""

@@ -3,14 +3,26 @@
 from random import Random
 from typing import ClassVar
 
-from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
-from driftcast.parts.handing import MESSAGES, Handing, Rule
-from driftcast.protocol import Host, Interface, Link, Port, Protocol, TimerKey, Token
+from driftcast.parts.handing import Handing, Rule
+from driftcast.parts.handing_messages import MESSAGES
+from driftcast.protocol import (
+    AnswersRequests,
+    CountsHolders,
+    Host,
+    Interface,
+    KeepsEvents,
+    Link,
+    Port,
+    Protocol,
+    TimerKey,
+    Token,
+)
 from driftcast.wire import Message
 
 
-class Carrier(Protocol):
+class Carrier(Protocol, AnswersRequests, KeepsEvents):
     """Gives what it carries to neighbors that want it, and copies to those whom its rule chooses."""
 
     settings_type = CarrySettings
@@ -20,8 +32,17 @@ class Carrier(Protocol):
 
     def __init__(self, node: NodeId, settings: CarrySettings, port: Port, host: Host, rng: Random, rule: Rule) -> None:
         super().__init__(node, settings, port, host, rng)
-        self.carried = CarriedEvents(port, settings)
-        self.handing = Handing(port, self.carried, settings, rule)
+        store = host.store if settings.durable else None
+        self._durable = settings.durable
+        self.carried = CarriedEvents(port, settings, store)
+        self.handing = Handing(port, self.carried, settings, rule, store)
+
+    @property
+    def durable(self) -> bool:
+        return self._durable
+
+    def on_start(self, now: float) -> None:
+        self.handing.start(now)
 
     def on_stop(self, now: float) -> None:
         self.carried.stop()
@@ -37,6 +58,9 @@ class Carrier(Protocol):
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self.carried.local.remove(subscription)
         self.handing.subscribed()
+
+    def on_request(self, now: float, request: Request) -> None:
+        self.carried.request(now, request)
 
     def on_link_up(self, now: float, link: Link) -> None:
         self.handing.link_up(now, link)
@@ -55,3 +79,10 @@ class Carrier(Protocol):
             self.handing.forget(self.carried.on_lease(now))
         else:
             self.handing.on_again(now)
+
+
+class CountingCarrier(Carrier, CountsHolders):
+    """One whose rule gives copies to neighbors, which carry them from when they have acknowledged them."""
+
+    def on_count(self, now: float, event: EventId, copies: int) -> None:
+        self.handing.count(event, copies)

@@ -1,48 +1,25 @@
 """Store, carry and hand on: who meets a neighbor offers it what it wants, and what a rule would have it carry.
 
-The three messages of a hand-over: the carrier offers ids, the other asks for those that it has not met, and gets them.
 A copy counts as handed on when its message was acknowledged. One that failed may have arrived all the same: then there
 is one copy too many, which is better than none.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Annotated, NamedTuple
-
-from msgspec import Meta
+from typing import NamedTuple
 
 from driftcast.model import Event, EventId, Failure, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.carried import CarriedEvents, CarrySettings
+from driftcast.parts.copies import Copies
+from driftcast.parts.handing_messages import MAX_IDS, Ask, Handed, Offer
+from driftcast.parts.holders import Holders
 from driftcast.parts.introductions import Introductions, Wants
 from driftcast.parts.links import Neighbors
-from driftcast.protocol import Link, Port, Token
-from driftcast.wire import EventMessage, Message
+from driftcast.protocol import DurableStore, Link, Port, Token
+from driftcast.wire import Message
 
 AGAIN = "again"
-MAX_IDS = 1024
-"""Ids in one message: about 20 kB at the most, so that it fits in a datagram. More ids travel in more messages."""
-MAX_COPIES = 1_000_000
-
-Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
-
-
-class Offer(Message, frozen=True, gc=False, tag=2):
-    """These I would give you: ask for what you have not met."""
-
-    ids: Ids
-
-
-class Ask(Message, frozen=True, gc=False, tag=3):
-    """These I have not met: send them. It answers each offer, so that who offered knows that the others were met."""
-
-    ids: Ids
-
-
-class Handed(EventMessage, frozen=True, gc=False, tag=4):
-    """One event, as asked for, and how many copies of it are now the receiver's to hand on: 0 if it is for it alone."""
-
-    copies: Annotated[int, Meta(ge=0, le=MAX_COPIES)] = 0
 
 
 class Share(NamedTuple):
@@ -73,14 +50,17 @@ class _Underway(NamedTuple):
 class Handing:
     """The offers, asks and copies of one node."""
 
-    def __init__(self, port: Port, carried: CarriedEvents, settings: CarrySettings, rule: Rule) -> None:
+    def __init__(
+        self, port: Port, carried: CarriedEvents, settings: CarrySettings, rule: Rule, store: DurableStore | None
+    ) -> None:
         self._port = port
         self._carried = carried
         self._again_s = settings.again_s
         self._rule = rule
         self.introductions = Introductions(port, carried.local, self._introducing)
         self.neighbors = Neighbors()
-        self._copies: dict[EventId, int] = {}
+        self._copies = Copies(store)
+        self._holders = Holders()
         self._offered: dict[NodeId, set[EventId]] = {}
         """What each neighbor was offered, was given or has given: no longer to be offered."""
         self._open: dict[EventId, dict[NodeId, None]] = {}
@@ -95,10 +75,22 @@ class Handing:
 
     # What a protocol tells.
 
+    def start(self, now: float) -> None:
+        """Go on with what the node carried when it last ran."""
+        ended = self._carried.load(now)
+        for id in (*self._carried.held, *ended):
+            self._copies.load(id)
+        self.forget(ended)
+
     def publish(self, now: float, event: Event, copies: int) -> None:
         """An event of a local application."""
         if self._carried.is_new(event.id):
             self._take(now, event, 0, event.lease_s, copies)
+
+    def count(self, event: EventId, copies: int) -> None:
+        """Somebody wants to know which neighbors carry an event, until so many do."""
+        if event in self._carried.held:
+            self._holders.count(event, copies)
 
     def subscribed(self) -> None:
         """Local subscriptions have changed: every neighbor is told."""
@@ -140,7 +132,7 @@ class Handing:
         sent = self._underway.pop(token)
         message = sent.message
         if isinstance(message, Handed):
-            self._on_outcome(now, sent, message.event.id, failure)
+            self._on_outcome(now, sent, message, failure)
         elif failure is not None and sent.neighbor in self.neighbors:
             if isinstance(message, Offer):
                 self._offered.get(sent.neighbor, set()).difference_update(message.ids)
@@ -164,7 +156,8 @@ class Handing:
     def forget(self, ids: Iterable[EventId]) -> None:
         """These are no longer carried."""
         for id in ids:
-            self._copies.pop(id, None)
+            self._copies.forget(id)
+            self._holders.forget(id)
             self._open.pop(id, None)
             for offered in self._offered.values():
                 offered.discard(id)
@@ -268,31 +261,29 @@ class Handing:
             wanted = self.introductions.wants(sender, stored.event)
             share = self._rule.share(now, stored, copies, sender, wanted)
             if share.given or wanted:
-                self._copies[id] = share.kept if share.given else copies
+                leaving = copies - share.kept if share.given else 0
+                self._copies.give(id, leaving)
                 message = Handed(stored.event, stored.hops + 1, stored.until - now, share.given)
-                self._send(sender, message, copies - self._copies[id])
+                self._send(sender, message, leaving)
         for id in answered:
             stored = self._carried.held.get(id)
             if stored is not None:
                 self._spread(now, stored)
 
-    def _on_outcome(self, now: float, sent: _Underway, id: EventId, failure: Failure | None) -> None:
+    def _on_outcome(self, now: float, sent: _Underway, message: Handed, failure: Failure | None) -> None:
+        id = message.event.id
         if id not in self._copies:
             return
         if failure is not None:
-            self._copies[id] = min(MAX_COPIES, self._copies[id] + sent.copies)
+            self._copies.came_back(id, sent.copies)
             self._offered.get(sent.neighbor, set()).discard(id)
             self._arm()
-        elif not self._copies[id] and not self._returning(id):
+            return
+        if message.copies and self._holders.add(id, sent.neighbor):
+            self._port.held(id, sent.neighbor)
+        if self._copies.arrived(id, sent.copies):
             self.forget([id])
             self._carried.hand_on(now, id)
-
-    def _returning(self, id: EventId) -> bool:
-        """Whether copies of an event are under way, and may come back."""
-        return any(
-            sent.copies and isinstance(sent.message, Handed) and sent.message.event.id == id
-            for sent in self._underway.values()
-        )
 
     def _on_handed(self, now: float, sender: NodeId, message: Handed) -> None:
         id = message.event.id
@@ -308,7 +299,7 @@ class Handing:
     def _take(self, now: float, event: Event, hops: int, remaining_s: float, copies: int) -> None:
         self.forget(self._carried.meet(now, event, hops, remaining_s, carry=copies > 0))
         if copies:
-            self._copies[event.id] = copies
+            self._copies.begin(event.id, copies)
             stored = self._carried.held.get(event.id)
             if stored is not None:
                 self._spread(now, stored)
@@ -342,6 +333,3 @@ class Handing:
         if not self._armed:
             self._armed = True
             self._port.set_timer(AGAIN, self._again_s)
-
-
-MESSAGES = (Wants, Offer, Ask, Handed)

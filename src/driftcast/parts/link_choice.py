@@ -15,9 +15,9 @@ from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import Interests
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.retransmission import Carrier, Copy
+from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
 from driftcast.parts.seen import SeenCache
-from driftcast.protocol import Fact, Link, Port
+from driftcast.protocol import DurableStore, Fact, Link, Port
 from driftcast.wire import EventMessage
 
 Report = TypeVar("Report")
@@ -73,6 +73,7 @@ class LinkChoice(Generic[Report]):
     __slots__ = (
         "_counter",
         "_incarnation",
+        "_keeps_own",
         "_port",
         "_reports",
         "_rng",
@@ -97,7 +98,9 @@ class LinkChoice(Generic[Report]):
         spread: Spread,
         reports: Reports[Report],
         rules: LinkRules,
+        store: DurableStore | None = None,
     ) -> None:
+        self._keeps_own = store is not None
         self._incarnation = incarnation
         self._port = port
         self._rng = rng
@@ -116,7 +119,7 @@ class LinkChoice(Generic[Report]):
         # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": at a random moment of an
         # interval, so that nodes started together do not try together for ever.
         phase_s = spread.retry_s * rng.random() if spread.retry_timer == "node" else None
-        self.carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s)
+        self.carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s, store)
         self._counter = 0
 
     # Links.
@@ -153,6 +156,20 @@ class LinkChoice(Generic[Report]):
 
     # Events.
 
+    def start(self, now: float) -> None:
+        """Go on with what was stored when the node last ran. What was met and not stored is met again: its last copy
+        here may have been on its way when the node was killed."""
+        spread = self._spread
+        for kept in self.carrier.load():
+            until = min(kept.until, now + spread.lease_s)
+            if until <= now:
+                self.carrier.drop(kept.event.id, "lease_over")
+                continue
+            self._seen.add(now, kept.event.id, until + spread.grace_s)
+            attempts = UNLIMITED if kept.attempts is None else kept.attempts
+            holders: set[NodeId] | None = set() if spread.tracks else None
+            self.carrier.store(now, Copy(kept.event, kept.hops, kept.sender, until, attempts, holders))
+
     def publish(self, now: float, event: Event) -> None:
         """An event of this node's own."""
         if event.id not in self.seen_ids:
@@ -167,11 +184,14 @@ class LinkChoice(Generic[Report]):
         if self._rules.concerns(matched):
             self.local.deliver(event, hops)
         sent = self._forward(event, matched, hops, until - now, sender, None)
-        if self._rules.stores(event, matched):
+        # A publisher that was promised that its event is kept relies on it until the lease is over.
+        own = self._keeps_own and sender is None
+        if own or self._rules.stores(event, matched):
             holders = set(sent) if spread.tracks else None
             if holders is not None and sender is not None:
                 holders.add(sender)
-            self.carrier.store(now, Copy(event, hops, sender, until, spread.attempts, holders))
+            attempts = UNLIMITED if own else spread.attempts
+            self.carrier.store(now, Copy(event, hops, sender, until, attempts, holders))
 
     def retry(self, now: float) -> None:
         """The timer "retry" has run out: forward what is due again, by the same rule."""

@@ -4,7 +4,8 @@ import heapq
 from math import floor, nan
 
 from driftcast.model import Event, EventId, NodeId
-from driftcast.protocol import Fact, Port
+from driftcast.parts.durable import Kept, Shelf
+from driftcast.protocol import DurableStore, Fact, Port
 
 UNLIMITED = 1 << 62
 """Attempts for a copy that only its lease ends."""
@@ -24,7 +25,7 @@ class Copy:
     `holders`, if kept at all, are the neighbors known to have the event.
     """
 
-    __slots__ = ("attempts", "due", "event", "holders", "hops", "place", "sender", "until")
+    __slots__ = ("attempts", "counted", "due", "event", "holders", "hops", "place", "sender", "until")
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Copy:
         self.until = until
         self.attempts = attempts
         self.holders = holders
+        self.counted = attempts < UNLIMITED
         self.due = 0.0
         self.place = 0
         """Where it stands among the arrivals of its buffer."""
@@ -147,13 +149,22 @@ class RetryBuffer:
 
 
 class Carrier:
-    """A retry buffer with its timer, which tells the trace what it keeps and what it lets go."""
+    """A retry buffer with its timer, which tells the trace what it keeps and what it lets go, and writes it to the
+    durable store if there is one."""
 
-    __slots__ = ("_armed", "_buffer", "_port")
+    __slots__ = ("_armed", "_buffer", "_port", "_shelf")
 
-    def __init__(self, port: Port, capacity: int, interval_s: float, phase_s: float | None = None) -> None:
+    def __init__(
+        self,
+        port: Port,
+        capacity: int,
+        interval_s: float,
+        phase_s: float | None = None,
+        store: DurableStore | None = None,
+    ) -> None:
         self._port = port
         self._buffer = RetryBuffer(capacity, interval_s, phase_s)
+        self._shelf = None if store is None else Shelf(store)
         self._armed: float | None = None
 
     @property
@@ -161,13 +172,29 @@ class Carrier:
         """The share of the buffer that is unused."""
         return self._buffer.free
 
+    def load(self) -> list[Kept]:
+        """What was kept when the node last ran; it is for the caller to store again, or to drop."""
+        return [] if self._shelf is None else self._shelf.load()
+
     def store(self, now: float, copy: Copy) -> None:
         """Keep an event; its first attempt comes an interval later, or at the node's next."""
         evicted = self._buffer.add(now, copy)
         if evicted is not None:
-            self._port.note(Fact("evict", evicted, reason="buffer_full"))
+            self._let_go(evicted, "buffer_full")
+        self._write(copy)
         self._port.note(Fact("store", copy.event.id))
         self._arm(now)
+
+    def drop(self, event: EventId, reason: str) -> None:
+        """Of what was kept when the node last ran something is not to be stored again."""
+        assert self._shelf is not None
+        self._shelf.erase(event)
+        self._port.note(Fact("drop", event, reason=reason))
+
+    def _let_go(self, event: EventId, reason: str) -> None:
+        if self._shelf is not None:
+            self._shelf.erase(event)
+        self._port.note(Fact("evict", event, reason=reason))
 
     def held_by(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor has an event; noted if the event is stored here and its holders are kept."""
@@ -180,13 +207,21 @@ class Carrier:
         self._armed = None
         trying, gone = self._buffer.take_due(now)
         for event, reason in gone:
-            self._port.note(Fact("evict", event, reason=reason))
+            self._let_go(event, reason)
+        for copy in trying:
+            if copy.counted and copy.event.id in self._buffer:
+                self._write(copy)
         self._arm(now)
         return trying
 
     def stop(self) -> None:
         """Disarm the timer."""
         self._port.cancel_timer("retry")
+
+    def _write(self, copy: Copy) -> None:
+        if self._shelf is not None:
+            attempts = copy.attempts if copy.counted else None
+            self._shelf.put(Kept(copy.until, copy.event, copy.hops, copy.sender, attempts))
 
     def _arm(self, now: float) -> None:
         # A timer that is too early does no harm, so what leaves the buffer does not disarm it.

@@ -20,6 +20,9 @@ class SeenCache:
     def __contains__(self, event: EventId) -> bool:
         return event in self.ids
 
+    def load(self, latest: float) -> None:
+        """What was met before the node started: nothing, in memory. See `parts/durable.py`."""
+
     def add(self, now: float, event: EventId, until: float) -> bool:
         """Remember an event until a time; False if it is known already, and then its end stays as it was."""
         ends = self._ends

@@ -17,11 +17,12 @@ from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.code import code_digest
 from driftcast.pipeline.definition import Definition
 from driftcast.pipeline.disk import write_whole
-from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
+from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment, with_own
 from driftcast.pipeline.failures import failure_lines
 from driftcast.pipeline.lock import held
 from driftcast.pipeline.master import checked_master, runs_here
 from driftcast.pipeline.means import Means
+from driftcast.pipeline.measured import measure
 from driftcast.pipeline.metrics import paired, summary
 from driftcast.pipeline.plan import machines
 from driftcast.pipeline.records import Record, json_text, json_value
@@ -155,7 +156,8 @@ def _stored(path: Path) -> Experiment:
         raise UserError(f"{path}: cannot be read: {error}") from None
     stored = typed(table, _Stored, str(path))
     hook = path.parent / HOOK
-    return Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+    found = Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+    return with_own(found, path.parent)
 
 
 @contextmanager
@@ -175,15 +177,21 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
         folder = out / DEFINITIONS / experiment.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        stored = _Stored(definition=experiment.definition, points=experiment.points, seeds=experiment.seeds)
+        files = [file.name for file in experiment.own_files]
+        definition = msgspec.structs.replace(experiment.definition, metrics_from=files)
+        stored = _Stored(definition=definition, points=experiment.points, seeds=experiment.seeds)
         if experiment.hook is not None:
             shutil.copy(experiment.hook, folder / HOOK)
+        for file in experiment.own_files:
+            shutil.copy(file, folder / file.name)
         write_whole(folder / "definition.json", json_text(stored, indent=1).encode())
 
 
 def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
-    experiments, records = stored_experiments(out, names), read_runs(out)
+    experiments = stored_experiments(out, names)
+    measure(experiments, out, spark)
+    records = read_runs(out)
     make_players(experiments, records, out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = summaries_of(out, spark, metrics)

@@ -62,6 +62,8 @@ logger.files.name = org.apache.spark.sql.execution.datasources
 logger.files.level = off
 logger.tasks.name = org.apache.spark.util.Utils
 logger.tasks.level = off
+logger.streaming.name = org.apache.spark.sql.execution.streaming
+logger.streaming.level = off
 """
 
 
@@ -188,6 +190,8 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         # Collecting in parallel and compiling to the last degree cost more CPU than short jobs win back.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        # With that alone it keeps room for 48 MB of compiled code; a watch that runs for hours needs more.
+        "-XX:ReservedCodeCacheSize=192m",
         # No file of counters in the machine's temp directory.
         "-XX:-UsePerfData",
     ]

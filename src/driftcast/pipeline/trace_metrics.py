@@ -4,6 +4,7 @@ A full trace of a simulated run gives exactly the metrics that the run counted i
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,14 @@ from driftcast.pipeline.records import METRICS, REAL_METRICS
 from driftcast.simulation.witness.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from driftcast.simulation.witness.meter import quantile
 from driftcast.trace.eligible import eligible
-from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, Kind
+from driftcast.trace.files import TABLES
+from driftcast.trace.schema import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from driftcast.mobility.trajectory import Floats
 
 OF_DELIVERIES = METRICS[: METRICS.index("transmissions")]
 """What a trace tells that keeps deliveries alone."""
@@ -34,18 +38,28 @@ _SPARK_TYPES = {"string": "string", "double": "double", "int64": "bigint", "int3
 
 def read_tables(spark: "SparkSession", folders: list[Path]) -> tuple["DataFrame", "DataFrame", "DataFrame"]:
     """The tables `trace`, `events` and `subscriptions` of traces; `trace` with its rows' places."""
+    trace, events, subscriptions = (
+        read_parts(spark, table, [folder / table for folder in folders]) for table in TABLES
+    )
+    return trace, events, subscriptions
+
+
+def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "DataFrame":
+    """A table of traces from its folders, or from single parts of it; `trace` with its rows' places."""
     from pyspark.sql import functions as f
 
-    check_shared(spark, *folders)
-
-    def table(name: str, columns: tuple[tuple[str, str], ...]) -> "DataFrame":
-        schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
-        # Spark's own folder is where it was started, which a program may have left since.
-        return spark.read.schema(schema).parquet(*(str((folder / name).resolve()) for folder in folders))
-
+    check_shared(spark, *paths)
+    # Spark's own folder is where it was started, which a program may have left since.
+    rows = spark.read.schema(spark_schema(TABLES[table])).parquet(*(str(path.resolve()) for path in paths))
+    if table != "trace":
+        return rows
     part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
-    trace = table("trace", TRACE_COLUMNS).select("*", part, f.col("_metadata.row_index").alias("place"))
-    return trace, table("events", EVENT_COLUMNS), table("subscriptions", SUBSCRIPTION_COLUMNS)
+    return rows.select("*", part, f.col("_metadata.row_index").alias("place"))
+
+
+def spark_schema(columns: Sequence[tuple[str, str]]) -> str:
+    """The columns of a table of traces, as Spark writes them."""
+    return ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
 
 
 def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
@@ -146,32 +160,42 @@ def _delivered(served: "DataFrame") -> "DataFrame":
 
 
 def _delays(served: "pa.Table") -> "pa.Table":
-    """The delays of one run, by the meter's own arithmetic, so that not even the last bit differs."""
-    import numpy as np
+    """The delays of one run."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    delays_s: list[float] = np.sort(served["delay_s"].to_numpy()).tolist()
-    n = len(delays_s)
-    row = {
-        "run": served["run"][0].as_py(),
+    row = delays(served["delay_s"].to_numpy(), pc.sum(served["hops"]).as_py())
+    return pa.Table.from_pylist([{"run": served["run"][0].as_py(), **row}])
+
+
+def delays(delay_s: "Floats", hops: int) -> dict[str, object]:
+    """What the deliveries of a run come to, by the meter's own arithmetic, so that not even the last bit differs."""
+    import numpy as np
+
+    ordered: list[float] = np.sort(delay_s).tolist()
+    n = len(ordered)
+    return {
         "delivered": n,
-        "delay_mean_s": math.fsum(delays_s) / n,
-        "delay_p50_s": quantile(delays_s, 0.5),
-        "delay_p95_s": quantile(delays_s, 0.95),
-        "hops_mean": pc.sum(served["hops"]).as_py() / n,
+        "delay_mean_s": math.fsum(ordered) / n,
+        "delay_p50_s": quantile(ordered, 0.5),
+        "delay_p95_s": quantile(ordered, 0.95),
+        "hops_mean": hops / n,
     }
-    return pa.Table.from_pylist([row])
 
 
 def _frames(trace: "DataFrame") -> "DataFrame":
     """Everything counted in frames and bytes, whatever they carry; a row for each run that has any row."""
+    return trace.groupBy("run").agg(*frame_counts())
+
+
+def frame_counts() -> "list[Column]":
+    """What is counted in frames and bytes, over rows of the trace. All of them are sums: of parts, of the whole."""
     from pyspark.sql import functions as f
 
     kind, traffic, sized = f.col("kind"), f.col("class"), f.col("size_bytes")
     sent, received = kind.isin(Kind.SEND.value, Kind.RETRY.value), kind == Kind.RECEIVE.value
     work = traffic != "discovery"
-    return trace.groupBy("run").agg(
+    return [
         f.count_if(sent & work).alias("transmissions"),
         f.count_if(sent & (traffic == "control")).alias("control_transmissions"),
         f.count_if(received & work).alias("receptions"),
@@ -181,7 +205,7 @@ def _frames(trace: "DataFrame") -> "DataFrame":
         ),
         f.sum(f.when(sent, sized).otherwise(0)).alias("total_bytes"),
         f.sum(f.when(sent, _airtime_us(sized, f.col("peer").isNotNull())).otherwise(0)).alias("airtime_us"),
-    )
+    ]
 
 
 def _copies(trace: "DataFrame", events: "DataFrame") -> "DataFrame":

@@ -15,7 +15,7 @@ from driftcast.model import Processor
 from driftcast.protocol import BeaconSettings, StackPlan
 from driftcast.protocol.host import Capability
 from driftcast.protocol.optional import serves_processors
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from driftcast.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from driftcast.scenario.beginnings import check_beginning

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.scenario.draws import check_selection
 
 

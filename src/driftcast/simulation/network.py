@@ -9,7 +9,8 @@ from driftcast.model import Failure, NodeId
 from driftcast.protocol import Interface, Link
 from driftcast.protocol.stack import Receiver
 from driftcast.radio.csma import CsmaMedium
-from driftcast.radio.disk import DiskMedium, DiskRadio
+from driftcast.radio.disk import DiskMedium
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.radio.medium import Air, Frame, Medium, Reach
 from driftcast.scenario.faults import LinkSlow
 from driftcast.scenario.scenario import OracleDiscovery

@@ -21,14 +21,14 @@ def test_a_buffer_is_read_back_as_it_was_and_goes_on_counting_arrivals() -> None
     for number in (5, 2, 9):
         assert buffer.add(stored(number, hops=number)) is None
     again = DurableBuffer(3, store)
-    assert again.load() == []
+    assert again.load(1000.0) == []
     assert ids(again) == [5, 2, 9]
     assert again.get(EventId(7, 9)) == stored(9, hops=9)
     evicted = again.add(stored(1))
     assert evicted is not None
     assert evicted.id.sequence == 5, "the oldest arrival, of whichever start"
     third = DurableBuffer(3, store)
-    third.load()
+    third.load(1000.0)
     assert ids(third) == [2, 9, 1]
 
 
@@ -42,7 +42,7 @@ def test_whatever_leaves_a_buffer_leaves_the_store() -> None:
     assert not buffer.discard(EventId(7, 2))
     assert [gone.id.sequence for gone in buffer.resize(2)] == [3]
     again = DurableBuffer(10, store)
-    again.load()
+    again.load(1000.0)
     assert ids(again) == [4, 5]
 
 
@@ -52,7 +52,7 @@ def test_a_smaller_capacity_lets_the_oldest_go_and_says_so() -> None:
     for number in range(4):
         buffer.add(stored(number))
     smaller = DurableBuffer(1, store)
-    assert [gone.id.sequence for gone in smaller.load()] == [0, 1, 2]
+    assert [gone.id.sequence for gone in smaller.load(1000.0)] == [0, 1, 2]
     assert len(list(store.items())) == 1
 
 
@@ -62,7 +62,7 @@ def test_what_was_met_is_remembered_over_a_start_until_its_end() -> None:
     assert met.add(0.0, EventId(1, 1), 10.0)
     assert not met.add(1.0, EventId(1, 1), 20.0)
     again = DurableSeenCache(store)
-    again.load()
+    again.load(1000.0)
     assert not again.add(2.0, EventId(1, 1), 20.0)
     assert again.add(10.0, EventId(1, 2), 30.0)
     assert again.add(10.0, EventId(1, 1), 30.0), "its end came"

@@ -8,7 +8,8 @@ import pytest
 
 from driftcast.model import Failure, NodeId
 from driftcast.protocol import Beacon
-from driftcast.radio.disk import DiskMedium, DiskRadio
+from driftcast.radio.disk import DiskMedium
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.radio.medium import Air, Frame, Reach
 from driftcast.simulation.kernel import Kernel
 from driftcast.wire import Layer

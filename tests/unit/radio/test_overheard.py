@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftcast.radio.disk import DiskRadio
+from driftcast.radio.disk_settings import DiskRadio
 from driftcast.radio.dot11 import CsmaRadio
 from tests.unit.radio.test_disk import Bench
 from tests.validation.cell import Cell, Point

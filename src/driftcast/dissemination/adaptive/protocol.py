@@ -30,14 +30,14 @@ from driftcast.parts.horizon import Horizon
 from driftcast.parts.interests import EVERYTHING
 from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
 from driftcast.parts.retransmission import UNLIMITED
-from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
+from driftcast.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
 from driftcast.wire import Message
 
 SWEEP_SAMPLES = 30
 """Once in that many periods a node forgets the filters that nobody speaks of any more."""
 
 
-class Adaptive(Protocol, LinkRules):
+class Adaptive(Protocol, KeepsEvents, LinkRules):
     """One unicast for each link that the forwarding rule chooses; one broadcast for each report of utilities."""
 
     name = "adaptive"
@@ -64,7 +64,8 @@ class Adaptive(Protocol, LinkRules):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        choice = LinkChoice(node, host.incarnation, port, rng, spread, Reports(_subscribed, Carried), self)
+        reports, store = Reports(_subscribed, Carried), host.store if settings.durable else None
+        choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, store)
         self._choice = choice
         self._seen_ids = choice.seen_ids
         self._tracks = spread.tracks
@@ -80,7 +81,12 @@ class Adaptive(Protocol, LinkRules):
         self._samples = 0
         self._reported = 0.0
 
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
+
     def on_start(self, now: float) -> None:
+        self._choice.start(now)
         # At a random moment of the first period, so that nodes started together do not speak together for ever.
         delay_s = self._settings.sample_s * self.rng.random()
         self.port.set_timer("sample", delay_s)

@@ -90,9 +90,17 @@ class AdaptiveSettings(Settings, frozen=True):
         60.0
     )
 
+    durable: Annotated[
+        bool,
+        Meta(
+            description="what is stored is in the node's durable store; events of its own are stored whatever the rule"
+        ),
+    ] = False
+
     def needs(self) -> frozenset[Capability]:
         weighed = [kind for name, kind in attributes().items() if self.weights.get(name, 0.0) > 0]
-        return frozenset(capability for kind in weighed for capability in kind.needs)
+        kept = frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
+        return kept | frozenset(capability for kind in weighed for capability in kind.needs)
 
     def __post_init__(self) -> None:
         known = attributes()

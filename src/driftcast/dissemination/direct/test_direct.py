@@ -1,7 +1,7 @@
 """Direct delivery: hand-overs one by one, and stories of small networks."""
 
 from driftcast.model import Event, EventId, Failure, Subscription, SubscriptionId
-from driftcast.parts.handing import Ask, Handed, Offer
+from driftcast.parts.handing_messages import Ask, Handed, Offer
 from driftcast.parts.introductions import MAX_GUESTS, Wants, in_parts
 from driftcast.protocol import Fact, Link, Protocol, RecordingPort
 from driftcast.protocol.effects import CancelTimer, Note, Send, SetTimer

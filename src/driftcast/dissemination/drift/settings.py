@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.protocol import Settings
+from driftcast.protocol import Capability, Settings
 
 
 class DriftSettings(Settings, frozen=True):
@@ -55,7 +55,11 @@ class DriftSettings(Settings, frozen=True):
     news_s: Annotated[float, Meta(ge=0.001, le=3600, description="how soon after a new event a hash is said")] = 2.0
     hash_max_s: Annotated[
         float,
-        Meta(ge=0.001, le=86_400, description="the longest time between two hashes; from one to the next it doubles"),
+        Meta(
+            ge=0.001,
+            le=86_400,
+            description="the longest time between two hashes; each is four times the one before",
+        ),
     ] = 60.0
     reply_s: Annotated[
         float, Meta(ge=0.001, le=3600, description="the longest wait of an answer to a hash, a digest or an offer")
@@ -88,3 +92,7 @@ class DriftSettings(Settings, frozen=True):
             description="an event is sent to the same neighbor on its word that often in a minute, no more",
         ),
     ] = 3
+    durable: Annotated[bool, Meta(description="what is held is in the node's durable store")] = False
+
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()

@@ -6,17 +6,16 @@ three messages serve a new contact, where the summary lists everything, and a ne
 
 from random import Random
 
-from driftcast.dissemination.epidemic.holders import Holders
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
 from driftcast.dissemination.epidemic.offers import Offers
 from driftcast.dissemination.epidemic.serving import Serving
 from driftcast.dissemination.epidemic.settings import EpidemicSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
-from driftcast.parts.buffer import LeasedBuffer, Stored
-from driftcast.parts.durable import DurableBuffer, DurableSeenCache
+from driftcast.parts.buffer import Stored
+from driftcast.parts.durable import memory, reload
+from driftcast.parts.holders import Holders
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.seen import SeenCache
 from driftcast.protocol import (
     AnswersRequests,
     CountsHolders,
@@ -47,9 +46,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
-        self._buffer = DurableBuffer(settings.buffer, host.store) if settings.durable else LeasedBuffer(settings.buffer)
+        self._buffer, self._gone = memory(settings.buffer, host.store if settings.durable else None)
         self._held = self._buffer.events
-        self._gone = DurableSeenCache(host.store) if settings.durable else SeenCache()
         """What was held once and may be offered again."""
         self._neighbors = Neighbors()
         self._strangers: set[NodeId] = set()
@@ -74,14 +72,11 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; the next link brings it to others."""
-        buffer, gone = self._buffer, self._gone
-        if isinstance(buffer, DurableBuffer) and isinstance(gone, DurableSeenCache):
-            gone.load()
-            for evicted in buffer.load():
-                self._forget(now, evicted, "buffer_full")
-            for id in buffer:
-                self.port.note(Fact("store", id))
-            self._expire(now)
+        settings = self._settings
+        self._gone.load(now + settings.max_lease_s + settings.seen_grace_s)
+        for stored in reload(self.port, now, self._buffer, settings.max_lease_s):
+            self._gone.add(now, stored.id, stored.until + settings.seen_grace_s)
+        self._watch_leases(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""

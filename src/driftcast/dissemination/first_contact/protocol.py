@@ -5,7 +5,7 @@ from random import Random
 from driftcast.model import NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.carried import CarrySettings
-from driftcast.parts.carrier import Carrier
+from driftcast.parts.carrier import CountingCarrier
 from driftcast.parts.handing import Rule, Share
 from driftcast.protocol import Host, Port
 
@@ -20,7 +20,7 @@ class TheOnlyCopy(Rule):
         return Share(copies, 0)
 
 
-class FirstContact(Carrier):
+class FirstContact(CountingCarrier):
     """A random walk of each event, which leaves one with every subscriber that it passes."""
 
     name = "first_contact"

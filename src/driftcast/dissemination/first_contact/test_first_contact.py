@@ -1,7 +1,7 @@
 """First contact: where the one copy is."""
 
 from driftcast.model import Event, EventId, Failure
-from driftcast.parts.handing import Ask, Handed, Offer
+from driftcast.parts.handing_messages import Ask, Handed, Offer
 from driftcast.parts.introductions import Wants
 from driftcast.protocol import Fact, Link
 from driftcast.protocol.effects import Note, Send

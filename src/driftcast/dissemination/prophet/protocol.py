@@ -19,8 +19,9 @@ from driftcast.dissemination.prophet.settings import ProphetSettings
 from driftcast.dissemination.prophet.table import Table
 from driftcast.model import Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
-from driftcast.parts.carrier import Carrier
-from driftcast.parts.handing import MESSAGES, Rule, Share
+from driftcast.parts.carrier import CountingCarrier
+from driftcast.parts.handing import Rule, Share
+from driftcast.parts.handing_messages import MESSAGES
 from driftcast.parts.introductions import MAX_FILTER_BYTES, MAX_FILTERS, canonical
 from driftcast.protocol import Fact, Host, Interface, Link, Port, TimerKey
 from driftcast.wire import Message
@@ -53,7 +54,7 @@ class GreatestFirst(Rule):
         return Share(0, copies)
 
 
-class Prophet(Carrier):
+class Prophet(CountingCarrier):
     """Copies climb toward those who often meet the subscribers of an event."""
 
     name = "prophet"

@@ -15,7 +15,7 @@ from driftcast.dissemination.prophet.rules import aged, encounter, transitive
 from driftcast.dissemination.prophet.settings import ProphetSettings
 from driftcast.dissemination.prophet.table import Table
 from driftcast.model import Event, EventId, Failure, Subscription, SubscriptionId
-from driftcast.parts.handing import Ask, Handed, Offer
+from driftcast.parts.handing_messages import Ask, Handed, Offer
 from driftcast.parts.introductions import Wants
 from driftcast.protocol import Fact, Link, Protocol, RecordingPort
 from driftcast.protocol.effects import Note
@@ -45,6 +45,14 @@ def test_equation_2_aging() -> None:
     assert aged(0.8, 0.9, 2.0) == pytest.approx(0.648)
     assert aged(0.8, 0.9, 0.0) == 0.8
     assert aged(0.8, 0.9, -5.0) == 0.8, "a clock that steps back makes nothing grow"
+
+
+def test_who_starts_anew_and_wants_the_same_is_still_a_destination() -> None:
+    table = Table(0, ProphetSettings())
+    table.meet(0.0, 5)
+    assert table.learn(5, Version(1, 1), ("topic = 1",))
+    assert table.learn(5, Version(2, 1), ("topic = 1",))
+    assert table.destinations(EVENT) == [5]
 
 
 def test_equation_3_transitivity() -> None:

@@ -12,11 +12,11 @@ from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisti
 from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
-from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, TimerKey
+from driftcast.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
 from driftcast.wire import Message
 
 
-class SemiProbabilistic(Protocol, LinkRules):
+class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
     """One unicast for each link that the forwarding rule chooses; it makes no predictions, so step 2 is empty."""
 
     name = "semi_probabilistic"
@@ -40,12 +40,17 @@ class SemiProbabilistic(Protocol, LinkRules):
             grace_s=settings.seen_grace_s,
             tracks=settings.retransmit_to == "others",
         )
-        reports = Reports(_wanted, Forwarded)
-        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self)
+        reports, store = Reports(_wanted, Forwarded), host.store if settings.durable else None
+        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, store)
         self._seen_ids = self._choice.seen_ids
         self._tracks = spread.tracks
 
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
+
     def on_start(self, now: float) -> None:
+        self._choice.start(now)
         if self._settings.phi > 0:
             # At a random moment of the first period, so that nodes started together do not speak together for ever.
             self.port.set_timer("update", self._settings.update_s * self.rng.random())

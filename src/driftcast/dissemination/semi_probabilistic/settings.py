@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from driftcast.dissemination.semi_probabilistic.messages import MAX_HORIZON
-from driftcast.protocol import Settings
+from driftcast.protocol import Capability, Settings
 
 
 class SemiProbabilisticSettings(Settings, frozen=True):
@@ -45,3 +45,16 @@ class SemiProbabilisticSettings(Settings, frozen=True):
     seen_grace_s: Annotated[float, Meta(ge=0, le=1e9, description="how long past its lease an event is remembered")] = (
         60.0
     )
+    durable: Annotated[
+        bool,
+        Meta(
+            description="what is stored is in the node's durable store; events of its own are stored whatever the rule"
+        ),
+    ] = False
+
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
+
+    def __post_init__(self) -> None:
+        if self.durable and not self.store:
+            raise ValueError("durable needs store = true: else nothing is kept")

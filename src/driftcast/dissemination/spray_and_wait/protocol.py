@@ -10,8 +10,9 @@ from driftcast.dissemination.spray_and_wait.rules import binary, from_source
 from driftcast.model import NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.carried import CarrySettings
-from driftcast.parts.carrier import Carrier
-from driftcast.parts.handing import MAX_COPIES, Rule, Share
+from driftcast.parts.carrier import CountingCarrier
+from driftcast.parts.copies import MAX_COPIES
+from driftcast.parts.handing import Rule, Share
 from driftcast.protocol import Host, Port
 
 
@@ -39,7 +40,7 @@ class Spraying(Rule):
         return binary(copies) if self._binary else from_source(copies, own=stored.hops == 0)
 
 
-class SprayAndWait(Carrier):
+class SprayAndWait(CountingCarrier):
     """At most `copies` nodes carry an event, however many there are."""
 
     name = "spray_and_wait"

@@ -4,7 +4,8 @@ import pytest
 
 from driftcast.dissemination.spray_and_wait.rules import binary, from_source
 from driftcast.model import Event, EventId, Failure
-from driftcast.parts.handing import Ask, Handed, Share
+from driftcast.parts.handing import Share
+from driftcast.parts.handing_messages import Ask, Handed
 from driftcast.parts.introductions import Wants
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Send

@@ -1,24 +1,34 @@
 """Nodes in a line as processes, an application that writes down what it gets, and somebody who kills them.
 
+`python -m benchmarks.kills --kills 100` kills the publisher's node, the subscriber's node, the application and a relay
+between the nodes a hundred times each, at random moments under load, and prints what was lost and what came again; with
+`--protocol NAME` over another protocol than epidemic. Its exit status is 1 if there was any.
+
 The publisher publishes at level `stored` all the time, and goes on when its node is back. The application writes `got`
 with each event and `done` when its acknowledgement was confirmed, so that the order of its lines is the order of what
 happened, over all its lives.
 """
 
+import argparse
+import json
+import os
 import random
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from driftcast.errors import WorkError
 from driftcast.live.door.client import connect
-from tests.cli.console import COMMAND, environment
+
+SOURCE = Path(__file__).parents[1] / "src"
 
 CONFIG = """
 name = "{name}"
@@ -31,11 +41,10 @@ peers = {peers}
 [link]
 ack_timeout_s = 0.1
 [protocol]
-name = "epidemic"
+name = "{protocol}"
 durable = true
 buffer = 1000000
-ask_again_s = 0.5
-tell_again_s = 1.0
+{settings}
 [store]
 file = "{name}.db"
 [control]
@@ -63,15 +72,39 @@ while True:
         pass
 """
 
-PAUSE_S = 0.005
-"""Between two publications: some 100 a second, more than enough to be killed in the middle of something."""
+
+class Subject(NamedTuple):
+    """A protocol that keeps events: what makes it quick enough to watch, and how long its publisher pauses."""
+
+    settings: str
+    pause_s: float = 0.005
+    """Some 100 a second: more than enough to be killed in the middle of something."""
+    relays: bool = True
+    """Whether it claims to carry for others."""
+
+
+SUBJECTS = {
+    "epidemic": Subject("ask_again_s = 0.5\ntell_again_s = 1.0"),
+    "drift": Subject("contact_s = 0.1\nnews_s = 0.2\nhash_max_s = 1.0\nasks = 1000\nanswers = 1000"),
+    "spray_and_wait": Subject("again_s = 0.5"),
+    "first_contact": Subject("again_s = 0.5"),
+    "prophet": Subject("again_s = 0.5\nexchange_s = 0.5"),
+    "direct": Subject("again_s = 0.5", relays=False),
+    # These try all that they store again and again until its lease is over, so there has to be less of it.
+    "semi_probabilistic": Subject("retry_s = 3.0\nattempts = 1000000\nupdate_s = 0.2", pause_s=0.1),
+    "adaptive": Subject("retry_s = 3.0\nupdate_min_s = 0.2\nsample_s = 0.2", pause_s=0.1),
+}
+PAIR, LINE = ("publisher", "subscriber"), ("publisher", "relay", "subscriber")
+VICTIMS = ("publisher", "subscriber", "application", "relay")
 
 
 class World:
     """The processes, and the publisher's thread."""
 
-    def __init__(self, folder: Path, nodes: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, nodes: tuple[str, ...], protocol: str) -> None:
         self._folder = folder
+        subject = SUBJECTS[protocol]
+        self._pause_s = subject.pause_s
         self.lines = folder / "lines"
         self.stored: list[int] = []
         """The numbers of the events whose storing was acknowledged."""
@@ -81,17 +114,20 @@ class World:
         ports = _free_ports(len(nodes))
         for at, name in enumerate(nodes):
             beside = [f"127.0.0.1:{port}" for port in (*ports[max(0, at - 1) : at], *ports[at + 1 : at + 2])]
-            (folder / f"{name}.toml").write_text(CONFIG.format(name=name, port=ports[at], peers=beside))
+            text = CONFIG.format(name=name, port=ports[at], peers=beside, protocol=protocol, settings=subject.settings)
+            (folder / f"{name}.toml").write_text(text)
 
     def start(self, who: str) -> None:
         """One of the nodes, or `application`."""
-        command = [*COMMAND, "node", str(self._folder / f"{who}.toml")]
+        command = [sys.executable, "-m", "driftcast.cli", "node", str(self._folder / f"{who}.toml")]
         if who == "application":
             socket_path = str(self._folder / "subscriber.sock")
             command = [sys.executable, "-c", APPLICATION, socket_path, str(self.lines)]
         errors = (self._folder / f"{who}.err").open("ab")
         with errors:
-            self._processes[who] = subprocess.Popen(command, env=environment(), stderr=errors)
+            self._processes[who] = subprocess.Popen(
+                command, env=os.environ | {"PYTHONPATH": str(SOURCE)}, stderr=errors
+            )
 
     @property
     def subscribed(self) -> bool:
@@ -119,7 +155,7 @@ class World:
                     number, self._published = self._published, self._published + 1
                     client.publish({"n": number}, payload=bytes(180), level="stored")
                     self.stored.append(number)
-                    time.sleep(PAUSE_S)
+                    time.sleep(self._pause_s)
 
     def goes_on(self, stored: int) -> bool:
         """Whether more was stored than so much."""
@@ -172,9 +208,9 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, nodes: tuple[str, ...]) -> Iterator[World]:
+def world(folder: Path, nodes: tuple[str, ...], protocol: str) -> Iterator[World]:
     """Running, with its publisher publishing."""
-    made = World(folder, nodes)
+    made = World(folder, nodes, protocol)
     publisher = threading.Thread(target=made.publish)
     try:
         for who in (*nodes, "application"):
@@ -190,11 +226,11 @@ def world(folder: Path, nodes: tuple[str, ...]) -> Iterator[World]:
 
 
 def kill_often(
-    folder: Path, victims: list[str], times: int, seed: int, nodes: tuple[str, ...] = ("publisher", "subscriber")
+    folder: Path, victims: list[str], times: int, seed: int, nodes: tuple[str, ...] = PAIR, protocol: str = "epidemic"
 ) -> World:
     """Kill each in turn so often, at random moments under load, and let the rest arrive."""
     moments = random.Random(seed)
-    with world(folder, nodes) as made:
+    with world(folder, nodes, protocol) as made:
         _wait(lambda: bool(made.history()), 60)
         for _ in range(times):
             for victim in victims:
@@ -203,7 +239,7 @@ def kill_often(
                 made.start(victim)
                 made.await_start(victim)
                 _wait(partial(made.goes_on, len(made.stored)), 60)
-        made.drain(60)
+        made.drain(120)
     return made
 
 
@@ -222,3 +258,38 @@ def _free_ports(number: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Kill, and print what came of it: one line for each victim."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description="Kill nodes under load.")
+    parser.add_argument("--kills", type=int, default=100, help="of each victim (100)")
+    parser.add_argument("--protocol", choices=SUBJECTS, default="epidemic", help="what the nodes run (epidemic)")
+    parser.add_argument("--victim", choices=VICTIMS, action="append", help="kill only this one; may be repeated")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments (1)")
+    chosen = parser.parse_args(arguments)
+    bad = False
+    for victim in chosen.victim or VICTIMS:
+        if victim == "relay" and not SUBJECTS[chosen.protocol].relays:
+            continue
+        begun_s = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            nodes = LINE if victim == "relay" else PAIR
+            made = kill_often(Path(folder), [victim], chosen.kills, chosen.seed, nodes, chosen.protocol)
+            found: dict[str, object] = {
+                "protocol": chosen.protocol,
+                "victim": victim,
+                "kills": chosen.kills,
+                "stored": len(made.stored),
+                "lost": len(made.lost()),
+                "again_after_confirmed": len(made.repeated()),
+                "again_unmarked": len(made.unmarked()),
+                "seconds": round(time.monotonic() - begun_s),
+            }
+        print(json.dumps(found), flush=True)
+        bad |= any((found["lost"], found["again_after_confirmed"], found["again_unmarked"]))
+    return int(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

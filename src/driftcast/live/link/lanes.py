@@ -1,0 +1,226 @@
+"""Unicasts on their way: numbered, in a window for each neighbor, sent again on silence, given up in the end.
+
+Each neighbor has as many frames on the air as its pace allows; others wait in order. A frame that is not acknowledged
+in time is sent again, each time after twice as long, up to `retries` times. If that is in vain, the neighbor counts as
+unreachable, and all that waits for it is given up as well, for it would only be in the way of what waits for others.
+Frames waiting or on the air are bounded by `queue`, all neighbors together.
+
+No unicast is numbered more than SPAN ahead of one that may still be sent again, so that the receiver can always tell
+whether it heard that one before.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.live.link.address import Address
+from driftcast.live.link.frame import MAX_SENDERS, WINDOW, LinkFrame, LinkKind, older, pack
+from driftcast.live.link.pace import Pace
+from driftcast.live.link.transport import Transport
+from driftcast.model import NodeId
+
+SPAN = WINDOW // 2
+"""Half of what a receiver remembers: room for datagrams that overtake each other."""
+
+
+class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How hard to try. The defaults give up after 3 s in all, when discovery by default gives up on a neighbor too."""
+
+    ack_timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="wait for an acknowledgement while it is not known how long one takes")
+    ] = 0.2
+    retries: Annotated[int, Meta(ge=0, le=20, description="how often an unacknowledged frame is sent again")] = 3
+    window: Annotated[
+        int, Meta(ge=1, le=512, description="the most unacknowledged frames to one neighbor, however fast it answers")
+    ] = 256
+    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 4096
+    cost: Annotated[
+        Literal["fixed", "measured"], Meta(description="whether links cost `cost_s` or the time that probes take")
+    ] = "fixed"
+    cost_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="cost of a link; 500 bytes take this long at 6 Mbit/s, the slowest rate of 802.11g",
+        ),
+    ] = 0.0007
+
+
+P = TypeVar("P")
+"""What the layer above keeps with a frame that it sends, to know it again."""
+
+
+class LaneUser(ABC, Generic[P]):
+    """Who is told what becomes of unicasts."""
+
+    @abstractmethod
+    def transmitted(self, parcel: P, attempt: int) -> None:
+        """A unicast goes on the air; attempts count from 1."""
+
+    @abstractmethod
+    def acknowledged(self, parcel: P) -> None:
+        """A unicast has arrived. Each that was accepted is told of once, here or in `given_up`."""
+
+    @abstractmethod
+    def given_up(self, target: NodeId, parcels: Sequence[P]) -> None:
+        """A unicast to a neighbor was sent again in vain; it and those behind it are given up."""
+
+    @abstractmethod
+    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        """Datagrams were dropped."""
+
+
+@dataclass(slots=True)
+class _Pending(Generic[P]):
+    parcel: P
+    target: NodeId
+    body: bytes
+    since_s: float
+    sequence: int = 0
+    datagram: bytes = b""
+    attempts: int = 0
+    sent_s: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class _Lane(Generic[P]):
+    """The unicasts to one neighbor: those on the air by number, in order, and those that wait."""
+
+    next: int
+    address: Address
+    """Where the neighbor was heard last: a node that starts anew may have another."""
+    pace: Pace
+    on_air: dict[int, _Pending[P]] = field(default_factory=dict)
+    waiting: deque[_Pending[P]] = field(default_factory=deque)
+
+
+class Lanes(Generic[P]):
+    """The unicasts of one interface of a node, over its transport."""
+
+    def __init__(
+        self, node: NodeId, session: int, transport: Transport, settings: LinkSettings, user: LaneUser[P]
+    ) -> None:
+        self._node = node
+        self._session = session
+        self._transport = transport
+        self._settings = settings
+        self._user = user
+        self._loop = asyncio.get_running_loop()
+        self._highest = 0
+        self._lanes: dict[NodeId, _Lane[P]] = {}
+        self._paces: OrderedDict[NodeId, Pace] = OrderedDict()
+        """How fast neighbors were when last sent to."""
+        self.waiting = 0
+        """How many unicasts wait or are on the air."""
+
+    def close(self) -> None:
+        """Nothing is sent or told from now on."""
+        for lane in self._lanes.values():
+            for pending in lane.on_air.values():
+                if pending.timer is not None:
+                    pending.timer.cancel()
+        self._lanes.clear()
+
+    def send(self, target: NodeId, address: Address, body: bytes, parcel: P) -> bool:
+        """Take a unicast, whose end is told; False if the queue is full, and then nothing more is told."""
+        if self.waiting >= self._settings.queue:
+            return False
+        self.waiting += 1
+        lane = self._lanes.get(target)
+        if lane is None:
+            # A lane is forgotten when it is empty, and a new one begins above every number given so far.
+            lane = self._lanes[target] = _Lane(self._highest + 1, address, self._pace(target))
+        lane.address = address
+        lane.waiting.append(_Pending(parcel, target, body, self._loop.time()))
+        self._launch(lane)
+        return True
+
+    def moved(self, target: NodeId, address: Address) -> None:
+        """A neighbor is heard from there."""
+        lane = self._lanes.get(target)
+        if lane is not None:
+            lane.address = address
+
+    def forget(self, target: NodeId) -> None:
+        """A neighbor is gone; the next one of that name may be reached over another way."""
+        if target not in self._lanes:
+            self._paces.pop(target, None)
+
+    def on_acknowledgement(self, sender: NodeId, session: int, sequence: int) -> bool:
+        """A neighbor has a frame; False if none was on its way: late, for an earlier start of this node, or forged."""
+        lane = self._lanes.get(sender)
+        pending = None if lane is None else lane.on_air.get(sequence)
+        if lane is None or pending is None or session != self._session:
+            return False
+        if pending.timer is not None:
+            pending.timer.cancel()
+        self.waiting -= 1
+        lane.pace.answered(self._loop.time() - pending.sent_s if pending.attempts == 1 else None)
+        del lane.on_air[sequence]
+        self._launch(lane)
+        if not lane.on_air:
+            del self._lanes[sender]
+        self._user.acknowledged(pending.parcel)
+        return True
+
+    def _pace(self, target: NodeId) -> Pace:
+        pace = self._paces.get(target)
+        if pace is None:
+            pace = self._paces[target] = Pace(self._settings.ack_timeout_s, self._settings.window)
+            if len(self._paces) > MAX_SENDERS:
+                self._paces.popitem(last=False)
+        self._paces.move_to_end(target)
+        return pace
+
+    def _launch(self, lane: _Lane[P]) -> None:
+        """Put on the air what may go."""
+        while lane.waiting and len(lane.on_air) < lane.pace.window:
+            if lane.on_air and lane.next - next(iter(lane.on_air)) >= SPAN:
+                return
+            pending = lane.waiting.popleft()
+            pending.sequence = lane.next
+            frame = LinkFrame(LinkKind.ACKNOWLEDGED_DATA, self._node, self._session, lane.next, pending.body)
+            pending.datagram = pack(frame)
+            lane.on_air[lane.next] = pending
+            self._highest = max(self._highest, lane.next)
+            lane.next += 1
+            self._attempt(lane, pending)
+
+    def _attempt(self, lane: _Lane[P], pending: _Pending[P]) -> None:
+        pending.attempts += 1
+        pending.sent_s = self._loop.time()
+        wait_s = lane.pace.wait_s(pending.attempts)
+        pending.timer = self._loop.call_at(pending.sent_s + wait_s, self._on_silence, pending)
+        # A transport that cannot take the frame now may take the next attempt.
+        datagram = older(pending.datagram, pending.sent_s - pending.since_s)
+        if self._transport.send(lane.address, datagram):
+            self._user.transmitted(pending.parcel, pending.attempts)
+        else:
+            self._user.dropped("queue_full", pending.target)
+
+    def _on_silence(self, pending: _Pending[P]) -> None:
+        lane = self._lanes[pending.target]
+        lane.pace.silent(self._loop.time())
+        if pending.attempts <= self._settings.retries:
+            self._attempt(lane, pending)
+        else:
+            self._give_up(pending.target)
+
+    def _give_up(self, target: NodeId) -> None:
+        """The neighbor does not answer: whatever is on its way to it is not, any more."""
+        lane = self._lanes.pop(target)
+        self._paces.pop(target, None)
+        given_up = [*lane.on_air.values(), *lane.waiting]
+        for pending in given_up:
+            if pending.timer is not None:
+                pending.timer.cancel()
+        self.waiting -= len(given_up)
+        self._user.given_up(target, [pending.parcel for pending in given_up])
