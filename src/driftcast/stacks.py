@@ -25,6 +25,10 @@ class _Choice(NamedTuple):
     brought: object
 
 
+DEFAULT_PROTOCOL = "drift"
+"""What runs where nobody has named a protocol."""
+
+
 def stack_plan(
     protocol: Mapping[str, object],
     router: Mapping[str, object] | None,

@@ -64,7 +64,6 @@ def test_every_command_explains_itself(command: str) -> None:
         (["run"], "the following arguments are required: SCENARIO"),
         (["check"], "the following arguments are required: SCENARIO"),
         (["contacts"], "the following arguments are required: TRACE|SCENARIO|FLEET, --out"),
-        (["compare", str(QUICK)], "the following arguments are required: --protocols"),
         (["sweep"], "the following arguments are required: EXPERIMENT"),
         (["report"], "the following arguments are required: DIR"),
         (["node"], "the following arguments are required: CONFIG"),

@@ -8,7 +8,8 @@ import pytest
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig, load_config
 from driftcast.live.host.host import LiveHost, offered
-from driftcast.live.host.identity import key_of, node_of
+from driftcast.live.host.identity import key_of
+from driftcast.live.keys.ids import node_of
 from driftcast.live.link.address import format_address, parse_address
 from driftcast.live.link.interface import InterfaceConfig
 from driftcast.live.link.lanes import LinkSettings
@@ -80,6 +81,12 @@ def test_a_short_file_has_sensible_defaults(tmp_path: Path) -> None:
     assert config.node == node_of(b"car-1") <= MAX_NODE_ID
     assert config.plan.beacons is not None
     assert config.plan.beacons.period_s == 1.0
+
+
+def test_a_node_that_names_no_protocol_runs_drift(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('name = "car-1"\n[listen]\nport = 7400\n')
+    assert load_config(path).plan.protocol.name == "drift"
 
 
 def test_several_interfaces_have_each_their_own_settings(tmp_path: Path) -> None:

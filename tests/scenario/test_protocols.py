@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from driftcast.errors import UserError
-from driftcast.scenario.overrides import apply, parse_assignment
+from driftcast.scenario.overrides import apply, chosen_scenario, parse_assignment
 from driftcast.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
 from tests.pipeline.scenarios import tiny
 
@@ -117,3 +117,9 @@ def test_reading_protocols_and_experiments_needs_no_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_scenario_that_names_no_protocol_runs_drift() -> None:
+    tables = {"name": "plain", "duration_s": 10.0, "nodes": 2, "mobility": {"model": "grid", "spacing_m": 10.0}}
+    assert chosen_scenario(tables).protocol == {"name": "drift"}
+    assert chosen_scenario(tables, "flooding").protocol == {"name": "flooding"}

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, add_scenario, console, print_json, say, shown
+from driftcast.cli.options import add_json, add_master, add_scenario, console, print_json, say, shown
 from driftcast.cli.watching import resumable
 from driftcast.errors import UserError
 
@@ -29,9 +29,10 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_scenario(compare)
     compare.add_argument(
         "--protocols",
-        required=True,
+        default="drift,epidemic,flooding",
         metavar="P,Q,R",
-        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference",
+        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference "
+        "(default drift,epidemic,flooding)",
     )
     compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
     compare.add_argument(
@@ -59,6 +60,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "report", help="write a report anew from the runs in a directory", description="Write a report anew."
     )
     report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    add_master(report)
     add_json(report)
     report.set_defaults(command=_report)
 
@@ -98,7 +100,7 @@ def add_out(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
     )
-    parser.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_master(parser)
     add_json(parser)
 
 
@@ -196,7 +198,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
-    found = report(arguments.directory)
+    found = report(arguments.directory, arguments.master)
     _print_report(found, arguments.json)
     return 1 if found.failed else 0
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from driftcast.cli.options import add_json, console, print_json, say, shown, table_of
+from driftcast.cli.options import add_json, add_master, console, print_json, say, shown, table_of
 from driftcast.errors import UserError
 
 
@@ -29,7 +29,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="metrics of your own besides: functions with @driftcast.pipeline.metric('name') above them",
     )
     metrics.add_argument("--minutes", action="store_true", help="minute by minute, as `driftcast watch` has it")
-    metrics.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_master(metrics)
     add_json(metrics)
     metrics.set_defaults(command=_metrics)
 
@@ -54,7 +54,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     sql.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="what sweep, or run --trace, wrote")
     sql.add_argument("question", metavar="QUESTION", help='such as "select kind, count(*) from trace group by kind"')
     sql.add_argument("--most", type=int, default=1000, metavar="N", help="rows that are shown (default 1000)")
-    sql.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_master(sql)
     add_json(sql)
     sql.set_defaults(command=_sql)
 

@@ -105,7 +105,7 @@ def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> 
 def read_definition(path: Path) -> Definition:
     """What a file says, checked as far as it can be without its scenario."""
     table = read_toml(path)
-    table.setdefault("name", path.parent.name if path.name == FILE else path.stem)
+    table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
     definition = typed(table, Definition, str(path))
     own = load_metrics(metric_files(definition, path.parent), [asked.name for asked in definition.measures])
     check(definition, str(path), [one.name for one in own])

@@ -9,7 +9,8 @@ from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.session import session
 from driftcast.pipeline.telemetry.minutes import deliveries_by_minute, drops_by_minute, load_by_minute
 from driftcast.pipeline.telemetry.picture import Minute, put_together
-from driftcast.pipeline.trace_metrics import OF_DELIVERIES, read_tables, trace_metrics
+from driftcast.pipeline.trace_judge import folder_metrics
+from driftcast.pipeline.trace_metrics import OF_DELIVERIES, read_tables
 from driftcast.trace import Level
 from driftcast.trace.files import check_trace, find_traces
 
@@ -26,11 +27,11 @@ def judged(
     """
     folders = _found(paths, deliveries)
     metrics = OF_DELIVERIES if deliveries else METRICS
-    tables = read_tables(session("driftcast", master), folders)
-    rows = sorted(trace_metrics(*tables).collect(), key=lambda row: str(row["run"]))
+    spark = session("driftcast", master)
+    rows = sorted(folder_metrics(spark, folders).collect(), key=lambda row: str(row["run"]))
     found: dict[str, dict[str, object]] = {row["run"]: {metric: row[metric] for metric in metrics} for row in rows}
     for one in own:
-        values = values_of(one, *tables)
+        values = values_of(one, *read_tables(spark, folders))
         for run, known in found.items():
             known[one.name] = values.get(run)
     return found

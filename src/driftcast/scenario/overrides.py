@@ -10,6 +10,7 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.scenario.scenario import Scenario, load, scenario_from
+from driftcast.stacks import DEFAULT_PROTOCOL
 
 _BARE_WORD = re.compile(r"[A-Za-z_][\w./+-]*")
 
@@ -81,7 +82,8 @@ def chosen_scenario(
     settings: Mapping[str, object] | None = None,
     spoken: tuple[str, str] = ("--protocol", "--set"),
 ) -> Scenario:
-    """A scenario, from a file or its tables, with a protocol and settings (by dotted keys) put in place of its own.
+    """A scenario, from a file or its tables, with a protocol and settings (by dotted keys) put in place of its own; if
+    it names no protocol, it runs the default one.
 
     `spoken` is what the two are called where the user gave them.
     """
@@ -91,6 +93,5 @@ def chosen_scenario(
     if settings:
         scenario = apply(scenario, settings, spoken[1])
     if not scenario.protocol:
-        where = scenario.name if isinstance(source, Mapping) else source
-        raise UserError(f"{where}: names no protocol; add [protocol] or say {spoken[0]} NAME")
+        scenario = apply(scenario, {"protocol": DEFAULT_PROTOCOL}, spoken[0])
     return scenario

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.auditing import Auditing
 from driftcast.dissemination.drift.betting import Betting
-from driftcast.dissemination.drift.messages import Along, Ask, Echo, End
+from driftcast.dissemination.drift.messages import Along, Ask, Audit, Echo, End
 from driftcast.dissemination.drift.paths import Paths
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, NodeId
 from driftcast.parts.buffer import Stored
-from driftcast.protocol import Port
+from driftcast.protocol import Fact, Port
 
 
 class Carrying:
@@ -27,12 +28,15 @@ class Carrying:
     ) -> None:
         self._node = node
         self._port = port
+        self._around = around
+        self._wants = wants
+        self._auditing = Auditing(port, settings, around)
         self._paths = Paths(node, port, settings, around, wants)
         self._betting = Betting(settings, incarnation)
 
     def retune(self, settings: DriftSettings) -> None:
         """Other settings from now on."""
-        self._paths.settings = self._betting.settings = settings
+        self._paths.settings = self._betting.settings = self._auditing.settings = settings
 
     def takes(self, now: float, event: Event) -> bool:
         """Whether an own event goes by paths: they stand, and few want it."""
@@ -46,8 +50,14 @@ class Carrying:
         bet = self._paths.get(source)
         return bet is not None and not bet.missing and bet.toward == sender
 
+    def got(self, event: Event) -> None:
+        """An event has come by a path that stands."""
+        self._auditing.got(event)
+
     def forward(self, now: float, stored: Stored) -> None:
         """To each neighbor beyond whom somebody wants it."""
+        if stored.id.source == self._node:
+            self._auditing.sent(now, stored.event)
         message = Along(stored.event, min(stored.hops + 1, 65535), stored.until - now)
         for node in self._paths.ahead(stored.event):
             self._port.send(node, message, token=stored.id.source)
@@ -57,18 +67,23 @@ class Carrying:
         if self._betting.worth(now, self._paths.changed_s) and self._paths.get(self._node) is None:
             self._paths.begin(self._betting.begin(), int(self._betting.quiet_s))
 
-    def wants_changed(self) -> None:
+    def wants_changed(self, now: float) -> None:
         """A local application wants something else."""
+        self._auditing.changed_s = now
         self._paths.wants_changed()
 
-    def on_message(self, now: float, sender: NodeId, message: Ask | Echo | End) -> list[NodeId]:
-        """Somebody asks, answers, or has seen the end of it."""
+    def on_message(self, now: float, sender: NodeId, message: Ask | Audit | Echo | End) -> list[NodeId]:
+        """Somebody asks, answers, tells what was sent, or has seen the end of it."""
         if isinstance(message, Ask):
             ended = self._paths.on_ask(now, sender, message)
         elif isinstance(message, End):
             ended = self._paths.on_end(message)
+        elif isinstance(message, Audit):
+            ended = self._on_audit(now, sender, message)
         elif self._paths.on_echo(sender, message):
             ended = []
+            if message.source == self._node:
+                self._auditing.anew(self._node)
         else:
             ended = self._paths.end([message.source])
         return self._settle(now, ended)
@@ -76,6 +91,12 @@ class Carrying:
     def on_timer(self, now: float, source: NodeId) -> list[NodeId]:
         """Some may not have answered."""
         return self._settle(now, [] if self._paths.on_timer(source) else self._paths.end([source]))
+
+    def on_audit_timer(self, now: float) -> None:
+        """It is time to tell what went by the own paths."""
+        bet = self._paths.get(self._node)
+        if bet is not None:
+            self._auditing.say(now, self._node, bet.number, self._paths.wanted_of(self._node))
 
     def failed(self, now: float, source: NodeId) -> list[NodeId]:
         """A neighbor on a path could not be reached."""
@@ -88,8 +109,24 @@ class Carrying:
     def stop(self) -> None:
         """Wait for nobody."""
         self._paths.stop()
+        self._auditing.stop()
+
+    def _on_audit(self, now: float, sender: NodeId, audit: Audit) -> list[NodeId]:
+        bet = self._paths.get(audit.source)
+        if bet is None or bet.number != audit.number or audit.source == self._node:
+            self._port.note(Fact("drop", peer=sender, reason="path_over"))
+            return []
+        if not self._auditing.is_news(audit):
+            return []
+        self._around.say(audit)
+        if self._auditing.holds(now, audit, self._wants()):
+            return []
+        self._port.note(Fact("path_leaks", peer=bet.toward))
+        return self._paths.end([audit.source])
 
     def _settle(self, now: float, ended: list[NodeId]) -> list[NodeId]:
+        for source in ended:
+            self._auditing.over(source, own=source == self._node)
         if self._node in ended:
             self._betting.over(now)
         return ended

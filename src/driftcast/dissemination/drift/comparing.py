@@ -1,8 +1,9 @@
 """Comparing what neighbors have met: a hash first, and digests only where hashes differ.
 
-A hash is said soon after a contact or news, then at doubling intervals, and not at all if a neighbor has just said the
-same. Two hashes whose difference is the hash of one event, or of two, name what the other lacks, and nothing more need
-be said. Otherwise who hears a hash unlike its own answers with its own, and whose hash is known already with a digest.
+A hash is said soon after a contact or news, then at ever longer intervals, and not at all if a neighbor has just said
+the same. Two hashes whose difference is the hash of one event, or of two, name what the other lacks, and nothing more
+need be said. Otherwise who hears a hash unlike its own answers with its own, and whose hash is known already with a
+digest.
 """
 
 from random import Random
@@ -20,6 +21,8 @@ HASH = "hash"
 REPLY = "reply"
 DIGESTS = 2
 """A difference that as many digests in a minute have not removed is of events that nobody around holds."""
+LONGER = 4
+"""From one interval to the next. What nobody noticed by then is rare, and more often costs more than it finds."""
 FEW = 4
 """A digest of so few events is as short as a hash, and says more."""
 
@@ -66,11 +69,12 @@ class Comparing:
         if len(self._holdings) and (longest or self._new or not self._heard_same):
             self._say_hash()
         self._new.clear()
-        self._begin(min(max(2 * last_s, self.settings.news_s), self.settings.hash_max_s))
+        self._begin(min(max(LONGER * last_s, self.settings.news_s), self.settings.hash_max_s))
 
     def same(self, node: NodeId) -> None:
         """A neighbor has met just what this node has."""
-        self._new.discard(node)
+        if self._new:
+            self._new.discard(node)
         self._heard_same = True
         if self._reply is not None and self._said != self._holdings.hash:
             # It has said to whom an answer is due here what this node would have said.

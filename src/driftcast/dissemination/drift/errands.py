@@ -35,6 +35,9 @@ class Errands:
     def __contains__(self, id: EventId) -> bool:
         return id in self._for
 
+    def __bool__(self) -> bool:
+        return bool(self._for)
+
     def take(self, node: NodeId, id: EventId) -> None:
         """A neighbor lacks what was here once."""
         known = self._for.get(id)
@@ -65,8 +68,9 @@ class Errands:
 
     def forget_unless(self, lives: Callable[[EventId], bool]) -> None:
         """What lives no longer is over."""
-        for id in [id for id in self._for if not lives(id)]:
-            self.forget(id)
+        if self._for:
+            for id in [id for id in self._for if not lives(id)]:
+                self.forget(id)
 
     def on_timer(self, now: float) -> None:
         """Ask whoever holds it."""

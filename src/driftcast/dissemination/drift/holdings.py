@@ -30,7 +30,8 @@ class Holdings:
         self._buffer = memory(settings.buffer, store).buffer
         self.held = self._buffer.events
         """What the buffer holds, by id; to be read only."""
-        self._met: set[EventId] = set()
+        self.met: dict[EventId, int] = {}
+        """The hash of each event that was met and lives; to be read only."""
         self._by_hash: dict[int, EventId] = {}
         self._quiet: dict[NodeId, dict[EventId, None]] = {}
         """What came by paths, by source: held, and not compared with anybody while the paths stand."""
@@ -38,12 +39,14 @@ class Holdings:
         self._ends: list[tuple[float, EventId]] = []
         self._runs: RunsOf | None = None
         self.hash = 0
+        self.crowded = False
+        """Whether it may soon matter what others hold."""
 
     def __len__(self) -> int:
-        return len(self._met)
+        return len(self.met)
 
     def __contains__(self, id: EventId) -> bool:
-        return id in self._met
+        return id in self.met
 
     def load(self, now: float) -> None:
         """What was held when the node last ran is met and held again; what else it had met comes anew."""
@@ -52,15 +55,11 @@ class Holdings:
             heapq.heappush(self._ends, (stored.until, id))
             self._meet(id)
             self._keeping.add(id, b"")
-
-    @property
-    def crowded(self) -> bool:
-        """Whether it may soon matter what others hold."""
-        return 2 * len(self.held) >= self._settings.buffer
+        self.crowded = 2 * len(self.held) >= self._settings.buffer
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
-        return id in self._met or id in self._past.ids or self.is_quiet(id)
+        return id in self.met or id in self._past.ids or self.is_quiet(id)
 
     def is_quiet(self, id: EventId) -> bool:
         """Whether it came by a path that stands."""
@@ -88,19 +87,19 @@ class Holdings:
 
     def hold_again(self, stored: Stored) -> None:
         """An event that was met and let go of: somebody needs it."""
-        if stored.id in self._met and stored.id not in self.held:
+        if stored.id in self.met and stored.id not in self.held:
             self._hold(stored, b"")
 
     def _hold(self, stored: Stored, names: bytes) -> None:
         if len(self.held) >= self._settings.buffer:
             self._let_go(self._keeping.choose(self.held), "buffer_full")
         self._buffer.add(stored)
+        self.crowded = 2 * len(self.held) >= self._settings.buffer
         self._keeping.add(stored.id, names)
         self._port.note(Fact("store", stored.id))
 
     def _meet(self, id: EventId) -> None:
-        self._met.add(id)
-        hashed = event_hash(id)
+        hashed = self.met[id] = event_hash(id)
         self.hash ^= hashed
         self._by_hash[hashed] = id
         self._runs = None
@@ -127,6 +126,7 @@ class Holdings:
         while len(self.held) > settings.buffer:
             self._let_go(self._keeping.choose(self.held), "buffer_full")
         self._buffer.resize(settings.buffer)
+        self.crowded = 2 * len(self.held) >= settings.buffer
 
     def expire(self, now: float) -> None:
         """What has reached the end of its lease goes."""
@@ -155,17 +155,17 @@ class Holdings:
     def runs(self) -> RunsOf:
         """All that was met."""
         if self._runs is None:
-            self._runs = runs_of(self._met)
+            self._runs = runs_of(self.met)
         return self._runs
 
     def digests(self) -> Iterator[Digest]:
         """Everything as messages: mostly one."""
         met = pack(self.runs())
-        if len(met) <= MAX_RUNS_BYTES and len(self._met) <= MAX_RUNS_BYTES:
+        if len(met) <= MAX_RUNS_BYTES and len(self.met) <= MAX_RUNS_BYTES:
             yield Digest(met, self._gone(ids_in(self.runs())))
             return
         # A run takes at most 28 bytes, so this many ids fit however scattered they are.
-        ids = sorted(self._met)
+        ids = sorted(self.met)
         size = MAX_RUNS_BYTES // 28
         low: EventId | None = None
         for first in range(0, len(ids), size):
@@ -182,15 +182,15 @@ class Holdings:
 
     def _let_go(self, id: EventId, reason: str) -> None:
         if self._buffer.discard(id):
+            self.crowded = 2 * len(self.held) >= self._settings.buffer
             self._keeping.remove(id)
             self._port.note(Fact("evict", id, reason=reason))
 
     def _end(self, now: float, reason: str) -> None:
         """Of all that was met, what ends first is met no more; copies elsewhere may live a little longer."""
         until, id = heapq.heappop(self._ends)
-        if id in self._met:
-            self._met.discard(id)
-            hashed = event_hash(id)
+        hashed = self.met.pop(id, None)
+        if hashed is not None:
             self.hash ^= hashed
             if self._by_hash.get(hashed) == id:
                 del self._by_hash[hashed]

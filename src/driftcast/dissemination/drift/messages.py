@@ -24,6 +24,8 @@ MAX_BETS = 64
 
 Count = Annotated[int, Meta(ge=0, le=1 << 31)]
 
+Word = Annotated[int, Meta(ge=0, lt=1 << 32)]
+
 Runs = Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)]
 """Ids, as `runs.py` packs them."""
 
@@ -50,7 +52,7 @@ class Offer(Message, frozen=True, gc=False, tag=2):
 class Hash(Message, frozen=True, gc=False, tag=3):
     """All that I have met, in 32 bits."""
 
-    value: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    value: Word
 
 
 class Digest(Message, frozen=True, gc=False, tag=4):
@@ -64,7 +66,7 @@ class Digest(Message, frozen=True, gc=False, tag=4):
 
 
 class Want(Message, frozen=True, gc=False, tag=5):
-    """These I lack. `of`: who is known to hold them and answers first; any other holder if it does not."""
+    """These I lack. `of`: who is known to hold them and answers; the speaker's own name if any holder may."""
 
     runs: Runs
     of: Name
@@ -98,6 +100,17 @@ class Echo(Message, frozen=True, gc=False, tag=7):
 
 class Along(EventMessage, frozen=True, gc=False, tag=8):
     """One event, to the next node of a path."""
+
+
+class Audit(Message, frozen=True, gc=False, tag=10):
+    """What the source has sent by its paths, from the first number to the last. Everybody passes it on once."""
+
+    source: NodeId
+    number: Sequence
+    first: Sequence
+    until: Sequence
+    sums: Annotated[dict[Word, Word], Meta(max_length=MAX_FILTERS)]
+    """For each filter, in 32 bits, the exclusive or of the hashes of the events that match it."""
 
 
 class End(Message, frozen=True, gc=False, tag=9):

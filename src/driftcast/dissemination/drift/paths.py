@@ -82,6 +82,11 @@ class Paths:
         all_wants = self._bets[self._node].beyond.values()
         return sum(steps for wants in all_wants for one, steps in wants if one.matches(event.attributes))
 
+    def wanted_of(self, source: NodeId) -> list[Filter]:
+        """All filters that are known to be wanted of a source, each once."""
+        all_wants = self._bets[source].beyond.values()
+        return list({one.text: one for wants in all_wants for one, _ in wants}.values())
+
     # Asking.
 
     def begin(self, number: int, quiet_s: int) -> None:

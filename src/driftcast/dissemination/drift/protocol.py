@@ -7,16 +7,17 @@ an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting
 from random import Random
 
 from driftcast.dissemination.drift.around import GUESTS, Around
+from driftcast.dissemination.drift.auditing import AUDIT
 from driftcast.dissemination.drift.carrying import Carrying
 from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
 from driftcast.dissemination.drift.errands import ERRAND, Errands
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.limits import PerMinute
-from driftcast.dissemination.drift.messages import Along, Ask, Data, Digest, Echo, End, Hash, Offer, Want
+from driftcast.dissemination.drift.messages import Along, Ask, Audit, Data, Digest, Echo, End, Hash, Offer, Want
 from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
-from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_of, unpack
+from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_within, unpack
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.dissemination.drift.spreading import SPEAK, Spreading
 from driftcast.dissemination.drift.wanting import WANT, Wanting
@@ -48,7 +49,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
     name = "drift"
     summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
     settings_type = DriftSettings
-    messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End)
+    messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End, Audit)
     retunable = frozenset(DriftSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
@@ -57,9 +58,11 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         self._name = int.from_bytes(short_name(node), "big")
         self._local = LocalSubscriptions(port)
         self._around = Around(port)
+        self._linked = self._around.links
         self._errands = Errands(node, port, rng, settings, self._around)
         self._keeping = Keeping(node, self._around, self._errands)
         self._holdings = Holdings(port, settings, self._keeping, host.store if settings.durable else None)
+        self._met = self._holdings.met
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
         self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
         self._wanting = Wanting(port, rng, settings, self._around)
@@ -111,14 +114,14 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
             # What was published before has gone past here on its way to others.
             self._release(now, self._carrying.links_changed(now))
         else:
-            self._carrying.wants_changed()
+            self._carrying.wants_changed(now)
         if subscription.history and not known:
             for stored in self._holdings.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
-        self._carrying.wants_changed()
+        self._carrying.wants_changed(now)
 
     def on_request(self, now: float, request: Request) -> None:
         """From what the node itself holds; what others hold nobody knows, so that is never all."""
@@ -135,19 +138,25 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
             self._part(now, link.neighbor)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
-        if sender not in self._around:
+        if sender not in self._linked:
             if self._around.welcome(now, sender, via):
                 self._meet(now, sender)
             elif not isinstance(message, Data):
                 self.port.note(Fact("drop", peer=sender, reason="too_many_strangers"))
                 return
-        if isinstance(message, Data):
-            self._on_data(now, sender, message)
-        elif isinstance(message, Hash):
-            self._on_hash(now, sender, message.value)
-        elif isinstance(message, Along):
+        kind = type(message)
+        if kind is Data:
+            self._on_data(now, sender, message)  # type: ignore[arg-type]
+        elif kind is Hash:
+            self._on_hash(now, sender, message.value)  # type: ignore[attr-defined]
+        else:
+            self._on_others(now, sender, message)
+
+    def _on_others(self, now: float, sender: NodeId, message: Message) -> None:
+        """What is not heard all the time."""
+        if isinstance(message, Along):
             self._on_along(now, sender, message)
-        elif isinstance(message, Ask | Echo | End):
+        elif isinstance(message, Ask | Echo | End | Audit):
             self._release(now, self._carrying.on_message(now, sender, message))
         else:
             try:
@@ -156,37 +165,41 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
                 elif isinstance(message, Offer):
                     self._on_offer(now, sender, unpack(message.runs))
                 elif isinstance(message, Want):
-                    self._on_want(now, sender, unpack(message.runs), message.of == self._name)
+                    self._on_want(now, sender, message.of, unpack(message.runs))
             except BadRunsError:
                 self.port.note(Fact("drop", peer=sender, reason="runs_malformed"))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == HASH:
             self._comparing.on_hash_timer(now)
+        elif key[0] == SPEAK:
+            assert isinstance(key[1], EventId)
+            self._spreading.on_timer(now, key[1])
+        elif key == "lease":
+            self._leasing_until = 0.0
+            self._holdings.expire(now)
+            self._errands.forget_unless(self._holdings.__contains__)
+            self._watch_leases(now)
         elif key == REPLY:
             self._comparing.on_reply_timer(now)
         elif key == WANT:
             self._wanting.on_timer(now)
         elif key == ERRAND:
             self._errands.on_timer(now)
+        elif key == AUDIT:
+            self._carrying.on_audit_timer(now)
         elif key == GUESTS:
             for gone in self._around.on_timer(now):
                 self._part(now, gone)
-        elif key == "lease":
-            self._leasing_until = 0.0
-            self._holdings.expire(now)
-            self._errands.forget_unless(self._holdings.__contains__)
-            self._watch_leases(now)
-        elif key[0] == ASK:
+        else:
+            assert key[0] == ASK
             assert isinstance(key[1], int)
             self._release(now, self._carrying.on_timer(now, key[1]))
-        else:
-            assert key[0] == SPEAK
-            assert isinstance(key[1], EventId)
-            self._spreading.on_timer(now, key[1])
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
-        if failure is not None:
+        if token < 0:
+            self._spreading.sent(now, token, failure is not None)
+        elif failure is not None:
             self._release(now, self._carrying.failed(now, token))
 
     def _meet(self, now: float, node: NodeId) -> None:
@@ -213,10 +226,12 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
     def _on_along(self, now: float, sender: NodeId, message: Along) -> None:
         """An event on its path, or, if the bet is over here, one like any other."""
         id = message.event.id
+        quiet = self._carrying.comes_from(id.source, sender)
+        if quiet:
+            self._carrying.got(message.event)
         if self._holdings.knows(id):
             return
         self._wanting.got(id)
-        quiet = self._carrying.comes_from(id.source, sender)
         stored = self._accept(now, message.event, message.hops, message.remaining_s, quiet=quiet)
         if quiet:
             self._carrying.forward(now, stored)
@@ -227,7 +242,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         id = message.event.id
         if self._knows(id):
             self._spreading.heard(now, id, sender, message.names)
-            if id in self._errands:
+            if self._errands and id in self._errands:
                 self._fetched(now, message)
             elif self._holdings.crowded:
                 self._keeping.seen(id, short_name(sender) + message.names)
@@ -250,10 +265,13 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         lost = marked(ids, digest.gone)
         mine = self._holdings.runs()
         if digest.low is not None or digest.high is not None:
-            mine = runs_of(id for id in ids_in(mine) if _within(id, digest))
+            mine = runs_within(mine, digest.low, digest.high)
         they_lack, here_lack = only_in(mine, theirs), only_in(theirs, mine)
-        if not they_lack and not here_lack:
-            self._comparing.same(sender)
+        if not they_lack:
+            if not here_lack:
+                self._comparing.same(sender)
+            if digest.low is None and digest.high is None:
+                self._spreading.holds_all(now, sender)
         for id in they_lack:
             self._serve(now, sender, id)
         for id in here_lack:
@@ -273,11 +291,15 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
             else:
                 self._wanting.want(id, sender)
 
-    def _on_want(self, now: float, sender: NodeId, wanted: RunsOf, of_me: bool) -> None:
+    def _on_want(self, now: float, sender: NodeId, of: int, wanted: RunsOf) -> None:
         ids = list(ids_in(wanted))
         self._wanting.heard(ids)
         for id in ids:
-            self._serve(now, sender, id, of_me)
+            if of not in (self._name, sender & 0xFFFF) and id in self._holdings.held:
+                # It will have it from another; if not, hashes will differ.
+                self._spreading.holds(now, sender, id)
+            else:
+                self._serve(now, sender, id, of == self._name)
 
     def _serve(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
         """A neighbor has said that it lacks an event: it gets it, if it is here, from whoever speaks first."""
@@ -302,7 +324,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
 
     def _knows(self, id: EventId) -> bool:
         """Whether it was met; if it came by a path, it is everybody's now that others speak of it."""
-        return self._holdings.release_one(id) or self._holdings.knows(id)
+        return id in self._met or self._holdings.release_one(id) or self._holdings.knows(id)
 
     def _accept(
         self, now: float, event: Event, hops: int, remaining_s: float, names: bytes = b"", quiet: bool = False
@@ -324,7 +346,3 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         if end is not None:
             self._leasing_until = end
             self.port.set_timer("lease", max(0.0, end - now))
-
-
-def _within(id: EventId, digest: Digest) -> bool:
-    return (digest.low is None or id >= digest.low) and (digest.high is None or id <= digest.high)

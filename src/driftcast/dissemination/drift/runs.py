@@ -98,6 +98,12 @@ def ids_in(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId
                 yield EventId(source, number)
 
 
+def runs_within(runs_by_source: RunsOf, low: EventId | None, high: EventId | None) -> RunsOf:
+    """What lies between two ids, both included; None is no bound."""
+    ids = ids_in(runs_by_source)
+    return runs_of(id for id in ids if (low is None or id >= low) and (high is None or id <= high))
+
+
 def only_in(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tuple[Run, ...]]) -> list[EventId]:
     """What is in the one and not in the other, by source and number. Sources that agree cost one comparison."""
     found: list[EventId] = []

@@ -55,7 +55,11 @@ class DriftSettings(Settings, frozen=True):
     news_s: Annotated[float, Meta(ge=0.001, le=3600, description="how soon after a new event a hash is said")] = 2.0
     hash_max_s: Annotated[
         float,
-        Meta(ge=0.001, le=86_400, description="the longest time between two hashes; from one to the next it doubles"),
+        Meta(
+            ge=0.001,
+            le=86_400,
+            description="the longest time between two hashes; each is four times the one before",
+        ),
     ] = 60.0
     reply_s: Annotated[
         float, Meta(ge=0.001, le=3600, description="the longest wait of an answer to a hash, a digest or an offer")

@@ -17,7 +17,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
 from driftcast.protocol import Fact, Link, RecordingPort, TimerKey
-from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
+from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, Send, SetTimer
 from driftcast.testing import Net, alone
 from driftcast.wire import Codec, DecodeError, Layer, Message
 
@@ -45,6 +45,7 @@ class Bench:
     def settle(self) -> list[Message]:
         """What was said since the last call; timers are kept up to date."""
         self.notes: list[Fact] = []
+        self.sent: list[Send] = []
         said = []
         for effect in self.port.take():
             match effect:
@@ -54,6 +55,8 @@ class Bench:
                     self.armed.pop(key, None)
                 case Broadcast(message=message):
                     said.append(message)
+                case Send():
+                    self.sent.append(effect)
                 case Note(fact=fact):
                     self.notes.append(fact)
         return said
@@ -137,8 +140,49 @@ def test_what_few_may_lack_is_offered_and_sent_to_who_asks() -> None:
     bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
     assert bench.fire(("speak", EventId(9, 0))) == [Offer(pack_ids([EventId(9, 0)]))]
     bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
-    [data] = bench.fire(("speak", EventId(9, 0)), now=2.2)
-    assert isinstance(data, Data)
+    # All others hold it, so nobody else need hear it.
+    assert bench.fire(("speak", EventId(9, 0)), now=2.2) == []
+    [sent] = bench.sent
+    assert (sent.target, sent.message) == (2, Data(event(9, 0), 2, 48.8, names(1, 2)))
+
+
+def test_what_has_not_arrived_at_the_one_that_asked_is_broadcast() -> None:
+    bench = Bench(1, 2)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    bench.fire(("speak", EventId(9, 0)))
+    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
+    bench.fire(("speak", EventId(9, 0)), now=2.2)
+    [sent] = bench.sent
+    assert sent.token is not None
+    bench.node.on_sent(2.3, sent.token, Failure.SILENT)
+    bench.settle()
+    assert bench.fire(("speak", EventId(9, 0)), now=2.4) == [Data(event(9, 0), 2, 48.6, names(1, 2))]
+
+
+def test_what_two_were_offered_is_broadcast_to_the_one_that_asks() -> None:
+    bench = Bench(1, 2, 3)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    bench.fire(("speak", EventId(9, 0)))
+    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 0), now=2.1)
+    assert len(bench.fire(("speak", EventId(9, 0)), now=2.2)) == 1
+
+
+def test_what_is_asked_of_another_is_left_to_it() -> None:
+    bench = Bench(1, 2)
+    bench.hear(1, Data(event(9, 0), 1, 50.0, names(0)))
+    bench.hear(2, Want(pack_ids([EventId(9, 0)]), 1))
+    assert ("speak", EventId(9, 0)) not in bench.armed
+
+
+def test_larger_events_wait_longer() -> None:
+    bench = Bench(1, 2)
+    waits = []
+    for number, size in enumerate((0, 1000)):
+        one = Event(EventId(9, number), {"topic": 1}, b"x" * size, lease_s=60.0)
+        bench.node.rng.seed(1)
+        bench.hear(1, Data(one, 1, 50.0, names(0)))
+        waits.append(bench.armed["speak", one.id])
+    assert waits[1] == pytest.approx(3 * waits[0])
 
 
 def test_an_offer_of_what_is_lacked_is_asked_for_and_of_what_is_held_answers_the_debt() -> None:

@@ -1,29 +1,48 @@
-"""In each network: nobody reaches more than drift, and nobody who does as well sends less, in bytes and in airtime."""
+"""In each network: nobody reaches more than drift, and nobody who does as well sends less, in bytes and in airtime; and
+how far it is from what anybody could do."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from driftcast.experiments.drift.bounds import reachable, tree_frames
 from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval
+from driftcast.pipeline.statistics import Interval, interval, paired_differences
 from driftcast.pipeline.verdict import Case
 
-OWN = ("drift", "no offers", "no paths", "drift of 100")
+OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
 # A pair in five hundred: two protocols meet the same contacts at other milliseconds.
 AS_MANY = 0.002
 COSTS = {"total_bytes": ("total", "sends fewer bytes"), "airtime_us": ("airtime", "takes less of the air")}
 """Of each its figure, and what a rival would do."""
-OF_100 = "epidemic of 100"
+OF_100 = ("epidemic of 100", "adaptive of 100")
+
+BOUNDED = {
+    "dense": "../baselines/dense.toml",
+    "sparse": "../baselines/sparse.toml",
+    "producers": "producers.toml",
+    "grid": "grid.toml",
+}
+"""Networks whose links are those of the contacts: a contended radio loses more."""
+HERE = Path(__file__).parent
+SHORT = 0.05
+"""Of all pairs: what contacts that are over before they are noticed cost."""
+FRAMES = 1.5
+"""Frames with an event, for each one of a tree: nodes see two hops, and answer who lacks it later."""
 
 
 def claims(results: Results) -> Iterator[Claim]:
     """Three for each network, against the rivals that were run there; buffers of 100 against buffers of 100."""
     for setting in results.experiment.labels("setting"):
         present = [str(point.labels["protocol"]) for point in results.points({"setting": setting})]
-        rivals = [name for name in present if name not in (*OWN, OF_100)]
+        rivals = [name for name in present if name not in (*OWN, *OF_100)]
         if "drift" in present and rivals:
             yield from standing(results, setting, "drift", rivals)
-        if "drift of 100" in present and OF_100 in present:
-            yield from standing(results, setting, "drift of 100", [OF_100])
+        small = [name for name in OF_100 if name in present]
+        if "drift of 100" in present and small:
+            yield from standing(results, setting, "drift of 100", small)
+        if "drift" in present and setting in BOUNDED:
+            yield from bounded(results, setting, HERE / BOUNDED[setting])
 
 
 def standing(results: Results, setting: str, own: str, rivals: list[str]) -> Iterator[Claim]:
@@ -44,3 +63,26 @@ def standing(results: Results, setting: str, own: str, rivals: list[str]) -> Ite
 def more(results: Results, setting: str, own: str, rival: str, metric: str) -> Interval:
     """Own minus the rival's, paired by seed."""
     return results.difference({"setting": setting, "protocol": own}, {"setting": setting, "protocol": rival}, metric)
+
+
+def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
+    """Against what contacts allow, and where one network stays together against trees of broadcasts."""
+    drift = results.selected({"setting": setting, "protocol": "drift"}, "delivery_ratio")
+    allowed = {seed: reachable(path, seed) for seed in drift}
+    less = Case(setting, interval(paired_differences(drift, allowed)))
+    statement = f"In the network `{setting}` drift reaches what the contacts allow, but for {SHORT:.0%}"
+    yield claimed_of_all(results, "delivery", statement, [less], ">=", -SHORT)
+    if setting in ("dense", "producers"):
+        times = Case(setting, interval(times_a_tree(results, setting, path)))
+        statement = f"In the network `{setting}` drift sends at most {FRAMES:g} frames with an event for each of a tree"
+        yield claimed_of_all(results, "total", statement, [times], "<=", FRAMES)
+
+
+def times_a_tree(results: Results, setting: str, path: Path) -> Iterator[float]:
+    """Of each seed, the frames with an event for each one of a greedy tree."""
+    drift = {"setting": setting, "protocol": "drift"}
+    control = results.selected(drift, "control_transmissions")
+    for seed, sent in results.selected(drift, "transmissions").items():
+        least, talk = tree_frames(path, seed), control[seed]
+        if sent is not None and talk is not None and least:
+            yield (sent - talk) / least

@@ -1,0 +1,1 @@
+"""Drift where it was not designed: networks varied one by one."""
