@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftcast.pipeline.records import METRICS
-from driftcast.pipeline import trace_judge
 from driftcast.pipeline.trace_judge import folder_metrics
 from driftcast.pipeline.trace_metrics import eligible_pairs, read_tables, trace_metrics
 from driftcast.scenario.scenario import Scenario
