@@ -1,6 +1,6 @@
 """The metrics of the traces in some folders: each file is read once, where a core is free, and only digests travel.
 
-The same as `trace_metrics`, which takes any DataFrames, in a fifth of its CPU: tests hold both to the same bits.
+The same as `trace_metrics`, which takes any DataFrames, in a third of its CPU: tests hold both to the same bits.
 """
 
 import re
