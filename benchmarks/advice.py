@@ -1,13 +1,16 @@
 """How often `advise` finds the best, and with how few runs: 120 cases against the winner of all runs.
 
-`python -m benchmarks.advice` does all of them; `--fleets taxis --workloads patient` a few. Every candidate runs once on
-every training and held-out seed of a fleet and workload, and those runs are kept in `--out`; the race is then played on
-them for each objective, seeing only what it asks for. The exhaustive winner is the best of all candidates on the
-held-out seeds.
+`python -m benchmarks.advice` does all of them, a fleet with one workload after the other so that any number of them is
+a cross-section; `--fleets taxis --workloads patient` a few, `--cpu-minutes 60` as many as that allows. Every candidate
+runs once on every training and held-out seed of a fleet and workload, and those runs are kept in `--out`, so that the
+same command goes on where it stopped; the race is then played on them for each objective, seeing only what it asks for.
+The exhaustive winner is the best of all candidates on the held-out seeds. `--markdown` prints what is kept as the table
+of docs/benchmarks.md.
 """
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -153,6 +156,42 @@ def ties(pick: dict[int, Metrics], best: dict[int, Metrics], objective: Objectiv
     return True
 
 
+def in_turn(fleets: Sequence[str], workloads: Sequence[str]) -> list[tuple[str, str]]:
+    """All pairs, each fleet and each workload as often as others in the first so many of them."""
+    return [
+        (fleet, workloads[(place + turn) % len(workloads)])
+        for turn in range(len(workloads))
+        for place, fleet in enumerate(fleets)
+    ]
+
+
+def cases_of(found: dict[int, dict[int, Metrics]], labels: Sequence[str]) -> list[dict[str, object]]:
+    """What came of each objective on one fleet and workload."""
+    rows: list[dict[str, object]] = []
+    for text in OBJECTIVES:
+        pick, best, hit, took = judged(found, parse_objective(text))
+        mark = "same" if pick == best else "tie" if hit else "miss"
+        row: dict[str, object] = {"objective": text, "found": mark, "pick": labels[pick], "best": labels[best]}
+        rows.append(row | {"runs": took, "all": len(labels) * RUNS})
+    return rows
+
+
+def table(rows: Sequence[dict[str, object]]) -> str:
+    """The score and the cases, as Markdown."""
+    marks = [str(row["found"]) for row in rows]
+    share = sum(int(str(row["runs"])) for row in rows) / sum(int(str(row["all"])) for row in rows)
+    lines = [
+        f"Of {len(rows)} cases the race chose the exhaustive winner in {marks.count('same')}, tied with it in "
+        f"{marks.count('tie')} and missed it in {marks.count('miss')}: "
+        f"{1 - marks.count('miss') / len(rows):.1%}, with {share:.1%} of the runs.",
+        "",
+        "| fleet | workload | objective | found | chosen | exhaustive winner |",
+        "|---|---|---|---|---|---|",
+    ]
+    names = ("fleet", "workload", "objective", "found", "pick", "best")
+    return "\n".join([*lines, *("| " + " | ".join(str(row[name]) for name in names) + " |" for row in rows)])
+
+
 def main() -> None:
     """Print a line for each case and the score."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -160,24 +199,24 @@ def main() -> None:
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="only these, with commas between")
     parser.add_argument("--without", default="-", metavar="NAME", help="leave out the protocol of this name")
     parser.add_argument("--out", type=Path, default=Path("out/advice-benchmark"))
+    parser.add_argument("--cpu-minutes", type=float, default=math.inf, help="begin no other fleet after so long")
+    parser.add_argument("--markdown", action="store_true", help="run nothing: print the table of what is kept")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    hits = cases = runs = exhaustive = 0
-    for fleet in arguments.fleets.split(","):
-        for workload in arguments.workloads.split(","):
+    rows: list[dict[str, object]] = []
+    for fleet, workload in in_turn(arguments.fleets.split(","), arguments.workloads.split(",")):
+        kept = arguments.out / f"cases-{fleet}-{workload.replace(' ', '-')}.json"
+        if not kept.exists():
+            if arguments.markdown or time.process_time() > 60.0 * arguments.cpu_minutes:
+                continue
             scenario = scenario_of(fleet, workload)
             candidates = [one for one in candidates_for(scenario)[0] if not one.label.startswith(arguments.without)]
-            began = time.process_time()
             found = everything(scenario, candidates, arguments.out)
-            for text in OBJECTIVES:
-                pick, best, hit, took = judged(found, parse_objective(text))
-                cases, hits, runs = cases + 1, hits + hit, runs + took
-                exhaustive += len(candidates) * RUNS
-                mark = "same" if pick == best else "tie" if hit else "MISS"
-                names = f"{candidates[pick].label} / {candidates[best].label}"
-                print(f"{mark:4} {fleet}, {workload}, {text}: {names}", flush=True)
-            print(f"     {len(candidates)} candidates, {time.process_time() - began:.0f} CPU s", flush=True)
-    print(f"{hits} of {cases} cases ({hits / cases:.0%}), with {runs / exhaustive:.1%} of the runs")
+            made = cases_of(found, [one.label for one in candidates])
+            kept.write_text(json.dumps([{"fleet": fleet, "workload": workload, **row} for row in made], indent=1))
+            print(f"{fleet}, {workload}: {time.process_time():.0f} CPU s so far", flush=True)
+        rows += json.loads(kept.read_text())
+    print(table(rows) if rows else "nothing is kept yet")
 
 
 if __name__ == "__main__":

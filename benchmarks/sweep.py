@@ -18,15 +18,16 @@ from driftcast.pipeline.sweep import sweep
 from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.run import run as simulate
 
+LEAST_S, LONGER_S = 0.5, 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def scenario(duration_s: float) -> Scenario:
-    """Fifty nodes that flood; the cost of a run grows with its duration."""
+def scenario(duration_s: float, nodes: int = 50) -> Scenario:
+    """Nodes that flood; the cost of a run grows with its duration."""
     table: dict[str, object] = {
         "name": "sweep benchmark",
         "duration_s": duration_s,
-        "nodes": 50,
+        "nodes": nodes,
         "area_m": [1000.0, 1000.0],
         "mobility": {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 10.0},
         "radio": {"model": "disk", "range_m": 250.0},
@@ -68,12 +69,19 @@ def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
 
 
 def scenario_of_length(seconds: float) -> Scenario:
-    """A scenario whose run takes about that long on this machine."""
-    probe = scenario(60.0)
+    """A scenario whose run takes about that long on this machine; a run costs something before its first second."""
+    started_s, longer_s = _cost_s(scenario(LEAST_S)), _cost_s(scenario(LONGER_S))
+    per_s = (longer_s - started_s) / (LONGER_S - LEAST_S)
+    return scenario(max(LEAST_S, round(LEAST_S + (seconds - started_s) / per_s, 3)))
+
+
+def _cost_s(probe: Scenario, times: int = 10) -> float:
+    """The CPU of one of its runs."""
     simulate(probe, 1)
     before = time.process_time()
-    simulate(probe, 2)
-    return scenario(round(60.0 * seconds / (time.process_time() - before), 3))
+    for seed in range(2, 2 + times):
+        simulate(probe, seed)
+    return (time.process_time() - before) / times
 
 
 def experiment_of(timed: Scenario, seeds: list[int]) -> Experiment:

@@ -71,9 +71,25 @@ def map_files(settings: S, change: Callable[[str], str]) -> S:
     return msgspec.structs.replace(settings, **changed) if changed else settings
 
 
+_home = Path()
+_elsewhere: Mapping[str, str] = {}
+
+
+def relocate(home: Path, places: Mapping[str, str]) -> None:
+    """This process works for another one, with other folders: where that one is, and where this one has the files that
+    settings name, by the places that they have there. A worker of a cluster is told so, before it reads settings."""
+    global _home, _elsewhere
+    _home, _elsewhere = home, places
+
+
 def located(base: Path) -> Callable[[str], str]:
     """For `map_files`: names are taken from a folder and made absolute."""
-    return lambda name: str((base / name).absolute())
+
+    def place(name: str) -> str:
+        found = str((_home / base / name).absolute())
+        return _elsewhere.get(found, found)
+
+    return place
 
 
 def field_names(kind: type[msgspec.Struct]) -> list[str]:

@@ -25,7 +25,7 @@ SHORT_S = {
 CLOCKED = ("brokers", "overlay")
 QUICK = (
     "run", "protocols", "routers", "applications", "mobility", "experiments", "check", "contacts", "show", "new",
-    "policy", "explain",
+    "policy", "explain", "keys",
 )  # fmt: skip
 LIVE = ("node", "pub", "sub", "position", "status", "request")
 TUTORIAL = "docs/tutorial-processors.md"

@@ -79,7 +79,8 @@ def watch(command: Written) -> None:
 
 def test_no_page_is_left_out() -> None:
     told = {"README.md", "docs/access.md", "docs/live.md", "docs/player.md", "docs/metrics.md", "docs/policy.md"}
-    assert set(pages_with("live")) == told
+    # That one is followed by `tests/gateway/test_tutorial.py`.
+    assert set(pages_with("live")) == told | {"docs/mqtt.md"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/access.md", "docs/live.md", "docs/player.md"])

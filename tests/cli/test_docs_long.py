@@ -24,6 +24,8 @@ def shortened(command: Written) -> list[str]:
         words += ["--runs", SEEDS[name]]
     if name == "reproduce":
         words += ["--quick"]
+    if name == "watch":
+        words += ["--once"]
     for lasting_s in {
         SHORT_S[Path(word).stem] for word in words if Path(word).stem in SHORT_S and word.endswith("toml")
     }:

@@ -8,7 +8,8 @@ import pytest
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig, load_config
 from driftcast.live.host.host import LiveHost, offered
-from driftcast.live.host.identity import key_of, node_of
+from driftcast.live.host.identity import key_of
+from driftcast.live.keys.ids import node_of
 from driftcast.live.link.address import format_address, parse_address
 from driftcast.live.link.interface import InterfaceConfig
 from driftcast.live.link.lanes import LinkSettings

@@ -3,18 +3,24 @@
 import asyncio
 import json
 import socket
+import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
 
 import pytest
 
+from driftcast.api import connect_async
 from driftcast.errors import UserError, WorkError
 from driftcast.live.commands import Wanted, move, parse_attributes, publish, status, subscribe
 from driftcast.live.door import connected, control
 from driftcast.live.door.client import connect
+from driftcast.live.door.control import MAX_CLIENTS
 from driftcast.live.door.messages import MAX_LINE_BYTES
+from driftcast.live.door.token import first_line, split_token
 from driftcast.live.host.outgoing import MAX_EVENT_BYTES
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
@@ -29,16 +35,24 @@ def with_node(config: MakeConfig, run: Run, place: Path | int, client: Story) ->
     """Run a client, which blocks, in a thread beside a node."""
 
     async def story() -> None:
-        async with LiveNode(config(1, control=place)) as node:
-            assert node.control_address is not None
-            await asyncio.to_thread(client, node.control_address)
+        with tempfile.TemporaryDirectory() as folder:
+            token = Path(folder) / "token"
+            made = replace(config(1, control=place), control_token=token if isinstance(place, int) else None)
+            async with LiveNode(made) as node:
+                assert node.control_address is not None
+                file = f"{token}@" if isinstance(place, int) else ""
+                await asyncio.to_thread(client, f"{file}{node.control_address}")
 
     run(story())
 
 
 def raw(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=5)
+    token, place = split_token(address)
+    host, _, port = place.rpartition(":")
+    made = socket.create_connection((host, int(port)), timeout=5)
+    assert token is not None
+    made.sendall(first_line(token))
+    return made
 
 
 def send_until_hung_up(line: socket.socket) -> None:
@@ -291,13 +305,14 @@ def test_a_place_in_use_is_refused_and_a_dead_socket_is_replaced(config: MakeCon
             await LiveNode(config(2, control=place)).start()
         with pytest.raises(WorkError, match="cannot listen for clients on"):
             await LiveNode(config(2, control=place.parent / ("x" * 120))).start()
-        async with LiveNode(config(1, control=0)) as node:
+        on_port = replace(config(1, control=0), control_token=place.parent / "token")
+        async with LiveNode(on_port) as node:
             assert node.control_address is not None
             port = int(node.control_address.rpartition(":")[2])
             with pytest.raises(
                 WorkError, match=f"cannot listen for clients on 127.0.0.1:{port}: Address already in use"
             ):
-                await LiveNode(config(2, control=port)).start()
+                await LiveNode(replace(on_port, control=port)).start()
 
     run(story())
 
@@ -328,3 +343,104 @@ def test_attributes_are_read_from_words() -> None:
     assert isinstance(read["icy"], bool)
     with pytest.raises(UserError, match="write name=value"):
         parse_attributes(["speed"])
+
+
+def test_a_port_needs_the_token_of_its_node(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    token = tmp_path / "run" / "token"
+
+    def attempts(port: str) -> None:
+        # A web page makes a browser on this machine say this.
+        body = b'{"op": "publish", "attributes": {"n": 1}}\n'
+        posted = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        for line in (posted, body, b'{"op": "token", "token": "%s"}\n' % (b"0" * 64) + body, b"\xff\n", b"[" * 10_000):
+            with socket.create_connection(("127.0.0.1", int(port)), 5) as stranger:
+                stranger.sendall(line + b"\n")
+                told = b""
+                with suppress(ConnectionError):
+                    while chunk := stranger.recv(4096):
+                        told += chunk
+            assert told.count(b"\n") <= 1, told
+            assert b"published" not in told
+        with pytest.raises(WorkError, match="needs the node's token"):
+            status(f"127.0.0.1:{port}")
+        with pytest.raises(UserError, match="cannot be read"):
+            status(f"{tmp_path}/none@127.0.0.1:{port}")
+        assert status(f"{token}@127.0.0.1:{port}").counts.get("published", 0) == 0
+
+    async def story() -> None:
+        async with LiveNode(replace(config(1, control=0), control_token=token)) as node:
+            assert token.stat().st_mode & 0o077 == 0
+            assert node.control_address is not None
+            port = node.control_address.rpartition(":")[2]
+            await asyncio.to_thread(attempts, port)
+            async with connect_async(f"{token}@127.0.0.1:{port}") as client:
+                assert (await client.publish({"n": 1})).source == 1
+        with pytest.raises(UserError, match="needs a token"):
+            await LiveNode(config(2, control=0)).start()
+
+    run(story())
+
+
+def test_what_looks_like_http_ends_the_connection(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, control=tmp_path / "1.sock")) as node:
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "1.sock")
+            writer.write(b'GET /{"op":"publish"} HTTP/1.1\r\n{"op": "publish", "attributes": {"n": 1}}\n')
+            assert b"no web server" in await reader.read()
+            writer.close()
+            assert node.status().counts.get("published", 0) == 0
+
+    run(story())
+
+
+def test_silent_clients_make_room_for_others(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, control=tmp_path / "1.sock")):
+            idle = [await asyncio.open_unix_connection(tmp_path / "1.sock") for _ in range(MAX_CLIENTS)]
+            idle[3][1].write(b'{"op": "pub')  # half a line
+            for _ in range(5):
+                assert (await asyncio.to_thread(status, str(tmp_path / "1.sock"))).name == "node-1"
+            for _, writer in idle:
+                writer.close()
+
+    run(story())
+
+
+def test_idle_clients_make_room_for_others_and_busy_ones_do_not(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "IDLE_S", 0.1)
+
+    def client(address: str) -> None:
+        idle = [raw(address) for _ in range(control.MAX_CLIENTS - 1)]
+        with connect(address) as reader:
+            deliveries = reader.subscribe("n = 1")
+            time.sleep(0.3)
+            for _ in range(3):
+                with connect(address) as other:
+                    other.publish({"n": 1})
+                assert deliveries.next_event(5.0) is not None, "who subscribes is not idle, however silent it is"
+        for one in idle:
+            one.close()
+
+    with_node(config, run, 0, client)
+
+
+def test_half_lines_and_deep_json_hold_nobody_up(config: MakeConfig, run: Run) -> None:
+    def client(address: str) -> None:
+        half, deep = raw(address), raw(address)
+        half.sendall(b'{"op": "publish", "id": 1, "attributes": {"n": 1')
+        for text in (b"[" * 100_000, b'{"op": "command", "id": 2, "body": ' + b'{"a":' * 50_000):
+            deep.sendall(text + b"\n")
+            assert b"not understood" in deep.recv(65536)
+        with connect(address) as other:
+            other.publish({"n": 2})
+        half.sendall(b'}}\n{"op": "status", "id": 2}\n')
+        answers = b""
+        while answers.count(b"\n") < 2:
+            answers += half.recv(65536)
+        assert [json.loads(line)["answer"] for line in answers.splitlines()] == ["published", "status"]
+        for one in (half, deep):
+            one.close()
+
+    with_node(config, run, 0, client)

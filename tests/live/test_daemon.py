@@ -1,11 +1,13 @@
 """A node as a process: it starts, tells where it is, stops on a signal, and says in one line why it cannot run."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,10 +15,14 @@ import pytest
 
 import driftcast
 from driftcast.errors import WorkError
+from driftcast.live import commands
 from driftcast.live.commands import Wanted, publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
-from driftcast.live.link.address import format_address
+from driftcast.live.link import interface
+from driftcast.live.link.address import Address, format_address
 from driftcast.live.node import LiveNode
+from driftcast.live.record import LOG
+from driftcast.live.reload import Reloading
 from driftcast.loopback.network import Inbox, until
 from driftcast.trace import Level
 from tests.live.conftest import MakeConfig, Run
@@ -39,12 +45,12 @@ directory = "traces"
 level = "full"
 """
 
-# Small devices carry neither Spark nor pandas nor matplotlib: importing them is an error in this process.
+# Small devices carry neither Spark nor pandas, and open nodes no cryptography: importing them is an error here.
 SCRIPT = """
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("pyspark", "pandas", "matplotlib", "scipy"):
+        if name.partition(".")[0] in ("pyspark", "pandas", "matplotlib", "scipy", "cryptography"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 from driftcast.live.commands import run_node
@@ -65,7 +71,9 @@ def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path,
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith("node car-1 (")
+            said = process.stderr.readline()
+            assert said.startswith("node car-1 (")
+            assert "this node is open" in said
             publish(str(tmp_path / "car-1.sock"), {"speed": 31})
             process.send_signal(number)
             output = process.communicate(timeout=10)[1]
@@ -99,11 +107,16 @@ def test_a_port_in_use_is_said_in_one_line_and_leaves_nothing_open(
     run(story())
 
 
-def test_an_address_that_is_not_ours_is_said_in_one_line(tmp_path: Path) -> None:
+def test_an_address_that_does_not_come_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands, "BOOT_PATIENCE_S", 0.05)
+    monkeypatch.setattr(commands, "BOOT_RETRY_S", 0.02)
     config = tmp_path / "car-1.toml"
     config.write_text(CONFIG.format(port=0).replace("127.0.0.1", "192.0.2.1"))
     with pytest.raises(WorkError, match=r"cannot listen on 192.0.2.1:0: Cannot assign requested address"):
         run_node(config)
+    assert capsys.readouterr().err.count("waiting for it") == 1
 
 
 def test_a_trace_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
@@ -114,11 +127,80 @@ def test_a_trace_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> N
         run_node(config)
 
 
-def test_a_peer_that_has_no_address_is_said_in_one_line(tmp_path: Path) -> None:
-    config = tmp_path / "car-1.toml"
-    config.write_text(CONFIG.format(port=0).replace("[protocol]", 'peers = ["no-such-host.invalid:1"]\n[protocol]'))
-    with pytest.raises(WorkError, match=r"cannot resolve no-such-host.invalid:1"):
-        run_node(config)
+def test_a_peer_that_is_not_known_at_boot_is_found_later(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[bool] = []
+
+    async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+        if address[0] == "there.invalid" and known:
+            return "127.0.0.1", address[1]
+        raise WorkError("cannot resolve there.invalid")
+
+    async def story() -> None:
+        monkeypatch.setattr(interface, "resolve", resolved)
+        monkeypatch.setattr(interface, "RESOLVE_S", 0.02)
+        async with LiveNode(config(2)) as other:
+            plain = config(1)
+            peers = (("there.invalid", other.address[1]),)
+            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=peers),))) as node:
+                await asyncio.sleep(0.1)
+                assert not node.neighbors
+                known.append(True)
+                await until(lambda: node.neighbors == [2], 20)
+
+    run(story())
+
+
+def test_what_can_change_does_when_the_configuration_is_read_again(
+    tmp_path: Path, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "car-1.toml"
+    text = CONFIG.format(port=0).replace('name = "flooding"', 'name = "epidemic"')
+    path.write_text(text)
+
+    async def story() -> None:
+        async with LiveNode(load_config(path)) as node:
+            reloading = Reloading(node, path)
+            assert await reloading.reload() == []
+            changed = text.replace('name = "epidemic"', 'name = "epidemic"\nbuffer = 7\ndurable = true')
+            changed = changed.replace("period_s = 0.05", 'period_s = 0.1\npeers = ["127.0.0.1:9"]')
+            changed = changed.replace('name = "car-1"', 'name = "car-2"')
+            path.write_text(changed)
+            left = await reloading.reload()
+            assert left == ["name", "protocol.durable"]
+            protocol = node._runtime.protocol
+            assert protocol._settings.buffer == 7  # type: ignore[attr-defined]
+            assert ("127.0.0.1", 9) in node._runtime.interfaces["udp"].peers
+            path.write_text(text)
+            assert await reloading.reload() == ["name", "protocol.durable"]
+            assert ("127.0.0.1", 9) not in node._runtime.interfaces["udp"].peers
+            path.write_text("name = ")
+            assert await reloading.reload() == []
+            assert protocol._settings.buffer == 10_000  # type: ignore[attr-defined]
+
+    level, handlers, propagates = LOG.level, list(LOG.handlers), LOG.propagate
+    try:
+        run(story())
+    finally:
+        LOG.setLevel(level)
+        LOG.handlers[:] = handlers
+        LOG.propagate = propagates
+
+
+def test_a_hangup_signal_reads_the_configuration_again(tmp_path: Path) -> None:
+    path = tmp_path / "car-1.toml"
+    path.write_text(CONFIG.format(port=0) + '[log]\nlevel = "info"\nformat = "json"\n')
+    command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "runs flooding" in process.stderr.readline()
+        process.send_signal(signal.SIGHUP)
+        told = json.loads(process.stderr.readline())
+        assert (told["level"], told["message"]) == ("info", "the configuration was read again")
+        assert told["file"] == str(path)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 def test_a_disk_that_fails_ends_the_trace_and_not_the_node(

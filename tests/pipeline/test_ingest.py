@@ -17,8 +17,12 @@ from driftcast.mobility.fleet import Fleet
 from driftcast.mobility.model import Area
 from driftcast.mobility.ns2 import Ns2
 from driftcast.mobility.one import One
+from driftcast.pipeline.fleets import buckets, page
+from driftcast.pipeline.fleets import ingest as ingesting
+from driftcast.pipeline.fleets.bucket_tables import Positions, resampled_rows
 from driftcast.pipeline.fleets.cleaning import Rules, cleaned, tracks
 from driftcast.pipeline.fleets.ingest import Source, ingest
+from driftcast.pipeline.fleets.picture import Sight
 from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
 from driftcast.pipeline.fleets.tables import resampled
 from driftcast.pipeline.fleets.writers import write_fleet
@@ -306,3 +310,71 @@ def test_a_folder_that_is_not_empty_stays_as_it_is(spark: SparkSession, tmp_path
     with pytest.raises(UserError, match="is there already"):
         ingest([_parquet_log(tmp_path)], tmp_path / "out")
     assert (tmp_path / "out" / "mine").read_text() == "kept"
+
+
+def awkward_log(folder: Path) -> list[Path]:
+    """Two files with whatever can be wrong, of nodes whose names sort otherwise than their numbers."""
+    rng = np.random.default_rng(5)
+    lines: list[list[str]] = [[], []]
+    for node in ("bus-10", "bus-9", "tram", "", "bus-2"):
+        time_s, x = NOON, 8.5
+        for _ in range(60):
+            time_s += float(rng.choice([10.0, 10.0, 10.0, 0.0, 400.0, -30.0], p=[0.4, 0.2, 0.3, 0.04, 0.04, 0.02]))
+            x += float(rng.choice([0.0, 0.001, -0.0005, 0.3], p=[0.3, 0.4, 0.25, 0.05]))
+            clock = rng.choice([f"{time_s:.1f}", "0", "soon"], p=[0.96, 0.02, 0.02])
+            place = rng.choice([f"{x:.6f},47.4", "0,0", "200,47", ",47"], p=[0.94, 0.02, 0.02, 0.02])
+            lines[node == "tram"].append(f"{node},{clock},{place}")
+    paths = [folder / "buses.csv", folder / "trams.csv"]
+    for path, rows in zip(paths, lines, strict=True):
+        path.write_text("id,time,lon,lat\n" + "\n".join(rows) + "\n")
+    return paths
+
+
+@pytest.mark.timeout(600)
+def test_nodes_of_any_size_are_ingested_alike(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buckets of columns, several of them, and the windows of Spark that a node of too many rows needs."""
+    sights: list[Sight] = []
+    monkeypatch.setattr(page, "draw", lambda sight, facts, to: (sights.append(sight), to.write_bytes(b"")))
+    files, rules = awkward_log(tmp_path), Rules(disordered=0.3)
+    monkeypatch.setattr(buckets, "BUCKET_ROWS", 150)
+    by_bucket = ingest(files, tmp_path / "buckets", rules=rules)
+    monkeypatch.setattr(ingesting, "NODE_ROWS", 10)
+    by_spark = ingest(files, tmp_path / "spark", rules=rules)
+    assert len(list((tmp_path / "buckets" / "positions").iterdir())) > 1
+    assert {**by_bucket, "digest": None} == {**by_spark, "digest": None}
+    assert set(by_bucket["rejected"]) == {"unreadable", "no_place", "clock", "duplicate", "conflict", "jump"}
+
+    def rows(way: str, table: str, columns: Table) -> list[dict[str, Any]]:
+        found = ds.dataset(tmp_path / way / table, format="parquet").to_table(columns=names(columns))
+        return sorted(found.to_pylist(), key=lambda row: [str(value) for value in row.values()])
+
+    for table, columns in (("positions", POSITIONS), ("legs", LEGS), ("rejected", REJECTED)):
+        assert rows("buckets", table, columns) == rows("spark", table, columns)
+    for one, two in zip(rows("buckets", "nodes", NODES), rows("spark", "nodes", NODES), strict=True):
+        assert one == pytest.approx(two)
+    drawn, other = sights
+    np.testing.assert_array_equal(drawn.cells, other.cells)
+    assert drawn.extent_m == pytest.approx(other.extent_m)
+    assert sorted(map(tuple, drawn.tracks)) == sorted(map(tuple, other.tracks))
+    assert drawn.paths.keys() == other.paths.keys()
+    for node, way in drawn.paths.items():
+        np.testing.assert_array_equal(way, other.paths[node])
+
+
+def test_columns_are_resampled_as_rows_are() -> None:
+    """As `test_rows_are_resampled_on_the_line_and_never_between_tracks` has it."""
+    track = np.array([0, 0, 0, 1, 1])
+    time_s, x_m = np.array([0.0, 15.0, 20.0, 100.0, 110.0]), np.array([0.0, 150.0, 200.0, 0.0, 50.0])
+    rest = [np.full(5, np.nan)] * 2
+    rows = Positions(np.zeros(5, dtype=np.int64), track, time_s, x_m, np.zeros(5), *rest)
+    found = resampled_rows(rows, 10.0)
+    assert list(zip(found.track.tolist(), found.time_s.tolist(), found.x_m.tolist(), strict=True)) == [
+        (0, 0.0, 0.0),
+        (0, 10.0, 100.0),
+        (0, 20.0, 200.0),
+        (1, 100.0, 0.0),
+        (1, 110.0, 50.0),
+    ]
+    assert resampled_rows(rows, 7.0).time_s.tolist() == [0.0, 7.0, 14.0, 105.0]

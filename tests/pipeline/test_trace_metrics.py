@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from driftcast.pipeline.records import METRICS
+from driftcast.pipeline.trace_judge import folder_metrics
 from driftcast.pipeline.trace_metrics import eligible_pairs, read_tables, trace_metrics
 from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.run import run
@@ -68,6 +69,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
     folders = [folder / str(number) for number in range(len(SCENARIOS))]
     found = {row["run"]: row.asDict() for row in trace_metrics(*read_tables(spark, folders)).collect()}
     assert sorted(found) == sorted(own)
+    assert {row["run"]: row.asDict() for row in folder_metrics(spark, folders).collect()} == found
     return {
         name: (dict(metrics), {metric: found[run_name][metric] for metric in METRICS})
         for run_name, (name, metrics) in own.items()
@@ -125,5 +127,6 @@ def test_what_processors_make_is_judged_alike(
     outcome = run(scenario, 11, Level.FULL, tmp_path / "trace")
     outcome.trace.save(tmp_path / "trace")
     [found] = trace_metrics(*read_tables(spark, [tmp_path / "trace"])).collect()
+    assert folder_metrics(spark, [tmp_path / "trace"]).collect() == [found]
     assert {metric: found[metric] for metric in METRICS} == dict(outcome.metrics)
     assert 0 < int(str(outcome.metrics["delivered"])) < int(str(outcome.metrics["eligible"]))

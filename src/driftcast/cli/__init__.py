@@ -17,11 +17,13 @@ from driftcast.cli import (
     emulate,
     evaluate,
     fleets,
+    keys,
     live,
     policy,
     scaffold,
     show,
     simulate,
+    telemetry,
     tour,
     traces,
 )
@@ -82,8 +84,8 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    groups = (simulate, contacts, emulate, show, evaluate, fleets, advise, tour, traces)
-    for group in (*groups, live, policy, catalog, scaffold, completion):
+    groups = (simulate, contacts, emulate, show, evaluate, fleets, advise, tour, traces, telemetry)
+    for group in (*groups, live, keys, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
 
@@ -98,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     _log(arguments)
     try:
+        _configure(arguments)
         return command(arguments)
     except UserError as error:
         return _fail(error, 2)
@@ -111,6 +114,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else error, 1)
     except KeyboardInterrupt as error:
         return _fail(f"interrupted{error}", 130)
+
+
+def _configure(arguments: argparse.Namespace) -> None:
+    """Settings of Spark, for the one session that a command may start."""
+    if getattr(arguments, "conf", None):
+        from driftcast.pipeline.configuration import parse_conf
+        from driftcast.pipeline.session import configure
+
+        configure(parse_conf(arguments.conf))
 
 
 def _log(arguments: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, console, new_folder, print_json, say, table_of
+from driftcast.cli.options import add_json, add_master, console, new_folder, print_json, say, table_of
 from driftcast.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     contacts.add_argument("--from-node", type=int, metavar="N", help="say how early all others can hear from this node")
     contacts.add_argument("--at", type=float, default=0.0, metavar="S", help="what it has from then on (default 0)")
     contacts.add_argument("--to-node", type=int, metavar="N", help="only this one")
-    contacts.add_argument("--master", metavar="URL", help="a Spark master, for a fleet")
+    add_master(contacts, "a Spark master, for a fleet")
     add_json(contacts)
     contacts.set_defaults(command=_contacts)
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, add_scenario, console, print_json, say, shown
+from driftcast.cli.options import add_json, add_master, add_scenario, console, print_json, say, shown
 from driftcast.cli.watching import resumable
 from driftcast.errors import UserError
 
@@ -60,6 +60,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "report", help="write a report anew from the runs in a directory", description="Write a report anew."
     )
     report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    add_master(report)
     add_json(report)
     report.set_defaults(command=_report)
 
@@ -99,7 +100,7 @@ def add_out(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
     )
-    parser.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_master(parser)
     add_json(parser)
 
 
@@ -197,7 +198,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
-    found = report(arguments.directory)
+    found = report(arguments.directory, arguments.master)
     _print_report(found, arguments.json)
     return 1 if found.failed else 0
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from driftcast.cli.options import add_json, console, print_json, say, table_of
+from driftcast.cli.options import add_json, add_master, console, print_json, say, table_of
 from driftcast.errors import UserError
 
 
@@ -31,7 +31,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     ingest.add_argument("--from", dest="from_s", metavar="T", help="leave out what is earlier: a date or seconds")
     ingest.add_argument("--until", dest="until_s", metavar="T", help="leave out what is later, and this time itself")
     ingest.add_argument("--every", type=float, metavar="S", help="one row for each node so often, in between by line")
-    ingest.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_master(ingest)
     add_json(ingest)
     ingest.set_defaults(command=_ingest)
 

@@ -112,7 +112,10 @@ def _add_sub(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--node", required=True, metavar="ADDRESS", help="the node's control channel: its socket, or 127.0.0.1:port"
+        "--node",
+        required=True,
+        metavar="ADDRESS",
+        help="the node's control channel: its socket, or TOKENFILE@127.0.0.1:port",
     )
 
 

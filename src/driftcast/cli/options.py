@@ -18,6 +18,18 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
+def add_master(parser: argparse.ArgumentParser, help_text: str = "a Spark master (default: this machine)") -> None:
+    """`--master` and `--conf`: on which machines Spark runs, and how."""
+    parser.add_argument("--master", metavar="URL", help=help_text)
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark, as in --conf spark.executor.memory=2g; spark-defaults.conf counts too",
+    )
+
+
 def add_scenario(parser: argparse.ArgumentParser) -> None:
     """A scenario file and settings that replace some of its own."""
     parser.add_argument("scenario", type=Path, metavar="SCENARIO", help="a scenario file (TOML)")

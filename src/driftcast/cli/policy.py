@@ -86,7 +86,7 @@ def _add_request(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_node(parser: argparse.ArgumentParser, required: bool = True, meaning: str = "") -> None:
-    place = "the node's control channel: its socket, or 127.0.0.1:port"
+    place = "the node's control channel: its socket, or TOKENFILE@127.0.0.1:port"
     told = f"{place}; {meaning}" if meaning else place
     parser.add_argument("--node", required=required, metavar="ADDRESS", help=told)
 

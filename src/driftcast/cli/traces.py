@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from driftcast.cli.options import add_json, console, print_json, say, shown, table_of
+from driftcast.cli.options import add_json, add_master, console, print_json, say, shown, table_of
 from driftcast.errors import UserError
 
 
@@ -19,7 +19,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     metrics.add_argument(
         "--deliveries", action="store_true", help="only what deliveries tell; enough for traces of that level"
     )
-    metrics.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    metrics.add_argument(
+        "--from",
+        dest="files",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE.py",
+        help="metrics of your own besides: functions with @driftcast.pipeline.metric('name') above them",
+    )
+    metrics.add_argument("--minutes", action="store_true", help="minute by minute, as `driftcast watch` has it")
+    add_master(metrics)
     add_json(metrics)
     metrics.set_defaults(command=_metrics)
 
@@ -44,22 +54,41 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     sql.add_argument("directories", nargs="+", type=Path, metavar="DIR", help="what sweep, or run --trace, wrote")
     sql.add_argument("question", metavar="QUESTION", help='such as "select kind, count(*) from trace group by kind"')
     sql.add_argument("--most", type=int, default=1000, metavar="N", help="rows that are shown (default 1000)")
-    sql.add_argument("--master", metavar="URL", help="a Spark master (default: this machine)")
+    add_master(sql)
     add_json(sql)
     sql.set_defaults(command=_sql)
 
 
 def _metrics(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.own_metrics import load_metrics
     from driftcast.pipeline.traces import judged
     from driftcast.scenario.measures import METRIC_MEANINGS
 
-    found = judged(arguments.traces, arguments.deliveries, arguments.master)
+    if arguments.minutes:
+        return _minutes(arguments)
+    own = load_metrics(arguments.files)
+    found = judged(arguments.traces, arguments.deliveries, arguments.master, own)
+    meanings = {**METRIC_MEANINGS, **{one.name: one.meaning for one in own}}
     if arguments.json:
         print_json({"runs": [{"run": run, "metrics": metrics} for run, metrics in found.items()]})
         return 0
     for run, metrics in found.items():
         say(run)
-        console().print(table_of(metrics, METRIC_MEANINGS))
+        console().print(table_of(metrics, meanings))
+    return 0
+
+
+def _minutes(arguments: argparse.Namespace) -> int:
+    if arguments.files:
+        raise UserError("--from: metrics of your own are of whole runs; leave --minutes out")
+    from driftcast.pipeline.telemetry.picture import table_of_minutes
+    from driftcast.pipeline.traces import judged_by_minute
+
+    minutes = judged_by_minute(arguments.traces, arguments.deliveries, arguments.master)
+    if arguments.json:
+        print_json({"minutes": minutes})
+    else:
+        console().print(table_of_minutes(minutes, console().width))
     return 0
 
 

@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,10 +15,17 @@ from driftcast.live.door.messages import Level, Status
 from driftcast.model import Event, EventId, ProcessorId, Scalar, check_attributes
 
 if TYPE_CHECKING:
+    import asyncio
+
     from driftcast.live.node import LiveNode
 
 PATIENCE_S = 3.0
 """How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
+
+BOOT_PATIENCE_S = 60.0
+"""How long a node waits for the addresses that it is to listen on: a machine may boot faster than its network."""
+BOOT_RETRY_S = 2.0
+"""How often a node that waits for its interface looks for it."""
 
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
 """An attribute in a line: blanks within quotes belong to it."""
@@ -28,38 +36,81 @@ def run_node(config_path: str | Path) -> int:
     # A client, which is most of what is called here, starts without all that a node is made of.
     import asyncio
 
-    from driftcast.live.config import load_config
+    from driftcast.live.config import load_config, read_file
+    from driftcast.live.logs import set_up
     from driftcast.live.node import LiveNode
 
-    config = load_config(Path(config_path))
-    asyncio.run(_run(LiveNode(config)))
+    path = Path(config_path)
+    config = load_config(path)
+    set_up(read_file(path).log)
+    asyncio.run(_run(LiveNode(config), path))
     return 0
 
 
-async def _run(node: "LiveNode") -> None:
+async def _run(node: "LiveNode", path: Path) -> None:
     import asyncio
     import signal
 
+    from driftcast.live.reload import Reloading
     from driftcast.live.service import Service
 
     loop = asyncio.get_running_loop()
     service = Service()
     stop = asyncio.Event()
+    reloading = Reloading(node, path)
+    reloads: set[asyncio.Task[list[str]]] = set()
+
+    def reload() -> None:
+        node.trust.reload()
+        task = asyncio.ensure_future(reloading.reload())
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     try:
-        async with node:
+        if not await _started(node, stop):
+            return
+        try:
             status = node.status()
             clients = "" if node.control_address is None else f", clients at {node.control_address}"
+            clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
-            print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            warning = "" if node.trust.warning is None else f"; {node.trust.warning}"
+            print(f"{who} on {where}{clients}; Ctrl-C stops it{warning}", file=sys.stderr, flush=True)
             service.ready(f"{who} on {where}")
             await stop.wait()
             service.stopping()
+        finally:
+            await node.stop()
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+
+
+async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
+    """Start, as soon as the machine has the addresses to listen on; False if it was told to stop before."""
+    import asyncio
+
+    from driftcast.live.link.transport import NotThereError
+
+    deadline: float | None = None
+    while not stop.is_set():
+        try:
+            await node.start()
+        except NotThereError as error:
+            if deadline is None:
+                deadline = time.monotonic() + BOOT_PATIENCE_S
+                print(f"driftcast: {error}; waiting for it", file=sys.stderr, flush=True)
+            if time.monotonic() >= deadline:
+                raise
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), BOOT_RETRY_S)
+        else:
+            return True
+    return False
 
 
 def publish(

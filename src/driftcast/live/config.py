@@ -3,9 +3,9 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -14,12 +14,16 @@ from driftcast.busy import DEFAULT_WINDOW_S, LoadWindow
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import ProcessorError, split_function
 from driftcast.live.application_config import ApplicationSection, EnforcementSection, configured
+from driftcast.live.control_config import ControlSection, control_place, token_file
+from driftcast.live.gateways import Opener, gateway_named
 from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.backlog import BacklogSettings
 from driftcast.live.host.deeds import Allowed
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
-from driftcast.live.host.identity import key_of, node_of
 from driftcast.live.host.processing import ProcessorConfig
+from driftcast.live.identity_config import identity
+from driftcast.live.keys.ids import node_of
+from driftcast.live.keys.section import KeysSection
 from driftcast.live.link.address import Address
 from driftcast.live.link.interface import InterfaceConfig
 from driftcast.live.link.interface_config import (
@@ -33,6 +37,8 @@ from driftcast.live.link.interface_config import (
     single_interface,
 )
 from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.quota import QuotaSettings
+from driftcast.live.logs import LogSection
 from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
@@ -42,6 +48,9 @@ from driftcast.protocol import Advertises, BeaconSettings, RunsProcessors, Stack
 from driftcast.settings import read_toml, typed
 from driftcast.stacks import DEFAULT_PROTOCOL, needed_roles, stack_plan
 from driftcast.trace import Level
+
+if TYPE_CHECKING:
+    from driftcast.live.keys.config import Keys
 
 
 class TraceSection(Section, frozen=True):
@@ -59,13 +68,6 @@ class StoreSection(Section, frozen=True):
     file: str
     backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().most_bytes
     backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().most_age_s
-
-
-class ControlSection(Section, frozen=True):
-    """Where clients reach the node: a Unix socket, or a port on 127.0.0.1."""
-
-    socket: str | None = None
-    port: Port | None = None
 
 
 class MetricsSection(Section, frozen=True):
@@ -98,6 +100,7 @@ class NodeFile(Section, frozen=True):
     name: Name
     protocol: dict[str, object] = msgspec.field(default_factory=lambda: {"name": DEFAULT_PROTOCOL})
     key_file: str | None = None
+    keys: KeysSection | None = None
     listen: ListenSection | None = None
     discovery: DiscoverySection = DiscoverySection()
     link: LinkSettings | None = None
@@ -106,7 +109,9 @@ class NodeFile(Section, frozen=True):
     trace: TraceSection | None = None
     store: StoreSection | None = None
     control: ControlSection | None = None
+    quotas: QuotaSettings = QuotaSettings()
     metrics: MetricsSection | None = None
+    mqtt: dict[str, object] | None = None
     position: PositionSection | None = None
     processors: tuple[ProcessorSection, ...] = ()
     applications: tuple[ApplicationSection, ...] = ()
@@ -118,6 +123,7 @@ class NodeFile(Section, frozen=True):
     map: Annotated[str, Meta(min_length=1)] | None = None
     """A map that comes with driftcast, or a .toml file."""
     load_window_s: LoadWindow = DEFAULT_WINDOW_S
+    log: LogSection = LogSection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +162,17 @@ class NodeConfig:
     plan: StackPlan
     interfaces: tuple[InterfaceConfig, ...] = (InterfaceConfig(),)
     """At least one."""
+    keys: "Keys | None" = None
+    """Without any the node is open: everybody in reach takes part."""
     trace: TraceConfig = field(default_factory=TraceConfig)
     store: Path | None = None
     backlog: BacklogSettings = field(default_factory=BacklogSettings)
     control: Path | int | None = None
+    control_token: Path | None = None
     metrics: Address | None = None
     """Where monitoring asks how the node is."""
+    gateways: Mapping[str, Opener] = field(default_factory=dict)
+    """Where clients of other protocols come in."""
     position: Position | None = None
     processors: tuple[ProcessorConfig, ...] = ()
     roles: tuple[str, ...] = ()
@@ -185,12 +196,17 @@ class NodeConfig:
         return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads)
 
 
-def load_config(path: Path) -> NodeConfig:
-    """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
+def read_file(path: Path) -> NodeFile:
+    """What a configuration says, as far as it can be checked by itself."""
     table = read_toml(path)
     if "duration_s" in table:
         raise UserError(f"{path}: is a scenario; `driftcast run` simulates it, `driftcast emulate` plays it live")
-    file = typed(table, NodeFile, str(path))
+    return typed(table, NodeFile, str(path))
+
+
+def load_config(path: Path) -> NodeConfig:
+    """Read and check a node's configuration. Paths in it are relative to its folder. A UserError says what is wrong."""
+    file = read_file(path)
     folder = path.parent
     facts = _facts(file, path)
     plan = _plan(file, facts, path)
@@ -201,18 +217,22 @@ def load_config(path: Path) -> NodeConfig:
     if processors and not issubclass(plan.protocol, RunsProcessors):
         raise UserError(f"{path}: processors: protocol {plan.protocol.name!r} runs none")
     trace = file.trace
+    keys, node = identity(file.name, file.key_file, file.keys, path)
     return NodeConfig(
         name=file.name,
-        node=node_of(file.name.encode() if file.key_file is None else key_of(folder / file.key_file)),
+        node=node,
+        keys=keys,
         plan=plan,
-        interfaces=_interfaces(file, path),
+        interfaces=tuple(replace(one, quotas=file.quotas) for one in _interfaces(file, path)),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
         store=None if file.store is None else folder / file.store.file,
         backlog=_backlog(file.store),
-        control=None if file.control is None else _control(file.control, path),
+        control=None if file.control is None else control_place(file.control, path),
+        control_token=token_file(file.control, path),
         metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
+        gateways={} if file.mqtt is None else {"mqtt": gateway_named("mqtt")(file.mqtt, str(path))},
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
         roles=file.roles,
@@ -305,14 +325,6 @@ def _interfaces(file: NodeFile, path: Path) -> tuple[InterfaceConfig, ...]:
         if given:
             raise UserError(f"{path}: {key}: leave it out and say it of each of the [[interfaces]]")
     return several_interfaces(file.interfaces, path)
-
-
-def _control(section: ControlSection, path: Path) -> Path | int:
-    if section.socket is not None and section.port is None:
-        return path.parent / section.socket
-    if section.port is not None and section.socket is None:
-        return section.port
-    raise UserError(f"{path}: control: give either socket (a path) or port (on 127.0.0.1)")
 
 
 def _processor(section: ProcessorSection, index: int, path: Path) -> ProcessorConfig:

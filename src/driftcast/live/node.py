@@ -15,6 +15,7 @@ from driftcast.live.door.metrics import MetricsServer
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
+from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
@@ -28,6 +29,7 @@ from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import Record
+from driftcast.live.trust import trust_of
 from driftcast.model import (
     FOREVER_S,
     Event,
@@ -52,13 +54,13 @@ class LiveNode(Applications):
 
     def __init__(self, config: NodeConfig, transports: Mapping[Interface, Transport] | None = None) -> None:
         """An interface without a transport of its own gets a UDP socket."""
-        self.config = config
-        given = transports or {}
-        self._interfaces = [(one, given.get(one.name) or one.transport()) for one in config.interfaces]
+        self.config, self.trust = config, trust_of(config)
+        given, sealed = transports or {}, self.trust.transport
+        self._interfaces = [(one, sealed(given.get(one.name) or one.transport())) for one in config.interfaces]
         self._cleanup = AsyncExitStack()
         self._control: ControlServer | None = None
-        self._running = False
-        self._crashed = False
+        self.gateways: Mapping[str, Gateway] = {}
+        self._running = self._crashed = False
 
     async def __aenter__(self) -> "LiveNode":
         await self.start()
@@ -93,9 +95,9 @@ class LiveNode(Applications):
         # What waits for named subscriptions is in the node's store or, without one, in memory.
         file = NodeStore(config.store, config.node)
         cleanup.callback(file.close)
-        self._saving = saving = Saving(file)
+        self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
-        self._record = Record(config.node, Trace(config.trace.run, config.trace.level))
+        self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
         flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
         cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
@@ -109,28 +111,23 @@ class LiveNode(Applications):
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
-        self._runtime = Runtime(config.node, config.plan, self._interfaces, self._record, host, saving, self, work)
+        trust = self.trust
+        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
+        self._runtime = runtime = Runtime(
+            config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
+        )
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
         events = Sequence("event", store) if config.foreseeable else EventNumbers(store)
-        self._outgoing = Outgoing(config.node, events, self._runtime, self._record, saving)
-        subscription_numbers = Sequence("subscription", store)
-        self._subscribers = Subscribers(
-            config.node, self._runtime, self._record, file, saving, subscription_numbers, config.backlog
-        )
-        self._requests = Requests(config.node, self._runtime, subscription_numbers)
-        self._advertisements = Advertisements(config.node, self._runtime, subscription_numbers)
+        self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
+        numbers = Sequence("subscription", store)
+        self._subscribers = Subscribers(config.node, runtime, record, file, saving, numbers, config.backlog)
+        self._requests = Requests(config.node, runtime, numbers)
+        self._advertisements = Advertisements(config.node, runtime, numbers)
         self._applications = LiveApplications(
-            config.node,
-            config.applications,
-            self._runtime,
-            self._record,
-            self._saving,
-            host,
-            subscription_numbers,
-            self._outgoing.publish,
-            config.allowed,
+            config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
         )
+        self.tune = self._applications.tune
         self._runtime.start()
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
@@ -140,19 +137,23 @@ class LiveNode(Applications):
         self._applications.tenants.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
-        await self._open_doors()
+        # Who comes in at once is served.
         self._running = True
+        await self._open_doors()
 
     async def _open_doors(self) -> None:
         config, saving = self.config, self._saving
+        doors: list[Door] = []
         if config.metrics is not None:
             self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
-            await self.metrics.start()
-            self._cleanup.push_async_callback(self.metrics.stop)
+            doors.append(self.metrics)
         if config.control is not None:
-            self._control = ControlServer(self, config.control)
-            await self._control.start()
-            self._cleanup.push_async_callback(self._control.stop)
+            self._control = ControlServer(self, config.control, config.control_token)
+            doors.append(self._control)
+        self.gateways = opened(config.gateways, self, config.node, self._file, saving, self._runtime.protocol)
+        for door in (*doors, *self.gateways.values()):
+            await door.start()
+            self._cleanup.push_async_callback(door.stop)
 
     def _install(self) -> None:
         for installed in self.config.processors:
@@ -164,10 +165,7 @@ class LiveNode(Applications):
         self._subscribers.close()
         self._outgoing.holding.close()
         self._applications.stop(self._crashed)
-        if self._crashed:
-            self._runtime.crash()
-        else:
-            self._runtime.stop()
+        (self._runtime.crash if self._crashed else self._runtime.stop)()
 
     # For applications.
 
@@ -258,12 +256,14 @@ class LiveNode(Applications):
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
         With history, stored events from before are delivered too."""
         self._check_running()
+        self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
-    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved) -> None:
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved | None) -> None:
         """A reader has these for good once `saved` is called; until then they may come again."""
         self._subscribers.acknowledge(subscription, positions)
-        self._saving.on_disk(saved)
+        if saved is not None:
+            self._saving.on_disk(saved)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""

@@ -20,6 +20,14 @@ UNTRACED = frozenset({"link_own"})
 """A group brings back one's own datagrams all the time; that is worth a count, not a row."""
 
 
+STRANGE = frozenset(
+    {"link_truncated", "link_not_driftcast", "link_version", "link_kind", "link_sender", "link_body", "link_unproven"}
+    | {"frame_other_protocol", "frame_version"}
+)
+"""Drops that tell of somebody who does not belong here, or of another driftcast."""
+COMPLAIN_S = 60.0
+
+
 class Record:
     """The trace and the counts of one node.
 
@@ -35,13 +43,16 @@ class Record:
         self.delays = Delays()
         self._node = node
         self._loop = asyncio.get_running_loop()
-        self._wall_offset_s = time.time() - self._loop.time()
+        # The clock of every loop of asyncio, without the call in between.
+        self._wall_offset_s = time.time() - time.monotonic()
+        self._complaints: dict[str, float] = {}
+        """Until when nothing more is said of a reason."""
         self._bad_second = 0
         self._bad_rows = 0
 
     def time_s(self) -> float:
         """Now, as rows have it."""
-        return self._loop.time() + self._wall_offset_s
+        return time.monotonic() + self._wall_offset_s
 
     def mark(self, kind: Kind) -> None:
         """The node starts or stops."""
@@ -101,13 +112,16 @@ class Record:
     def receive(self, layer: Layer, message: Message, peer: NodeId, interface: str, size_bytes: int) -> None:
         """A reception, repetitions by retry excluded."""
         self.counts["received"] += 1
-        self.sight.receive(self.time_s(), message, peer)
+        if self.sight.watched:
+            self.sight.receive(self.time_s(), message, peer)
         if self.trace.full:
             [row] = rows.Transfer(layer, message, interface, size_bytes).received(self.time_s(), [self._node], peer)
             self._keep(row)
 
     def link(self, link: Link, lost: Failure | None) -> None:
         """Discovery has found a link, or lost it and why."""
+        told = {"neighbor": link.neighbor, "interface": link.interface} | ({"cause": str(lost)} if lost else {})
+        LOG.info("link up" if lost is None else "link down", extra={"fields": told})
         if self.trace.full:
             self._keep(rows.linked(self.time_s(), self._node, link, lost))
 
@@ -136,6 +150,8 @@ class Record:
     def bad_datagram(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
         """A datagram is dropped, or several, of which one row tells."""
         self.drops[reason] += times
+        if reason in STRANGE:
+            self._complain(reason, peer)
         if reason not in UNTRACED:
             self.sight.drop(self.time_s(), reason)
         if not self.trace.full or reason in UNTRACED:
@@ -146,6 +162,14 @@ class Record:
         self._bad_rows += 1
         if self._bad_rows <= BAD_ROWS_PER_S:
             self._keep(rows.refused(self.time_s(), self._node, reason, peer))
+
+    def _complain(self, reason: str, peer: NodeId | None) -> None:
+        """Of strangers the log says so once a minute for each reason."""
+        now_s = time.monotonic()
+        if now_s >= self._complaints.get(reason, 0.0):
+            self._complaints[reason] = now_s + COMPLAIN_S
+            told = {"reason": reason, "peer": peer, "so_far": self.drops[reason]}
+            LOG.warning("datagrams of a stranger are refused", extra={"fields": told})
 
     def flush(self) -> None:
         """Write the rows so far. A disk that fails ends the trace, not the node."""

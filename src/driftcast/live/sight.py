@@ -66,6 +66,11 @@ class Sight:
         """One more watches."""
         self._watchers += 1
 
+    @property
+    def watched(self) -> bool:
+        """Whether anybody watches."""
+        return self._watchers > 0
+
     def leave(self) -> None:
         """One less does; the last one takes the memory along."""
         self._watchers -= 1

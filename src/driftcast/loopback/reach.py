@@ -1,6 +1,7 @@
 """A transport that hears only a given reach list, so that links come and go on one machine."""
 
 import asyncio
+import random
 
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, older, unpack
@@ -12,6 +13,7 @@ class ReachTransport(Transport):
     """Hears whoever is in `reach`, by address or by node id, and nobody else. The list may change at any time.
 
     Each datagram takes `delay_s` on its way, and who is in reach counts when it arrives.
+    Of what would be heard a share of `loss` is lost all the same.
     Every other datagram is lost as if the air had not carried it: the node learns nothing of it. `lost` counts them.
     """
 
@@ -19,6 +21,8 @@ class ReachTransport(Transport):
         self.family = inner.family
         self.reach: set[Address | NodeId] = set()
         self.lost = 0
+        self.loss = 0.0
+        self._chance = random.Random(0)
         self._inner = inner
         self._delay_s = delay_s
         self._closed = False
@@ -55,12 +59,14 @@ class ReachTransport(Transport):
         assert self._receive is not None
         if self._closed:
             return
-        if address in self.reach or self._sender(datagram) in self.reach:
+        if self.loss and self._chance.random() < self.loss:
+            self.lost += 1
+        elif address in self.reach or self._sender(datagram) in self.reach:
             self._receive(datagram, address, to_group)
         else:
             self.lost += 1
 
     @staticmethod
     def _sender(datagram: bytes) -> NodeId | None:
-        frame = unpack(datagram)
+        frame = unpack(datagram, keyed=True)
         return None if isinstance(frame, LinkFlaw) else frame.sender

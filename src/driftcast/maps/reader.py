@@ -1,5 +1,6 @@
 """Reads a road map: a TOML file with nodes and the roads through them. What is wrong gets one line that names it."""
 
+from importlib.resources import as_file, files
 from math import sqrt
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,8 @@ from driftcast.model import Position
 from driftcast.model.roads import Road, RoadMap, foot, squared_m
 from driftcast.settings import read_toml, typed
 
-SHIPPED = Path(__file__).parent / "shipped"
+# Workers of a cluster have driftcast in an archive.
+SHIPPED = files("driftcast.maps") / "shipped"
 
 # More is a map of a region: its traffic is better recorded (`sumo`) than made up.
 MAX_NODES = 5000
@@ -50,19 +52,20 @@ class _MapFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def shipped_maps() -> list[str]:
     """The names of the maps that come with driftcast."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+    return sorted(Path(found.name).stem for found in SHIPPED.iterdir() if found.name.endswith(".toml"))
 
 
 def read_map(source: str) -> RoadMap:
     """A map by the name of a shipped one, or by its file's name, which ends in .toml."""
-    if not source.endswith(".toml"):
-        if source not in shipped_maps():
-            raise UserError(
-                f"there is no map {source!r}; give a file that ends in .toml, or {', '.join(shipped_maps())}"
-            )
-        path = SHIPPED / f"{source}.toml"
-    else:
-        path = Path(source)
+    if source.endswith(".toml"):
+        return _checked(Path(source))
+    if source not in shipped_maps():
+        raise UserError(f"there is no map {source!r}; give a file that ends in .toml, or {', '.join(shipped_maps())}")
+    with as_file(SHIPPED / f"{source}.toml") as path:
+        return _checked(path)
+
+
+def _checked(path: Path) -> RoadMap:
     file = typed(read_toml(path), _MapFile, str(path))
     if len(file.nodes) > MAX_NODES:
         raise UserError(f"{path}: nodes: a map has at most {MAX_NODES}, not {len(file.nodes)}")

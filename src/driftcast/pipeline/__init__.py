@@ -2,3 +2,7 @@
 
 Spark is imported where a job starts, never here: a machine without it can still import the whole package.
 """
+
+from driftcast.pipeline.own_metrics import OwnMetric, metric
+
+__all__ = ["OwnMetric", "metric"]

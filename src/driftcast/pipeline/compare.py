@@ -9,10 +9,11 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Figure
+from driftcast.pipeline.disk import write_whole
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import csv_text, mean_text
-from driftcast.pipeline.reproduce import Report, reproduce_experiments, write_whole
+from driftcast.pipeline.reproduce import Report, reproduce_experiments
 from driftcast.pipeline.sentence import sentences
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval

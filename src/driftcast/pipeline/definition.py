@@ -147,6 +147,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     trace: Level = Level.METRICS
     measures: list[Asked] = []
     """Metrics besides the usual ones, counted at every point."""
+    metrics_from: list[str] = []
+    """Python files beside this one, with metrics over traces; their names are used like any other."""
     metrics: Annotated[list[str], Meta(min_length=1)] = msgspec.field(
         default_factory=lambda: ["delivery_ratio", "delay_p50_s", "transmissions"]
     )

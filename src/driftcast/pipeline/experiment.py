@@ -11,6 +11,7 @@ import msgspec
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Axis, Definition, Quick, Selector
 from driftcast.pipeline.labels import labels_of, texts
+from driftcast.pipeline.own_metrics import OwnMetric, load_metrics
 from driftcast.pipeline.records import METRICS
 from driftcast.pipeline.validation import check
 from driftcast.scenario.overrides import apply
@@ -46,6 +47,9 @@ class Experiment:
     seeds: list[int]
     hook: Path | None = None
     """Python for the claims that cannot be written as data."""
+    own: tuple[OwnMetric, ...] = ()
+    """Metrics over traces that its files register."""
+    own_files: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -55,7 +59,8 @@ class Experiment:
     @property
     def metrics(self) -> list[str]:
         """Every metric that its runs have."""
-        return [*METRICS, *(asked.name for asked in self.definition.measures)]
+        asked = (asked.name for asked in self.definition.measures)
+        return [*METRICS, *asked, *(own.name for own in self.own)]
 
     def seeds_at(self, point: Point) -> list[int]:
         """The seeds that a point runs with: all, unless fewer were said to do."""
@@ -93,16 +98,33 @@ def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> 
     experiment = unfold(
         definition, path.parent, quick, runs, hook if path.name == FILE and hook.is_file() else None, str(path)
     )
+    experiment = with_own(experiment, path.parent)
     return _pruned(experiment) if figure else experiment
 
 
 def read_definition(path: Path) -> Definition:
     """What a file says, checked as far as it can be without its scenario."""
     table = read_toml(path)
-    table.setdefault("name", path.parent.name if path.name == FILE else path.stem)
+    table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
     definition = typed(table, Definition, str(path))
-    check(definition, str(path))
+    own = load_metrics(metric_files(definition, path.parent), [asked.name for asked in definition.measures])
+    check(definition, str(path), [one.name for one in own])
     return definition
+
+
+def metric_files(definition: Definition, folder: Path) -> list[Path]:
+    """The files of metrics that a definition names."""
+    names = [Path(text).name for text in definition.metrics_from]
+    if len(set(names)) < len(names):
+        raise UserError(f"{folder}: metrics_from: two files are called the same")
+    return [folder / text for text in definition.metrics_from]
+
+
+def with_own(experiment: Experiment, folder: Path) -> Experiment:
+    """An experiment with the metrics that the files which it names register."""
+    files = metric_files(experiment.definition, folder)
+    own = load_metrics(files, [asked.name for asked in experiment.definition.measures])
+    return replace(experiment, own=tuple(own), own_files=tuple(files))
 
 
 def unfold(

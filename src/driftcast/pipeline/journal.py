@@ -1,8 +1,9 @@
 """What one task of a sweep has done, line by line, in a file of its own: cheap to add to, whole but for its last line.
 
-A line that begins with `>` says that a run begins, one that begins with `{` is the record of a run that is over. The
-first line says which columns the records have. A worker that dies leaves at most its last line cut; who does its task
-next finds in its file what is done, and which run it died of.
+A line that begins with `>` says that a run begins, one that begins with `{` is the record of a run that is over, and
+one with `<` says that its worker gave it up, and did not die of it. The first line says which columns the records have.
+A worker that dies leaves at most its last line cut; who does its task next finds in its file what is done, and which
+run it died of.
 """
 
 import errno
@@ -16,6 +17,7 @@ from driftcast.pipeline.records import SCHEMA_VERSION, Record, json_text, json_v
 SUFFIX = ".journal"
 _HEAD = f"# driftcast.runs {SCHEMA_VERSION} {record_ddl()}".encode()
 _START = b">"
+_GIVEN_UP = b"<"
 _RECORD = b"{"
 
 
@@ -33,6 +35,8 @@ class Journal:
             for line in whole_lines(path):
                 if line.startswith(_START):
                     open_runs[line[1:].decode()] = None
+                elif line.startswith(_GIVEN_UP):
+                    open_runs.pop(line[1:].decode(), None)
                 elif (record := _record(line)) is not None:
                     self.done[str(record["key"])] = record
                     open_runs.pop(str(record["key"]), None)
@@ -48,6 +52,10 @@ class Journal:
     def start(self, key: str) -> None:
         """A run begins."""
         self._write(_START + key.encode())
+
+    def give_up(self, key: str) -> None:
+        """A run that has begun is left for another time."""
+        self._write(_GIVEN_UP + key.encode())
 
     def add(self, record: Record) -> None:
         """A run is over."""

@@ -5,17 +5,18 @@ A file appears under its name only when it is whole. A file that this version of
 aside, never removed.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.pipeline.disk import whole
 from driftcast.pipeline.journal import SUFFIX, Count, journal_records
 from driftcast.pipeline.records import is_record_schema, record_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+RUNS_FOLDER = "runs"
 FOLDED = "folded.parquet"
 SET_ASIDE = "set-aside"
 
@@ -90,9 +91,8 @@ class Ledger:
         """Only what has been read may go."""
         import pyarrow.parquet as pq
 
-        unfinished = self.folder / f".{FOLDED}-{os.getpid()}.tmp"
-        pq.write_table(kept, unfinished, compression="zstd")
-        unfinished.replace(self.folder / FOLDED)
+        with whole(self.folder / FOLDED) as unfinished:
+            pq.write_table(kept, unfinished, compression="zstd")
         for path in read:
             path.unlink(missing_ok=True)
 

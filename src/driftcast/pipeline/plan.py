@@ -1,6 +1,7 @@
 """The runs of a sweep, in the order and the tasks in which they cost least."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -12,9 +13,14 @@ from driftcast.pipeline.experiment import Experiment, Point
 from driftcast.pipeline.records import json_text
 from driftcast.scenario.inputs import input_digest
 from driftcast.scenario.scenario import Scenario
+from driftcast.trace import Level
 
 # A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.
 TASKS_PER_CORE = 8
+# On a cluster results come home by the task, and an executor that dies takes with it what it has not sent.
+TASKS_PER_CORE_AWAY = 32
+# A task's traces wait in its worker's memory until it ends.
+TRACED_PER_TASK = 4
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +51,22 @@ def machines(scenario: Scenario) -> list[str]:
     return [f"{PROTOCOLS}.{plan.protocol.name}"] + ([] if plan.router is None else [f"{ROUTERS}.{plan.router.name}"])
 
 
-def tasks(runs: Sequence[PlannedRun], cores: int) -> list[list[PlannedRun]]:
+def tasks(runs: Sequence[PlannedRun], cores: int, away: bool = False) -> list[list[PlannedRun]]:
     """Runs on the same movement follow each other in one task, so that it is computed once.
 
-    Unless there are so many of them that a core would wait for the others: then they are several groups.
+    Unless there are so many of them that a core would wait for the others: then they are several groups. Those of a
+    cluster (`away`) are smaller.
     """
     ordered = sorted(runs, key=lambda run: (run.movement, run.seed))
-    most = max(1, len(ordered) // (cores * TASKS_PER_CORE))
+    wanted = cores * (TASKS_PER_CORE_AWAY if away else TASKS_PER_CORE)
+    if away and any(run.trace != Level.METRICS for run in runs):
+        wanted = max(wanted, math.ceil(len(runs) / TRACED_PER_TASK))
+    most = max(1, len(ordered) // wanted)
     groups: list[list[PlannedRun]] = []
     for _, group in groupby(ordered, key=lambda run: (run.movement, run.seed)):
         alike = list(group)
         groups += [alike[first : first + most] for first in range(0, len(alike), most)]
-    count = min(len(groups), cores * TASKS_PER_CORE)
+    count = min(len(groups), wanted)
     # Neighboring groups, such as the seeds of one setting, cost about the same: deal them out.
     return [[run for group in groups[task::count] for run in group] for task in range(count)]
 

@@ -16,11 +16,13 @@ from driftcast.errors import UserError
 from driftcast.pipeline.claims import Claim, judge
 from driftcast.pipeline.code import code_digest
 from driftcast.pipeline.definition import Definition
-from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment
+from driftcast.pipeline.disk import write_whole
+from driftcast.pipeline.experiment import HOOK, Experiment, Point, load_experiment, with_own
 from driftcast.pipeline.failures import failure_lines
 from driftcast.pipeline.lock import held
-from driftcast.pipeline.master import checked_master
+from driftcast.pipeline.master import checked_master, runs_here
 from driftcast.pipeline.means import Means
+from driftcast.pipeline.measured import measure
 from driftcast.pipeline.metrics import paired, summary
 from driftcast.pipeline.plan import machines
 from driftcast.pipeline.records import Record, json_text, json_value
@@ -31,12 +33,12 @@ from driftcast.pipeline.results import Results
 from driftcast.pipeline.sentence import reference_pairs, sentences
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
-from driftcast.pipeline.sweep import RUNS_FILE, read_runs, swept
+from driftcast.pipeline.sweep import RUNS_FILE, read_runs, read_table, swept
 from driftcast.pipeline.watch import linked_player, make_players
 from driftcast.settings import typed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DEFINITIONS = "experiments"
 Summaries = Mapping[tuple[str, str, str], Interval]
@@ -154,7 +156,8 @@ def _stored(path: Path) -> Experiment:
         raise UserError(f"{path}: cannot be read: {error}") from None
     stored = typed(table, _Stored, str(path))
     hook = path.parent / HOOK
-    return Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+    found = Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+    return with_own(found, path.parent)
 
 
 @contextmanager
@@ -174,15 +177,21 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
         folder = out / DEFINITIONS / experiment.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        stored = _Stored(definition=experiment.definition, points=experiment.points, seeds=experiment.seeds)
+        files = [file.name for file in experiment.own_files]
+        definition = msgspec.structs.replace(experiment.definition, metrics_from=files)
+        stored = _Stored(definition=definition, points=experiment.points, seeds=experiment.seeds)
         if experiment.hook is not None:
             shutil.copy(experiment.hook, folder / HOOK)
+        for file in experiment.own_files:
+            shutil.copy(file, folder / file.name)
         write_whole(folder / "definition.json", json_text(stored, indent=1).encode())
 
 
 def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
-    experiments, records = stored_experiments(out, names), read_runs(out)
+    experiments = stored_experiments(out, names)
+    measure(experiments, out, spark)
+    records = read_runs(out)
     make_players(experiments, records, out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
     summaries = summaries_of(out, spark, metrics)
@@ -245,11 +254,17 @@ def _of(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Inter
 
 def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
     """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
-    frame = spark.read.parquet(str((out / RUNS_FILE).resolve()))
     return {
         (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
-        for row in summary(frame, metrics).collect()
+        for row in summary(_rows(out, spark), metrics).collect()
     }
+
+
+def _rows(out: Path, spark: "SparkSession") -> "DataFrame":
+    """The rows of runs.parquet. The executors of a cluster need not see the file: they are sent what is in it."""
+    if runs_here(spark):
+        return spark.read.parquet(str((out / RUNS_FILE).resolve()))
+    return spark.createDataFrame(read_table(out))
 
 
 def _differences_of(
@@ -259,11 +274,10 @@ def _differences_of(
     pairs = [(experiment.name, *pair) for experiment in experiments for pair in reference_pairs(experiment)]
     if not pairs:
         return {}
-    frame = spark.read.parquet(str((out / RUNS_FILE).resolve()))
     wanted = spark.createDataFrame(pairs, "experiment string, point string, reference string")
     return {
         (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
-        for row in paired(frame, wanted, metrics).collect()
+        for row in paired(_rows(out, spark), wanted, metrics).collect()
     }
 
 
@@ -289,11 +303,3 @@ def versions(experiments: Sequence[Experiment]) -> dict[str, str]:
     }
     found["code"] = code_digest(*sorted(used))
     return found
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f".{path.name}.tmp"
-    unfinished.write_bytes(content)
-    unfinished.replace(path)

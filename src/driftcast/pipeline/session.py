@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.cluster.cargo import own_import_paths, ship_code
+from driftcast.pipeline.cluster.crew import await_crew
+from driftcast.pipeline.configuration import JAVA_OPTIONS, PYTHON, together
 from driftcast.pipeline.java import find_java, make_java_home
-from driftcast.pipeline.master import await_master, checked_master
+from driftcast.pipeline.master import available_cores, await_master, checked_master, cores_of, is_here, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +62,8 @@ logger.files.name = org.apache.spark.sql.execution.datasources
 logger.files.level = off
 logger.tasks.name = org.apache.spark.util.Utils
 logger.tasks.level = off
+logger.streaming.name = org.apache.spark.sql.execution.streaming
+logger.streaming.level = off
 """
 
 
@@ -74,13 +79,32 @@ class _Running:
 # One Java process serves a Python process, so its session is process-wide.
 _lock = threading.RLock()
 _running: _Running | None = None
+_asked: dict[str, str] = {}
+
+
+def configure(settings: Mapping[str, str]) -> None:
+    """Settings of Spark for the session that this process will start; a UserError if it has others already."""
+    global _asked
+    with _lock:
+        if _running is not None and dict(settings) != _asked:
+            raise UserError(f"Spark already runs on {_running.master} in this process: stop it to change its settings")
+        _asked = dict(settings)
+
+
+def scratch_of(spark: "SparkSession") -> Path:
+    """A directory that goes when the session of this process does."""
+    with _lock:
+        if _running is None or _running.spark is not spark:
+            raise WorkError("on a cluster only a session of driftcast.pipeline.session can be used")
+        return _running.scratch
 
 
 def session(name: str, master: str | None = None, cores: int | None = None) -> "SparkSession":
     """The Spark session of this process, started on the first call.
 
     `master` is a cluster's address; without one Spark runs inside this process on `cores` cores (all there are).
-    Workers can import whatever this process can when the session starts.
+    Workers can import whatever this process can when the session starts; those of a cluster are sent driftcast and
+    whatever else has been imported from outside the installation.
     """
     global _running
     with _lock:
@@ -94,6 +118,9 @@ def session(name: str, master: str | None = None, cores: int | None = None) -> "
         scratch = Path(tempfile.mkdtemp(prefix="driftcast-"))
         try:
             spark = _start(name, wanted, scratch)
+            if not is_local(wanted):
+                ship_code(spark, scratch)
+                await_crew(spark, wanted)
         except BaseException:
             _end_java()
             shutil.rmtree(scratch, ignore_errors=True)
@@ -115,13 +142,6 @@ def stop() -> None:
 
 
 atexit.register(stop)
-
-
-def available_cores() -> int:
-    """The number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _local_master(cores: int | None) -> str:
@@ -148,12 +168,14 @@ def _start(name: str, master: str, scratch: Path) -> "SparkSession":
     java_home = make_java_home(scratch, find_java())
     settings = _settings(master, scratch)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    with _environment(_variables(master, java_home)):
+    with _environment(_variables(master, java_home, settings, scratch)):
         try:
             return SparkSession.builder.appName(name).config(conf=conf).getOrCreate()
         except (Py4JError, PySparkRuntimeError) as error:
             cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
             reason = cause.strip().splitlines()[0]
+            if "stopped SparkContext" in reason:
+                reason = "the cluster has ended it, as it does when executors fail at once; its workers' logs say why"
             raise WorkError(f"Spark did not start on {master}: {reason}") from error
 
 
@@ -165,64 +187,62 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         # Collecting in parallel and compiling to the last degree cost more CPU than short jobs win back.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        # With that alone it keeps room for 48 MB of compiled code; a watch that runs for hours needs more.
+        "-XX:ReservedCodeCacheSize=192m",
         # No file of counters in the machine's temp directory.
         "-XX:-UsePerfData",
     ]
-    settings = {
-        "spark.master": master,
+    ours = {
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(_own_import_paths()),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
         "spark.task.maxFailures": str(ATTEMPTS_PER_TASK),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if _is_local(master):
-        cores = _cores_of(master)
-        settings |= {
-            "spark.default.parallelism": str(cores),
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(cores),
-        }
-    return settings
+    fixed = {
+        "spark.master": master,
+        JAVA_OPTIONS: " ".join(java_options),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    cores = cores_of(master)
+    if cores is not None:
+        fixed |= {"spark.default.parallelism": str(cores), "spark.sql.shuffle.partitions": str(cores)}
+    if is_here(master):
+        fixed |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if is_local(master):
+        fixed["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(own_import_paths())
+    else:
+        # Rows and traces come home by the task, and no more than a few tasks' are held here at once.
+        ours["spark.driver.maxResultSize"] = "0"
+    return together(ours, fixed, _asked)
 
 
-def _is_local(master: str) -> bool:
-    return master.startswith("local")
-
-
-def _cores_of(local_master: str) -> int:
-    count = local_master.removeprefix("local").strip("[]").split(",")[0]
-    if count == "*":
-        return available_cores()
-    return int(count) if count.isdecimal() else 1
-
-
-def _variables(master: str, java_home: Path) -> dict[str, str]:
+def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
     variables = {"JAVA_HOME": str(java_home)}
-    if _is_local(master):
-        # Workers are the same Python, and Spark the one installed beside it, whatever else the machine has.
-        variables["PYSPARK_PYTHON"] = sys.executable
+    if is_here(master):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if PYTHON in settings:
+        variables["PYSPARK_PYTHON"] = settings[PYTHON]
+    elif is_local(master) or "PYSPARK_PYTHON" not in os.environ:
+        variables["PYSPARK_PYTHON"] = sys.executable
+    if master.startswith("local"):
+        # Spark is the one installed beside this Python, whatever else the machine has.
         package = find_spec("pyspark")
         assert package is not None
         assert package.origin is not None
-        variables["SPARK_HOME"] = str(Path(package.origin).parent)
-    elif "PYSPARK_PYTHON" not in os.environ:
-        variables["PYSPARK_PYTHON"] = sys.executable
+        home = Path(package.origin).parent
+        variables["SPARK_HOME"] = str(home if is_local(master) else _lent(home, scratch / "spark"))
     return variables
 
 
-def _own_import_paths() -> list[str]:
-    """Where this process imports from, besides its installation: sources run in place, and tests."""
-    installed = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
-    paths = [Path(entry or ".").resolve() for entry in sys.path]
-    return [str(path) for path in paths if path.exists() and installed.isdisjoint([path, *path.parents])]
+def _lent(home: Path, to: Path) -> Path:
+    """Spark's folder once more, as links: the workers of a `local-cluster` keep what they do in it."""
+    to.mkdir()
+    for path in home.iterdir():
+        (to / path.name).symlink_to(path)
+    return to
 
 
 @contextmanager

@@ -5,57 +5,43 @@ at once and skipped by the next start; a run that raises becomes a row with its 
 Spark, and a run that kills every worker given to it becomes an error too.
 """
 
-import shutil
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.cluster.away import run_away
+from driftcast.pipeline.cluster.crew import reason_of
+from driftcast.pipeline.disk import room, whole
 from driftcast.pipeline.experiment import Experiment
 from driftcast.pipeline.journal import Journal
-from driftcast.pipeline.ledger import Ledger
+from driftcast.pipeline.ledger import RUNS_FOLDER, Ledger
 from driftcast.pipeline.lock import held
+from driftcast.pipeline.master import runs_here
 from driftcast.pipeline.plan import PlannedRun, planned_runs, tasks
 from driftcast.pipeline.progress import progress
 from driftcast.pipeline.records import (
     Record,
     is_record_schema,
-    json_value,
-    metric_columns,
     record_ddl,
     record_schema,
     record_table,
 )
-from driftcast.pipeline.results import TRACES_FOLDER
-from driftcast.scenario.inputs import input_digest, input_files
-from driftcast.scenario.scenario import Scenario, scenario_from
+from driftcast.pipeline.session import scratch_of
+from driftcast.pipeline.single import DEADLY_ATTEMPTS, Simulate, died, done
 from driftcast.simulation.mishap import told
-from driftcast.simulation.run import Run
 from driftcast.simulation.run import run as simulate_run
-from driftcast.trace import Level
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-RUNS_FOLDER = "runs"
 RUNS_FILE = "runs.parquet"
-# One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
-DEADLY_ATTEMPTS = 3
 # Rows that go home together: a batch of one costs as much as the shortest of runs.
 MOST_AT_ONCE = 256
-
-
-class Simulate(Protocol):
-    """What runs one row. A sweep over another world than the simulator brings its own."""
-
-    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
-        """One run."""
 
 
 def sweep(
@@ -94,9 +80,9 @@ def swept(
     missing = [run for run in planned if run.key not in done]
     if missing:
         title = ", ".join(experiment.name for experiment in experiments)
-        frame = runs_frame(start(), missing, partitions)
+        spark = start()
         with progress(title, len(missing), ledger.count, quiet):
-            finished = pa.concat_tables([finished, _collected(frame, out, simulate)])
+            finished = pa.concat_tables([finished, _simulated(spark, missing, out, simulate, partitions)])
     places = {key: place for place, key in enumerate(finished["key"].to_pylist())}
     rows = finished.take([places[run.key] for run in planned])
     write_runs(pa.concat_tables([_others(experiments, out, ledger), rows]), out)
@@ -109,8 +95,7 @@ def swept(
 
 def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
     """The runs to do as a DataFrame whose partitions are the tasks."""
-    cores = spark.sparkContext.defaultParallelism
-    parts = tasks(runs, cores)
+    parts = tasks(runs, spark.sparkContext.defaultParallelism, not runs_here(spark))
     if partitions is not None:
         parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
     rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
@@ -129,9 +114,8 @@ def write_runs(rows: "pa.Table", out: Path) -> None:
     """Write `runs.parquet`, whole or not at all."""
     import pyarrow.parquet as pq
 
-    unfinished = out / f".{RUNS_FILE}.tmp"
-    pq.write_table(rows, unfinished, compression="zstd")
-    unfinished.replace(out / RUNS_FILE)
+    with whole(out / RUNS_FILE) as unfinished:
+        pq.write_table(rows, unfinished, compression="zstd")
 
 
 def read_runs(out: Path) -> list[Record]:
@@ -173,17 +157,26 @@ def _others(experiments: Sequence[Experiment], out: Path, ledger: Ledger) -> "pa
     return rows.filter(pc.invert(pc.is_in(rows["experiment"], mine)))
 
 
-def _collected(runs: "DataFrame", out: Path, simulate: Simulate) -> "pa.Table":
+def _simulated(
+    spark: "SparkSession", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, partitions: int | None
+) -> "pa.Table":
+    """The rows of runs, done here or on a cluster."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    frame = runs_frame(spark, runs, partitions)
     try:
-        rows = simulated(runs, out.resolve(), simulate).toArrow()
-    except (PySparkException, Py4JError) as error:
+        if not runs_here(spark):
+            return record_table(run_away(spark, frame, runs, out, simulate, scratch_of(spark)))
+        rows = simulated(frame, out.resolve(), simulate).toArrow()
+    except (PySparkException, Py4JError, WorkError) as error:
         if _interrupted(error):
             raise KeyboardInterrupt from None
-        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise WorkError(f"the sweep failed: {reason.strip()}; start it again to go on where it stopped") from None
+        if isinstance(error, WorkError):
+            raise error from None
+        reason = reason_of(error)
+        hint = "" if "start it again" in reason else "; start it again to go on where it stopped"
+        raise WorkError(f"the sweep failed: {reason}{hint}") from None
     return rows.cast(record_schema())
 
 
@@ -207,10 +200,9 @@ def worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        # On a cluster whose machines share no disk each keeps its own ledger; the rows come home by Spark all the same.
         folder = Path(out) / RUNS_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        with Journal(folder, context.partitionId() if context is not None else 0) as journal:
+        with room(folder), Journal(folder, context.partitionId() if context is not None else 0) as journal:
             for batch in batches:
                 for first in range(0, batch.num_rows, MOST_AT_ONCE):
                     rows = batch.slice(first, MOST_AT_ONCE).to_pylist()
@@ -225,63 +217,13 @@ def _done(planned: PlannedRun, journal: Journal, out: Path, simulate: Simulate) 
     if planned.key in journal.done:
         return journal.done[planned.key]
     if journal.deaths.get(planned.key, 0) >= DEADLY_ATTEMPTS:
-        record = _record(planned, error=f"the worker died each of the {DEADLY_ATTEMPTS} times that this run was tried")
+        record = died(planned)
     else:
         journal.start(planned.key)
-        record = _simulated(planned, out, simulate)
+        try:
+            record = done(planned, out, simulate)
+        except WorkError:
+            journal.give_up(planned.key)
+            raise
     journal.add(record)
     return record
-
-
-def _simulated(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
-    level = Level(planned.trace)
-    began = time.process_time()
-    try:
-        scenario, has_files = _read(planned.scenario, planned.point)
-        _check_inputs(planned, scenario, has_files)
-        unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
-        if level is Level.METRICS:
-            outcome = simulate(scenario, planned.seed, level, None)
-        else:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            outcome = simulate(scenario, planned.seed, level, unfinished)
-            outcome.trace.save(unfinished)
-            shutil.rmtree(out / TRACES_FOLDER / planned.key, ignore_errors=True)
-            unfinished.rename(out / TRACES_FOLDER / planned.key)
-        _check_inputs(planned, scenario, has_files)
-    except Exception as error:
-        return _record(planned, error=told(error), cpu_s=time.process_time() - began)
-    return _record(
-        planned,
-        protocol=outcome.protocol,
-        run=outcome.trace.run,
-        fingerprint=outcome.fingerprint,
-        cpu_s=time.process_time() - began,
-        **metric_columns(outcome.metrics, outcome.series),
-    )
-
-
-@lru_cache(maxsize=MOST_AT_ONCE)
-def _read(text: str, point: str) -> tuple[Scenario, bool]:
-    """A scenario, and whether it names files; seeds of one point follow each other, or come back soon."""
-    table = json_value(text)
-    assert isinstance(table, dict)
-    scenario = scenario_from(table, point)
-    return scenario, bool(input_files(scenario))
-
-
-def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> None:
-    """A run whose files are not those that its key stands for would be kept under a wrong key."""
-    if (input_digest(scenario) if has_files else "") != planned.inputs:
-        raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
-
-
-def _record(planned: PlannedRun, **known: object) -> Record:
-    return {
-        "experiment": planned.experiment,
-        "point": planned.point,
-        "parameters": planned.parameters,
-        "seed": planned.seed,
-        "key": planned.key,
-        **known,
-    }

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.pipeline.disk import write_whole
 from driftcast.pipeline.experiment import Experiment, experiment_names, load_experiment
 from driftcast.pipeline.report.style import metric_label, metric_scale
 from driftcast.pipeline.report.tables import number
-from driftcast.pipeline.reproduce import Report, reproduce_experiments, summaries_of, write_whole
+from driftcast.pipeline.reproduce import Report, reproduce_experiments, summaries_of
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.player import player_of_scenario

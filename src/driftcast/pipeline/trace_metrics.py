@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.records import METRICS, REAL_METRICS
 from driftcast.simulation.witness.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from driftcast.simulation.witness.meter import quantile
@@ -18,6 +19,8 @@ from driftcast.trace.schema import Kind
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from driftcast.mobility.trajectory import Floats
 
 OF_DELIVERIES = METRICS[: METRICS.index("transmissions")]
 """What a trace tells that keeps deliveries alone."""
@@ -45,13 +48,18 @@ def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "Dat
     """A table of traces from its folders, or from single parts of it; `trace` with its rows' places."""
     from pyspark.sql import functions as f
 
-    schema = ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in TABLES[table])
+    check_shared(spark, *paths)
     # Spark's own folder is where it was started, which a program may have left since.
-    rows = spark.read.schema(schema).parquet(*(str(path.resolve()) for path in paths))
+    rows = spark.read.schema(spark_schema(TABLES[table])).parquet(*(str(path.resolve()) for path in paths))
     if table != "trace":
         return rows
     part = f.regexp_extract("_metadata.file_name", r"(\d+)", 1).cast("int").alias("part")
     return rows.select("*", part, f.col("_metadata.row_index").alias("place"))
+
+
+def spark_schema(columns: Sequence[tuple[str, str]]) -> str:
+    """The columns of a table of traces, as Spark writes them."""
+    return ", ".join(f"`{column}` {_SPARK_TYPES[kind]}" for column, kind in columns)
 
 
 def trace_metrics(trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame") -> "DataFrame":
@@ -152,22 +160,27 @@ def _delivered(served: "DataFrame") -> "DataFrame":
 
 
 def _delays(served: "pa.Table") -> "pa.Table":
-    """The delays of one run, by the meter's own arithmetic, so that not even the last bit differs."""
-    import numpy as np
+    """The delays of one run."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    delays_s: list[float] = np.sort(served["delay_s"].to_numpy()).tolist()
-    n = len(delays_s)
-    row = {
-        "run": served["run"][0].as_py(),
+    row = delays(served["delay_s"].to_numpy(), pc.sum(served["hops"]).as_py())
+    return pa.Table.from_pylist([{"run": served["run"][0].as_py(), **row}])
+
+
+def delays(delay_s: "Floats", hops: int) -> dict[str, object]:
+    """What the deliveries of a run come to, by the meter's own arithmetic, so that not even the last bit differs."""
+    import numpy as np
+
+    ordered: list[float] = np.sort(delay_s).tolist()
+    n = len(ordered)
+    return {
         "delivered": n,
-        "delay_mean_s": math.fsum(delays_s) / n,
-        "delay_p50_s": quantile(delays_s, 0.5),
-        "delay_p95_s": quantile(delays_s, 0.95),
-        "hops_mean": pc.sum(served["hops"]).as_py() / n,
+        "delay_mean_s": math.fsum(ordered) / n,
+        "delay_p50_s": quantile(ordered, 0.5),
+        "delay_p95_s": quantile(ordered, 0.95),
+        "hops_mean": hops / n,
     }
-    return pa.Table.from_pylist([row])
 
 
 def _frames(trace: "DataFrame") -> "DataFrame":

@@ -1,6 +1,7 @@
 """What can be wrong in an experiment beyond the types of its keys, told with file, key and what is allowed."""
 
 import difflib
+from collections.abc import Sequence
 
 from driftcast.errors import UserError
 from driftcast.pipeline.definition import Definition, Figure, Selector
@@ -8,8 +9,11 @@ from driftcast.pipeline.labels import labels_of, text_of, texts
 from driftcast.scenario.measures import METRIC_MEANINGS
 
 
-def check(definition: Definition, where: str) -> None:
-    """What can be wrong in a definition beyond the types of its keys."""
+def check(definition: Definition, where: str, own: Sequence[str] = ()) -> None:
+    """What can be wrong in a definition beyond the types of its keys. `own` are the metrics that its files register."""
+    if definition.metrics_from and definition.trace == "metrics":
+        raise UserError(f"{where}: metrics_from: is computed from traces; set trace = 'full' or 'deliveries'")
+    known = [*METRIC_MEANINGS, *(asked.name for asked in definition.measures), *own]
     names = [axis.name for axis in definition.axes]
     for place, axis in enumerate(definition.axes):
         labels = labels_of(axis)
@@ -33,17 +37,17 @@ def check(definition: Definition, where: str) -> None:
     for place, fewer in enumerate(definition.fewer):
         _check_selector(definition, fewer.where, f"{where}: fewer[{place}].where")
     for place, metric in enumerate(definition.metrics):
-        _check_metric(definition, metric, f"{where}: metrics[{place}]")
+        _check_metric(known, metric, f"{where}: metrics[{place}]")
     for metric in definition.rare:
-        _check_metric(definition, metric, f"{where}: rare")
-    _check_figures(definition, where)
-    _check_headline(definition, where)
+        _check_metric(known, metric, f"{where}: rare")
+    _check_figures(definition, known, where)
+    _check_headline(definition, known, where)
     if definition.reference:
         _check_axis(definition, definition.reference, f"{where}: reference")
-    _check_claims(definition, where)
+    _check_claims(definition, known, where)
 
 
-def _check_figures(definition: Definition, where: str) -> None:
+def _check_figures(definition: Definition, known: Sequence[str], where: str) -> None:
     seen: set[str] = set()
     for place, figure in enumerate(definition.figures):
         at = f"{where}: figures[{place}]"
@@ -70,16 +74,16 @@ def _check_figures(definition: Definition, where: str) -> None:
             if not figure.metrics:
                 raise UserError(f"{at}.metrics: is needed: a list of metrics")
             for metric in figure.metrics:
-                _check_metric(definition, metric, f"{at}.metrics")
+                _check_metric(known, metric, f"{at}.metrics")
         else:
-            _check_metric(definition, figure.y, f"{at}.y")
+            _check_metric(known, figure.y, f"{at}.y")
         if figure.kind == "line" and figure.metrics:
             for metric in figure.metrics:
-                _check_metric(definition, metric, f"{at}.metrics")
+                _check_metric(known, metric, f"{at}.metrics")
             if figure.series is not None:
                 raise UserError(f"{at}.metrics: a line is either of one of several metrics or of one of a series")
         if figure.kind == "tradeoff":
-            _check_metric(definition, figure.x, f"{at}.x")
+            _check_metric(known, figure.x, f"{at}.x")
         elif figure.kind not in ("histogram", "runs"):
             _check_axis(definition, figure.x, f"{at}.x")
 
@@ -102,22 +106,22 @@ def _check_sampled(definition: Definition, metric: str, where: str) -> None:
         )
 
 
-def _check_headline(definition: Definition, where: str) -> None:
+def _check_headline(definition: Definition, known: Sequence[str], where: str) -> None:
     headline = definition.headline
     if headline is None:
         return
     for place, metric in enumerate(headline.metrics):
-        _check_metric(definition, metric, f"{where}: headline.metrics[{place}]")
+        _check_metric(known, metric, f"{where}: headline.metrics[{place}]")
     figures = [figure.name for figure in definition.figures]
     if headline.figure and headline.figure not in figures:
         raise UserError(f"{where}: headline.figure: {headline.figure!r} is none of {', '.join(figures) or 'none'}")
 
 
-def _check_claims(definition: Definition, where: str) -> None:
+def _check_claims(definition: Definition, known: Sequence[str], where: str) -> None:
     figures = ["", *(figure.name for figure in definition.figures)]
     for place, claim in enumerate(definition.claims):
         at = f"{where}: claims[{place}]"
-        _check_metric(definition, claim.metric, f"{at}.metric")
+        _check_metric(known, claim.metric, f"{at}.metric")
         if claim.figure not in figures:
             raise UserError(f"{at}.figure: {claim.figure!r} is none of {', '.join(figures[1:]) or 'none'}")
         for key in ("left", "right", "of"):
@@ -147,8 +151,7 @@ def _check_selector(definition: Definition, selector: Selector, where: str) -> N
                 raise UserError(f"{where}.{axis}: {label!r} is none of {', '.join(labels)}")
 
 
-def _check_metric(definition: Definition, metric: str, where: str) -> None:
-    known = [*METRIC_MEANINGS, *(asked.name for asked in definition.measures)]
+def _check_metric(known: Sequence[str], metric: str, where: str) -> None:
     if metric not in known:
         close = difflib.get_close_matches(metric, known, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""

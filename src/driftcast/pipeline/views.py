@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.sweep import RUNS_FILE, read_table
 from driftcast.pipeline.trace_metrics import read_tables
 from driftcast.trace import Level
@@ -52,6 +53,7 @@ def register_views(spark: "SparkSession", held: Held) -> None:
     for name in (RUNS, *TABLES):
         spark.catalog.dropTempView(name)
     if held.runs:
+        check_shared(spark, *map(Path, held.runs))
         spark.read.parquet(*held.runs).createOrReplaceTempView(RUNS)
     if held.traces:
         for name, frame in zip(TABLES, read_tables(spark, held.traces), strict=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from driftcast.matching import Filter, FilterIndex
 from driftcast.trace import Kind
+from driftcast.trace.eligible import owed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,19 +58,10 @@ def missed(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> 
             continue
         for id in sorted(index.match(json.loads(event["attributes"]))):
             one = standing[id]
-            if (id, event["event"]) not in had and _owed(event, one):
+            if (id, event["event"]) not in had and owed(event, one):
                 last = lasts.get((event["event"], one["node"])) or lasts[event["event"], None]
                 found.append(Missed(one["node"], id, event["event"], event["time_s"], _told(last)))
     return found
-
-
-def _owed(event: Record, subscription: Record) -> bool:
-    """Whether a subscription whose filter fits should have an event."""
-    stood = subscription["from_s"] <= event["time_s"]
-    stands = subscription["to_s"] is None or event["time_s"] < subscription["to_s"]
-    if not (stood and stands) or event["source"] == subscription["node"]:
-        return False
-    return event["access"] is None or Filter(event["access"]).matches(subscription["attributes"])
 
 
 def _lasts(rows: Iterable[Record]) -> dict[tuple[str, int | None], Record]:

@@ -40,18 +40,23 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
 
 def check_trace(folder: Path, wanted: Level) -> None:
     """A UserError if a trace is of another version, or keeps less than is wanted."""
-    for table, columns in TABLES.items():
+    for table in TABLES:
         for path in sorted((folder / table).glob("*.parquet")):
-            schema = _schema(path)
-            said = schema.metadata or {}
-            if said.get(VERSION_KEY, VERSION.encode()) != VERSION.encode() or not schema.equals(arrow_schema(columns)):
-                raise UserError(f"{path}: is of another version of driftcast; record the trace again")
-            if wanted is Level.FULL and said.get(LEVEL_KEY) != Level.FULL.value.encode():
-                kept = said.get(LEVEL_KEY, b"nobody knows what").decode()
+            kept = check_part(path, table)
+            if wanted is Level.FULL and kept != Level.FULL:
                 raise UserError(
                     f"{folder}: keeps {kept}, which tells nothing of frames and buffers; "
                     "say --deliveries to do without them, or record it with level full"
                 )
+
+
+def check_part(path: Path, table: str) -> str:
+    """How much the trace keeps that a part of a table belongs to; a UserError if it is of another version."""
+    schema = _schema(path)
+    said = schema.metadata or {}
+    if said.get(VERSION_KEY, VERSION.encode()) != VERSION.encode() or not schema.equals(arrow_schema(TABLES[table])):
+        raise UserError(f"{path}: is of another version of driftcast; record the trace again")
+    return said.get(LEVEL_KEY, b"nobody knows what").decode(errors="replace")
 
 
 def level_of(folder: Path) -> str:

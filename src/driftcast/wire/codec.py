@@ -47,7 +47,7 @@ class Flaw(enum.StrEnum):
 class DecodeError(Exception):
     """Bytes that are no message of this layer, with the reason by name."""
 
-    def __init__(self, flaw: Flaw, detail: str = "") -> None:
+    def __init__(self, flaw: enum.StrEnum, detail: str = "") -> None:
         super().__init__(f"{flaw}: {detail}" if detail else str(flaw))
         self.flaw = flaw
 

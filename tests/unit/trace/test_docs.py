@@ -1,10 +1,14 @@
-"""The page on traces names every column with its type, and every kind."""
+"""The page on traces names every column with its type, and every kind; that on telemetry the columns of its tables."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from driftcast.pipeline.records import record_columns
+from driftcast.pipeline.telemetry.load import FRAMES, LEFT_OUT_COLUMNS
+from driftcast.pipeline.telemetry.publications import TABLE_COLUMNS
+from driftcast.scenario.measures import METRIC_MEANINGS
 from driftcast.trace.files import TABLES
 from driftcast.trace.schema import Kind
 
@@ -30,3 +34,25 @@ def test_every_kind_is_told() -> None:
     table = PAGE.read_text().split("| kind | what")[1].split("\n## ")[0]
     told = [name for line in table.splitlines()[2:] if line for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     assert set(Kind) == set(told)
+
+
+def test_every_column_of_runs_is_told() -> None:
+    section = PAGE.read_text().split("## The table `runs`\n")[1].split("\n## ")[0]
+    told = set(re.findall(r"`(\w+)`", section))
+    metrics = set(METRIC_MEANINGS)
+    assert {name for name, _ in record_columns()} - metrics <= told
+
+
+def test_every_column_that_a_watch_keeps_is_told() -> None:
+    page = (PAGE.parent / "telemetry.md").read_text()
+    told = {
+        table: re.findall(r"`(\w+)`", columns)
+        for table, columns in re.findall(r"^\| `(\w+)` \| (`run`.*) \|$", page, re.M)
+    }
+    frames = ["nodes", *FRAMES]
+    assert told == {
+        "deliveries": [*(name for name, _ in TABLE_COLUMNS), "final"],
+        "load": ["run", "minute_s", *frames, "final"],
+        "drops": ["run", "minute_s", "reason", "drops", "final"],
+        "left_out": [name for name, _ in LEFT_OUT_COLUMNS],
+    }

@@ -8,7 +8,8 @@ from driftcast.parts.carried import CarrySettings
 
 
 class ProphetSettings(CarrySettings, frozen=True):
-    """How predictability grows and ages. Defaults are those of [RFC 6693 §3.3] where it names one."""
+    """How predictability grows and ages. Defaults are those of [RFC 6693 §3.3] where it names one; the README
+    has them beside those of the ONE."""
 
     first: Annotated[float, Meta(gt=0, le=1, description="predictability of a node met for the first time")] = 0.5
     most: Annotated[float, Meta(gt=0, le=1, description="weight of a meeting after the typical interval")] = 0.7

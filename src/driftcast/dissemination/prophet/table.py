@@ -84,6 +84,8 @@ class Table:
         if not self._interests.learn(filters):
             return False
         self._unlearn(node)
+        # A filter that nobody else wants went with the node's old wants, and may be among the new.
+        self._interests.learn(filters)
         self._wants[node] = _Wants(version, filters)
         for text in filters:
             self._by_filter.setdefault(text, {})[node] = None

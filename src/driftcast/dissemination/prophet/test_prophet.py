@@ -47,6 +47,14 @@ def test_equation_2_aging() -> None:
     assert aged(0.8, 0.9, -5.0) == 0.8, "a clock that steps back makes nothing grow"
 
 
+def test_who_starts_anew_and_wants_the_same_is_still_a_destination() -> None:
+    table = Table(0, ProphetSettings())
+    table.meet(0.0, 5)
+    assert table.learn(5, Version(1, 1), ("topic = 1",))
+    assert table.learn(5, Version(2, 1), ("topic = 1",))
+    assert table.destinations(EVENT) == [5]
+
+
 def test_equation_3_transitivity() -> None:
     assert transitive(0.1, 0.8, 0.5, 0.9) == pytest.approx(0.36)
     assert transitive(0.4, 0.8, 0.5, 0.9) == 0.4

@@ -39,6 +39,7 @@ from driftcast.live.door.messages import (
     Unsubscribe,
     Unsubscribed,
 )
+from driftcast.live.door.token import first_line, split_token
 from driftcast.live.link.address import parse_address
 from driftcast.model import EventId, Scalar, SubscriptionId
 
@@ -276,7 +277,10 @@ class AsyncClient:
 
 async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     limit = 2 * MAX_LINE_BYTES
-    if re.search(r":[0-9]+$", address):
-        host, port = parse_address(address)
-        return await asyncio.open_connection(host, port, limit=limit)
+    token, place = split_token(address)
+    if re.search(r":[0-9]+$", place):
+        reader, writer = await asyncio.open_connection(*parse_address(place), limit=limit)
+        if token is not None:
+            writer.write(first_line(token))
+        return reader, writer
     return await asyncio.open_unix_connection(address, limit=limit)

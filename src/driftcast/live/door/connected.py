@@ -12,6 +12,7 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.consumer import Delivery, Reader
+from driftcast.live.door.lines import LineTooLongError, lines
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
     Acknowledge,
@@ -40,6 +41,7 @@ from driftcast.live.door.messages import (
     Watched,
 )
 from driftcast.live.door.served import Served
+from driftcast.live.door.token import looks_like_http
 from driftcast.live.host.applications import Forget
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
@@ -53,6 +55,9 @@ ROOM_S = 0.005
 """How often a node that is busy is looked at, if a publisher waits for it."""
 MAX_UNREAD_BYTES = 1 << 22
 """What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
+
+MAX_UNANSWERED_BYTES = 1 << 16
+"""Of answers that a client has not read: then it is not heard until it has."""
 
 _decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 _encode = msgspec.json.Encoder().encode
@@ -68,25 +73,35 @@ class ConnectedClient:
         self._subscriptions: dict[SubscriptionId, None] = {}
         self._open: dict[object, Forget] = {}
         """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
+        self._owed = 0
+        """Answers that wait for the disk or for neighbors."""
+        self._said: list[bytes] = []
+        self._said_bytes = 0
+        self.silent = True
+        """Whether it has not said anything yet."""
         self._wishes = 0
         """Which version of the node's subscriptions it was told of, if it watches."""
 
     async def serve(self) -> None:
         """Answer until the client leaves or breaks a limit."""
         try:
-            while True:
-                try:
-                    line = await self._reader.readuntil(b"\n")
-                except asyncio.LimitOverrunError:
-                    self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
+            async for line in lines(self._reader, self._writer.transport):
+                self.silent = False
+                if looks_like_http(line):
+                    self._say(Refused(message="this is no web server", wrong_use=True))
                     return
-                except (asyncio.IncompleteReadError, ConnectionError):
-                    return
+                self._heard_s = self._loop.time()
                 reply = await self._answer(line)
                 if reply is not None:
                     self._say(reply)
                 # A client that asks without reading the answers waits here, not in the node's memory.
-                await self._writer.drain()
+                if self._unread > MAX_UNANSWERED_BYTES:
+                    self._flush()
+                    await self._writer.drain()
+        except LineTooLongError:
+            self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
         except ConnectionError:
             return
         finally:
@@ -94,11 +109,19 @@ class ConnectedClient:
                 self._node.detach(subscription)
             for forget in self._open.values():
                 forget()
+            self._flush()
             self._writer.close()
+
+    @property
+    def idle_s(self) -> float:
+        """For how long it has neither said anything nor anything open."""
+        busy = self._subscriptions or self._open or self._unread or self._owed > 0
+        return 0.0 if busy else self._loop.time() - self._heard_s
 
     def refuse(self, message: str) -> None:
         """Turn it away, with a word."""
         self._say(Refused(message=message, wrong_use=False))
+        self._flush()
         self._writer.close()
 
     def abort(self) -> None:
@@ -185,13 +208,13 @@ class ConnectedClient:
         def answer() -> None:
             """The neighbors may be faster than the own disk."""
             if on_disk and held:
-                self._say(Published(id=question.id, event=event, held=held[0]))
+                self._say_later(Published(id=question.id, event=event, held=held[0]))
 
         def saved(lost: WorkError | None) -> None:
             if lost is not None:
-                self._say(Refused(id=question.id, message=str(lost), wrong_use=False))
+                self._say_later(Refused(id=question.id, message=str(lost), wrong_use=False))
             elif question.level == "stored":
-                self._say(Published(id=question.id, event=event))
+                self._say_later(Published(id=question.id, event=event))
             else:
                 on_disk.append(True)
                 answer()
@@ -208,14 +231,18 @@ class ConnectedClient:
             None if question.level == "accepted" else saved,
             Copies(question.copies, question.patience_s, told) if question.level == "held" else None,
         )
-        return Published(id=question.id, event=event) if question.level == "accepted" else None
+        if question.level == "accepted":
+            return Published(id=question.id, event=event)
+        self._owed += 1
+        return None
 
     def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
         """Answers a question when its writes are on the disk, or says that they are not."""
 
         def saved(lost: WorkError | None) -> None:
-            self._say(answer() if lost is None else Refused(id=question.id, message=str(lost), wrong_use=False))
+            self._say_later(answer() if lost is None else Refused(id=question.id, message=str(lost), wrong_use=False))
 
+        self._owed += 1
         return saved
 
     def _check_open(self) -> None:
@@ -248,7 +275,7 @@ class ConnectedClient:
         mark, over = object(), False
 
         def answered(event: Event, hops: int) -> None:
-            if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            if self._unread > MAX_UNREAD_BYTES:
                 self._node.note_drop("client_slow")
                 return
             self._say(
@@ -289,7 +316,7 @@ class ConnectedClient:
     def _deliver(self, acknowledged: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
         event = delivery.event
         # Who acknowledges is never far behind: the rest waits in the store.
-        if not acknowledged and self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+        if not acknowledged and self._unread > MAX_UNREAD_BYTES:
             self._node.note_drop("client_slow")
             return
         self._say(
@@ -307,6 +334,24 @@ class ConnectedClient:
             )
         )
 
+    @property
+    def _unread(self) -> int:
+        return self._said_bytes + self._writer.transport.get_write_buffer_size()
+
     def _say(self, reply: Reply) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(_encode(reply) + b"\n")
+        """What is said while the loop goes around once goes out together: to send costs more than to say."""
+        if not self._said:
+            self._loop.call_soon(self._flush)
+        line = _encode(reply)
+        self._said.append(line)
+        self._said_bytes += len(line) + 1
+
+    def _say_later(self, reply: Reply) -> None:
+        self._owed -= 1
+        self._say(reply)
+
+    def _flush(self) -> None:
+        said, self._said, self._said_bytes = self._said, [], 0
+        if said and not self._writer.is_closing():
+            said.append(b"")
+            self._writer.write(b"\n".join(said))

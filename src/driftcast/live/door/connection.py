@@ -8,6 +8,7 @@ from collections import deque
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.messages import MAX_LINE_BYTES
+from driftcast.live.door.token import first_line, split_token
 from driftcast.live.link.address import parse_address
 
 CONNECT_S = 5.0
@@ -26,8 +27,11 @@ class Connection:
         self.address = address
         self._received = bytearray()
         self._lines: deque[bytes] = deque()
+        token, place = split_token(address)
         try:
-            self._socket = _connected(address)
+            self._socket = _connected(place)
+            if token is not None:
+                self._socket.sendall(first_line(token))
         except OSError as error:
             reason = error.strerror or str(error)
             raise WorkError(f"no node answers at {address} ({reason}); is `driftcast node` running there?") from None

@@ -34,6 +34,8 @@ class Reader(NamedTuple):
 
     read: Callable[[SubscriptionId, Delivery], None]
     acknowledges: bool = False
+    window: int | None = None
+    """How many it takes without acknowledging them, if not WINDOW."""
 
 
 class Consumer:
@@ -102,7 +104,8 @@ class Consumer:
 
     @property
     def _room(self) -> int:
-        return WINDOW - len(self._with_reader)
+        window = None if self.reader is None else self.reader.window
+        return (WINDOW if window is None else window) - len(self._with_reader)
 
     def _hand(self, waiting: Waiting) -> None:
         self._handed = waiting.position

@@ -1,6 +1,7 @@
 """The control channel: local clients publish, subscribe, tell where the node is and ask for its status.
 
-A Unix socket that only its owner may open, or a port on 127.0.0.1, for a bounded number of clients.
+A Unix socket that only its owner may open, or a port on 127.0.0.1 for who knows its token; for a bounded number of
+clients.
 """
 
 import asyncio
@@ -9,22 +10,29 @@ import socket
 import stat
 from pathlib import Path
 
-from driftcast.errors import WorkError
+from driftcast.errors import UserError, WorkError
 from driftcast.live.door.connected import ConnectedClient
 from driftcast.live.door.messages import MAX_LINE_BYTES
 from driftcast.live.door.served import Served
+from driftcast.live.door.token import WITHOUT, admitted, made_token
 
 MAX_CLIENTS = 64
 """Local programs of one device; a program that leaks connections must not take the node's files."""
+IDLE_S = 5.0
+"""A client that has nothing open and was silent for so long may lose its place to another."""
 LAST_TURNS = 3
 
 
 class ControlServer:
     """Accepts clients."""
 
-    def __init__(self, node: Served, place: Path | int) -> None:
+    def __init__(self, node: Served, place: Path | int, token_file: Path | None = None) -> None:
+        """A port needs a file for its token."""
+        if isinstance(place, int) and token_file is None:
+            raise UserError("a control port needs a token: name a token_file in [control]")
         self._node = node
         self._place = place
+        self._token = None if token_file is None else made_token(token_file)
         self._server: asyncio.Server | None = None
         self._clients: dict[asyncio.Task[None], ConnectedClient] = {}
 
@@ -69,14 +77,27 @@ class ControlServer:
         if self._server is None or not self._server.is_serving():
             client.abort()
             return
-        if len(self._clients) >= MAX_CLIENTS:
+        if len(self._clients) >= MAX_CLIENTS and not self._make_room():
             client.refuse(f"the node serves at most {MAX_CLIENTS} clients")
             return
         self._clients[task] = client
         try:
+            if self._token is not None and not await admitted(reader, self._token):
+                client.refuse(WITHOUT)
+                return
             await client.serve()
         finally:
             del self._clients[task]
+
+    def _make_room(self) -> bool:
+        """Of clients that have never said anything, or neither wait for anything nor have said anything for a while,
+        the one silent longest goes."""
+        idle = [client for client in self._clients.values() if client.silent or client.idle_s >= IDLE_S]
+        if idle:
+            longest = max(idle, key=lambda client: client.idle_s)
+            longest.refuse("the node needs the place of a client that is silent")
+            longest.abort()
+        return bool(idle)
 
 
 def _unix_socket(path: Path) -> socket.socket:

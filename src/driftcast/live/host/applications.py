@@ -63,6 +63,8 @@ class LiveApplications(Landlord):
         tuner = Tuner(
             runtime.plan, runtime.machine, lambda layer, settings: runtime.on_retune(runtime.now, layer, settings)
         )
+        self.tune = tuner.set
+        """Change a setting of the stack; what is wrong if that cannot be."""
         self._deeds = Deeds(allowed, tuner)
 
         def maker(config: ApplicationConfig) -> Callable[[ApplicationPort], Application]:

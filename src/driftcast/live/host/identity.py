@@ -1,20 +1,12 @@
-"""Who a node is: a number made from its key, or from its name where there is no key."""
+"""The file of random bytes from which the id of a node without keys of its own may be made."""
 
-import hashlib
 import os
 import secrets
 from pathlib import Path
 
 from driftcast.errors import WorkError
-from driftcast.model import NodeId
 
 KEY_BYTES = 32
-
-
-def node_of(secret: bytes) -> NodeId:
-    """The node id: 63 bits of a hash."""
-    digest = hashlib.blake2b(secret, digest_size=8, person=b"driftcast node").digest()
-    return int.from_bytes(digest, "big") >> 1
 
 
 def key_of(path: Path) -> bytes:

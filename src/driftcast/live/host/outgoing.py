@@ -2,12 +2,12 @@
 promised of them."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from driftcast.errors import UserError, WorkError
-from driftcast.functions import ProcessorError, derived_event
+from driftcast.functions import Fault, ProcessorError, derived_event
 from driftcast.live.host.holding import Copies, Holding
 from driftcast.live.host.processing import Finished
 from driftcast.live.host.runtime import Runtime
@@ -26,12 +26,23 @@ MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 """What a datagram leaves for an event when a message of any protocol is put around it."""
 
 
+_decode = msgspec.msgpack.Decoder(Event).decode
+
+
 class Outgoing:
     """What leaves the applications and the processors of one node."""
 
     def __init__(
-        self, node: NodeId, numbers: Sequence | EventNumbers, runtime: Runtime, record: Record, saving: Saving
+        self,
+        node: NodeId,
+        numbers: Sequence | EventNumbers,
+        runtime: Runtime,
+        record: Record,
+        saving: Saving,
+        sign: Callable[[Event], Event] = lambda event: event,
     ) -> None:
+        """What `sign` makes of events is what travels."""
+        self._sign = sign
         self._node = node
         self._numbers = numbers
         self._runtime = runtime
@@ -56,7 +67,7 @@ class Outgoing:
             self.holding.check()
         policy = None if access is None else checked_policy(access)
         id = EventId(self._node, self._numbers.take())
-        event = checked_event(id, attributes, payload, lease_s, policy)
+        event = self._sign(checked_event(id, attributes, payload, lease_s, policy))
         self._record.publish(event)
         if not self._runtime.on_publish(self._runtime.now, event):
             raise WorkError("the protocol failed on the event; the node's log has the reason")
@@ -72,9 +83,11 @@ class Outgoing:
         try:
             for result in finished.results:
                 id = EventId(self._node, self._numbers.take())
-                events.append(derived_event(finished.processor, finished.inputs, result, id, time.time()))
+                events.append(self._sign(derived_event(finished.processor, finished.inputs, result, id, time.time())))
         except ProcessorError as problem:
             error, events = problem.told, []
+        except UserError as problem:
+            error, events = f"{Fault.RESULT}: {problem}", []
         if error:
             LOG.warning("processor %s: %s", finished.processor, error)
             self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))
@@ -92,7 +105,7 @@ def checked_event(
         if len(encoded) > MAX_EVENT_BYTES:
             raise ValueError(f"it has {len(encoded)} bytes, and at most {MAX_EVENT_BYTES} fit in a datagram")
         # Decoding checks types and bounds, as it will everywhere else.
-        return msgspec.msgpack.decode(encoded, type=Event)
+        return _decode(encoded)
     except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise UserError(f"event: {error}") from None
 

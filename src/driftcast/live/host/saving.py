@@ -22,11 +22,12 @@ class Saving:
     """Who commits the writes of one node. Everything but the disk's own work happens in the loop's thread."""
 
     def __init__(self, store: NodeStore) -> None:
-        self._store = store
+        self.store = store
         self._loop = asyncio.get_running_loop()
         self._held: list[Saved] = []
         self._unsynced: list[Saved] = []
         self._syncing: asyncio.Future[None] | None = None
+        self._stopped = False
         self.trouble: str | None = None
         """Why what was written last could not be kept."""
         store.began = self._on_began
@@ -37,7 +38,7 @@ class Saving:
     @property
     def holds(self) -> bool:
         """Whether what is said now has to wait for a commit."""
-        return self._store.unsaved or bool(self._held)
+        return self.store.unsaved or bool(self._held)
 
     def after(self, saved: Saved) -> None:
         """When all that was written so far is committed, in the order of asking; at once if it is."""
@@ -52,17 +53,19 @@ class Saving:
 
     def settle(self) -> None:
         """A handler has returned: its writes stay."""
-        self._store.settle()
+        self.store.settle()
 
     def undo(self) -> None:
         """A handler has raised: its writes go."""
-        self._store.undo()
+        self.store.undo()
 
     def save(self) -> None:
         """Commit, and let go what waited for it."""
+        if self._stopped:
+            return
         with suppress(WorkError):
-            self._store.commit()
-        lost, self._store.lost = self._store.lost, None
+            self.store.commit()
+        lost, self.store.lost = self.store.lost, None
         self.trouble = None if lost is None else str(lost)
         if lost is not None:
             LOG.error("%s; what was written last is lost", lost)
@@ -74,6 +77,7 @@ class Saving:
         """Commit and sync what is left, unless the node ends as if it had been killed."""
         if not crashed:
             self.save()
+        self._stopped = True
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
 
@@ -84,7 +88,7 @@ class Saving:
 
     def _start_sync(self) -> None:
         waiting, self._unsynced = self._unsynced, []
-        self._syncing = self._loop.run_in_executor(None, self._store.sync)
+        self._syncing = self._loop.run_in_executor(None, self.store.sync)
         self._syncing.add_done_callback(lambda done: self._on_synced(done, waiting))
 
     def _on_synced(self, done: "asyncio.Future[None]", waiting: list[Saved]) -> None:

@@ -41,7 +41,8 @@ class NodeStore:
         """Without a path it is in memory, and outlives nothing."""
         self._path = path
         self._open = False
-        self._marked = False
+        self.marked = False
+        """Whether anything was written since the last `settle`."""
         self._log: int | None = None
         self.lost: WorkError | None = None
         """Why something that was written is not kept; whoever commits next takes it from here."""
@@ -103,9 +104,9 @@ class NodeStore:
             self._database.execute("BEGIN")
             self._open = True
             self.began()
-        if not self._marked:
+        if not self.marked:
             self._database.execute("SAVEPOINT handler")
-            self._marked = True
+            self.marked = True
         return self._database.execute(statement, values).rowcount
 
     def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -119,14 +120,14 @@ class NodeStore:
 
     def settle(self) -> None:
         """The writes since the last `settle` belong together and stay, whatever raises later."""
-        if self._marked:
-            self._marked = False
+        if self.marked:
+            self.marked = False
             self._database.execute("RELEASE handler")
 
     def undo(self) -> None:
         """Drop the writes since the last `settle`, and only these."""
-        if self._marked:
-            self._marked = False
+        if self.marked:
+            self.marked = False
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK TO handler")
                 self._database.execute("RELEASE handler")
@@ -138,7 +139,7 @@ class NodeStore:
         """Keep what was written; if that fails nothing of it is kept, and a WorkError, also in `lost`, says why."""
         if not self._open:
             return
-        self._open = self._marked = False
+        self._open = self.marked = False
         try:
             if self.lost is None:
                 self._database.execute("COMMIT")

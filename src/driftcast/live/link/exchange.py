@@ -21,6 +21,8 @@ from driftcast.live.link.frame import (
     LinkKind,
     Novelty,
     Windows,
+    acknowledged,
+    acknowledgements,
     pack,
     unpack,
 )
@@ -80,6 +82,9 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
         self._windows = Windows()
         # An answer, and once more if the first was lost.
         self._paths = Paths(2 * settings.ack_timeout_s, self)
+        self._owed: dict[tuple[Address, int, NodeId], list[int]] = {}
+        """Acknowledgements to be sent: where to, of which session, to whom, of which numbers."""
+        self._closed = False
         self._probed = 0
         self._probes: dict[NodeId, _Probe] = {}
 
@@ -89,6 +94,7 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
 
     def close(self) -> None:
         """Stop; nothing is heard, sent or told from now on."""
+        self._closed = True
         self._lanes.close()
         self._probes.clear()
         self._paths.close()
@@ -153,8 +159,9 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
             # A group brings back one's own datagrams; so does a second node with the same key.
             self._user.dropped("link_own", frame.sender)
         elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
-            if not self._lanes.on_acknowledgement(frame.sender, frame.session, frame.sequence):
-                self._user.dropped("link_unexpected_acknowledgement", frame.sender)
+            for sequence in acknowledged(frame):
+                if not self._lanes.on_acknowledgement(frame.sender, frame.session, sequence):
+                    self._user.dropped("link_unexpected_acknowledgement", frame.sender)
         elif frame.kind in ANSWERS:
             self._put(address, frame._replace(kind=ANSWERS[frame.kind], sender=self._node, waited_ms=0), frame.sender)
         elif frame.kind is LinkKind.ECHO:
@@ -198,11 +205,22 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
                 self._acknowledge(frame, address)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
+        """With all else that is heard while the loop goes around once."""
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:
-            answer = LinkFrame(LinkKind.ACKNOWLEDGEMENT, self._node, frame.session, frame.sequence, b"")
-            self._user.when_kept(lambda: self._put(address, answer, frame.sender))
+            if not self._owed:
+                self._loop.call_soon(self._owe)
+            self._owed.setdefault((address, frame.session, frame.sender), []).append(frame.sequence)
+
+    def _owe(self) -> None:
+        owed, self._owed = self._owed, {}
+        self._user.when_kept(lambda: self._pay(owed))
+
+    def _pay(self, owed: dict[tuple[Address, int, NodeId], list[int]]) -> None:
+        for (address, session, peer), sequences in owed.items():
+            for frame in acknowledgements(self._node, session, sequences):
+                self._put(address, frame, peer)
 
     def _put(self, address: Address, frame: LinkFrame, peer: NodeId) -> None:
         """On the air once, whatever becomes of it."""
-        if not self._transport.send(address, pack(frame)):
+        if not self._closed and not self._transport.send(address, pack(frame)):
             self._user.dropped("queue_full", peer)

@@ -3,20 +3,25 @@
 A datagram is a header and a body. The header is a magic byte, the format's version, the kind, the sender's node id, the
 sender's session (a number drawn at each start, for each interface), a sequence number, and how many milliseconds it has
 waited. Whoever holds a datagram back adds to these: the lane of its neighbor, a socket that cannot take it, one that is
-not read. The body is a frame of `driftcast.wire`; an acknowledgement has none and repeats the session and the number of
-what it acknowledges. A challenge has none either; a probe is PROBE_BYTES long, whatever they are. The response to the
-one and the echo of the other repeat all of it but the sender.
+not read. The body is a frame of `driftcast.wire`; an acknowledgement repeats the session and the number of what it
+acknowledges, and has further numbers as its body. A challenge has none; a probe is PROBE_BYTES long, whatever they are.
+The response to the one and the echo of the other repeat all of it but the sender.
+
+Kinds above these are for links with keys (`sealed.py`): a sealed datagram has a whole datagram of the kinds before
+within its body.
 """
 
 import enum
 import struct
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from driftcast.model import MAX_NODE_ID, NodeId
 
 MAGIC = 0xDB
-VERSION = 3
+VERSION = 4
+"""3, until 0.1, acknowledged frames one by one."""
 _HEADER = struct.Struct(">BBBQIQI")
 _WAITED_MS = struct.Struct(">I")
 MAX_WAITED_MS = (1 << 32) - 1
@@ -28,6 +33,7 @@ MAX_BODY_BYTES = MAX_DATAGRAM_BYTES - LINK_HEADER_BYTES
 PROBE_BYTES = 500
 """The packet whose time is the cost of a link, in every world."""
 PROBE_BODY_BYTES = PROBE_BYTES - LINK_HEADER_BYTES
+COOKIE_BYTES = 8
 
 WINDOW = 1024
 """How far behind the newest a number may be and still be told apart from a repetition. Retries end after seconds."""
@@ -48,6 +54,21 @@ class LinkKind(enum.IntEnum):
     ECHO = 4
     CHALLENGE = 5
     RESPONSE = 6
+    # Of links with keys.
+    HELLO = 7
+    KEYED_CHALLENGE = 8
+    KEYED_RESPONSE = 9
+    INITIATION = 10
+    REPLY = 11
+    FINISH = 12
+    SEALED = 13
+    SEALED_TO_GROUP = 14
+
+
+_KINDS = tuple(LinkKind)
+_NUMBER = struct.Struct(">Q")
+MAX_TOGETHER = 128
+"""Frames that one acknowledgement is of: it fits a small packet."""
 
 
 class LinkFlaw(enum.StrEnum):
@@ -59,6 +80,8 @@ class LinkFlaw(enum.StrEnum):
     KIND = "link_kind"
     SENDER = "link_sender"
     BODY = "link_body"
+    KEYED = "link_keyed"
+    """Its sender has keys, and this node has none."""
 
 
 class LinkFrame(NamedTuple):
@@ -89,8 +112,9 @@ def older(datagram: bytes, waited_s: float) -> bytes:
     return datagram[:_WAITED_AT] + waited + datagram[LINK_HEADER_BYTES:]
 
 
-def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
-    """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are."""
+def unpack(datagram: bytes, keyed: bool = False) -> LinkFrame | LinkFlaw:
+    """The frame in a datagram, or what is wrong with it. Raises nothing, whatever the bytes are.
+    Kinds that belong to links with keys are for those who say that they have some."""
     if len(datagram) < LINK_HEADER_BYTES:
         return LinkFlaw.TRUNCATED
     magic, version, kind, sender, session, sequence, waited_ms = _HEADER.unpack_from(datagram)
@@ -98,22 +122,48 @@ def unpack(datagram: bytes) -> LinkFrame | LinkFlaw:
         return LinkFlaw.NOT_OURS
     if version != VERSION:
         return LinkFlaw.VERSION
-    if kind > LinkKind.RESPONSE:
+    if kind > LinkKind.RESPONSE and not keyed:
+        return LinkFlaw.KEYED if kind <= LinkKind.SEALED_TO_GROUP else LinkFlaw.KIND
+    if kind > LinkKind.SEALED_TO_GROUP:
         return LinkFlaw.KIND
     if sender > MAX_NODE_ID:
         return LinkFlaw.SENDER
     body = datagram[LINK_HEADER_BYTES:]
-    frame = LinkFrame(LinkKind(kind), sender, session, sequence, body, waited_ms)
-    return frame if _fits(frame.kind, len(body)) else LinkFlaw.BODY
+    frame = LinkFrame(_KINDS[kind], sender, session, sequence, body, waited_ms)
+    return frame if _fits(kind, len(body)) else LinkFlaw.BODY
 
 
-def _fits(kind: LinkKind, body_bytes: int) -> bool:
+def unchanging(datagram: bytes) -> bytes:
+    """What nobody changes on the way: the header but for the time that it has waited."""
+    return datagram[:_WAITED_AT]
+
+
+def _fits(kind: int, body_bytes: int) -> bool:
     """Whether a body of this length belongs to this kind."""
-    if kind in (LinkKind.ACKNOWLEDGEMENT, LinkKind.CHALLENGE, LinkKind.RESPONSE):
-        return body_bytes == 0
+    if kind <= LinkKind.ACKNOWLEDGED_DATA:
+        return body_bytes > 0
+    if kind == LinkKind.ACKNOWLEDGEMENT:
+        return body_bytes % _NUMBER.size == 0 and body_bytes < MAX_TOGETHER * _NUMBER.size
     if kind in (LinkKind.PROBE, LinkKind.ECHO):
         return body_bytes == PROBE_BODY_BYTES
+    if kind in (LinkKind.CHALLENGE, LinkKind.RESPONSE):
+        return body_bytes == 0
+    if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE):
+        return body_bytes == COOKIE_BYTES
     return body_bytes > 0
+
+
+def acknowledgements(node: NodeId, session: int, sequences: Sequence[int]) -> Iterator[LinkFrame]:
+    """The frames that acknowledge some numbers of a session: the first of each in its header, the others in its
+    body."""
+    for first in range(0, len(sequences), MAX_TOGETHER):
+        others = b"".join(map(_NUMBER.pack, sequences[first + 1 : first + MAX_TOGETHER]))
+        yield LinkFrame(LinkKind.ACKNOWLEDGEMENT, node, session, sequences[first], others)
+
+
+def acknowledged(frame: LinkFrame) -> list[int]:
+    """The numbers that a frame acknowledges."""
+    return [frame.sequence, *(number for (number,) in _NUMBER.iter_unpack(frame.body))]
 
 
 class Novelty(enum.Enum):
@@ -169,6 +219,8 @@ class Windows:
     def judge(self, frame: LinkFrame) -> Novelty:
         """Whether a frame was heard before. Looking changes nothing: a frame that proves bad is not `add`ed."""
         islands = self._heard.get((frame.sender, frame.session, frame.kind), ())
+        if len(islands) == 1:
+            return islands[0].judge(frame.sequence) or Novelty.NEW
         known = [novelty for heard in islands if (novelty := heard.judge(frame.sequence)) is not None]
         # Stretches may meet. What one of them has heard was heard, and what one still can tell is not too old.
         for novelty in (Novelty.REPEATED, Novelty.NEW, Novelty.TOO_OLD):
@@ -180,6 +232,10 @@ class Windows:
         """Remember a frame that was judged new."""
         key = (frame.sender, frame.session, frame.kind)
         islands = self._heard.setdefault(key, [])
+        if islands and 0 < frame.sequence - islands[-1].newest < WINDOW:
+            islands[-1].add(frame.sequence)
+            self._heard.move_to_end(key)
+            return
         for heard in reversed(islands):
             if heard.judge(frame.sequence) is Novelty.NEW:
                 heard.add(frame.sequence)

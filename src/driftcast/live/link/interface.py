@@ -1,17 +1,23 @@
 """One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
 
+import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from driftcast.live.link.address import Address, resolve
+from driftcast.errors import WorkError
+from driftcast.live.link.address import Address, format_address, resolve
 from driftcast.live.link.cost import LinkCosts
 from driftcast.live.link.exchange import Exchange, ExchangeUser
-from driftcast.live.link.frame import MAX_SENDERS
+from driftcast.live.link.frame import MAX_SENDERS, LinkFlaw
 from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.notices import Notices
+from driftcast.live.link.quota import Quota, QuotaSettings
 from driftcast.live.link.transport import Transport, UdpTransport
-from driftcast.live.record import Record
+from driftcast.live.record import LOG, Record
 from driftcast.model import Failure, NodeId
 from driftcast.protocol import Interface, Link, Stack, Token
 from driftcast.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message, layer_of
@@ -19,6 +25,10 @@ from driftcast.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message,
 UDP: Interface = "udp"
 """The name of the interface of a node that has one."""
 
+KEYED_NEARBY = "a node with keys is in reach, and this one has none: they stay strangers"
+
+RESOLVE_S = 5.0
+"""Between two attempts to find a peer by its name."""
 BUSY_SHARE = 0.25
 """Of the queue. Publishers are held up then, and three quarters are left for what follows from what they published."""
 
@@ -33,6 +43,7 @@ class InterfaceConfig:
     group: Address | None = None
     peers: tuple[Address, ...] = ()
     link: LinkSettings = field(default_factory=LinkSettings)
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
 
     def transport(self) -> Transport:
         """A socket of its own."""
@@ -81,11 +92,14 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """Who has a link over this interface, as far as discovery can tell."""
         self._config = config
         self._transport = transport
-        self._codecs = codecs
+        self._codecs: Mapping[int, Codec] = dict(codecs.items())
         self._record = record
         self._stack = stack
         self._when_kept = when_kept
+        self._resolving: list[asyncio.Task[None]] = []
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
+        self._quota = Quota(config.quotas)
+        self._notices = Notices()
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
         self._addresses: OrderedDict[NodeId, Address] = OrderedDict()
@@ -93,9 +107,22 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         """Neighbors whose beacons come to this node itself: a datagram to the group may not reach them."""
 
     async def resolve_peers(self) -> None:
-        """Look up the addresses of the peers in the configuration; a WorkError if one is not found."""
+        """Look up the addresses of the peers in the configuration; those that are not found, again and again."""
         for peer in self._config.peers:
-            self.peers[await resolve(peer, self._transport.family)] = None
+            try:
+                self.peers[await resolve(peer, self._transport.family)] = None
+            except WorkError as error:
+                LOG.warning("%s; it is tried again", error, extra={"fields": {"interface": self.name}})
+                self._resolving.append(asyncio.create_task(self._resolve_later(peer)))
+
+    async def _resolve_later(self, peer: Address) -> None:
+        """A name may not be known yet, as before the network is there."""
+        while True:
+            await asyncio.sleep(RESOLVE_S)
+            with suppress(WorkError):
+                self.peers[await resolve(peer, self._transport.family)] = None
+                LOG.info("a peer is found", extra={"fields": {"peer": format_address(peer), "interface": self.name}})
+                return
 
     def open(self) -> None:
         """Start to hear."""
@@ -103,6 +130,8 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
 
     def close(self) -> None:
         """Stop; nothing is heard, sent or told from now on. One that was not opened may be closed."""
+        for task in self._resolving:
+            task.cancel()
         self._exchange.close()
 
     @property
@@ -162,14 +191,23 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         return list(everybody)
 
     def _understood(self, sender: NodeId, body: bytes) -> Understood | None:
+        begun_s = self._quota.begin(sender)
+        if begun_s is None:
+            self._record.bad_datagram("neighbor_over_quota", sender)
+            return None
         try:
-            layer = layer_of(body)
-            if layer not in self._codecs:
+            codec = self._codecs.get(layer_of(body))
+            if codec is None:
                 raise DecodeError(Flaw.LAYER)
-            return Understood(Layer(layer), self._codecs[Layer(layer)].decode(body), len(body))
+            if sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors:
+                self._record.bad_datagram("neighbors_full", sender)
+                return None
+            return Understood(codec.layer, codec.decode(body), len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
             return None
+        finally:
+            self._quota.end(sender, begun_s)
 
     # What the link layer tells.
 
@@ -185,11 +223,13 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         elif beacon and len(self._apart) < MAX_SENDERS:
             self._apart.add(sender)
         self._record.receive(layer, message, sender, self.name, size_bytes)
+        begun_s = time.perf_counter()
         aged = message.aged(waited_s)
         if aged is None:
             self._record.drop(layer, LEASE_OVER, sender, message)
         else:
             self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
+        self._quota.end(sender, begun_s)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
 
@@ -220,4 +260,6 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._stack.on_link_changed(self._record.time_s(), link)
 
     def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        if reason == LinkFlaw.KEYED:
+            self._notices.tell(self.address, KEYED_NEARBY)
         self._record.bad_datagram(reason, peer, times)

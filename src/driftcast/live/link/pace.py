@@ -11,7 +11,7 @@ FIRST_WINDOW = 32
 LEAST_WINDOW = 4
 _GAIN, _VARIANCE_GAIN, _VARIANCES = 1 / 8, 1 / 4, 4
 """[RFC 6298 §2]"""
-SOONEST = 0.25
+SOONEST = 0.5
 """Of the configured wait: no retry comes sooner, for a neighbor that was busy for a moment is not gone."""
 
 

@@ -70,6 +70,9 @@ class PathUser(ABC):
         """Something held back is dropped, by a name."""
 
 
+TOLD_S = 60.0
+
+
 class Paths:
     """The addresses that have answered, and those on trial."""
 
@@ -83,6 +86,8 @@ class Paths:
         """Where else it is heard from."""
         self._trials: OrderedDict[Place, _Trial] = OrderedDict()
         self._held_bytes = 0
+        self._told: dict[NodeId, float] = {}
+        """Until when the log says nothing more of a node with two addresses."""
 
     def close(self) -> None:
         """Nobody is waited for any more."""
@@ -115,6 +120,7 @@ class Paths:
     def forget(self, node: NodeId) -> None:
         """It cannot be reached there any more; wherever it is heard next has to be proven anew."""
         self._main.pop(node, None)
+        self._told.pop(node, None)
         for place in [place for place in self._others if place[0] == node]:
             del self._others[place]
 
@@ -161,12 +167,15 @@ class Paths:
     def _prove(self, place: Place) -> None:
         sender, address = place
         if self._trials[place].rivaled and sender in self._main:
-            LOG.warning(
-                "node %s is heard from %s and from %s: two interfaces of it, two nodes with one identity, or a forgery",
-                sender,
-                format_address(self._main[sender]),
-                format_address(address),
-            )
+            if self._loop.time() >= self._told.get(sender, 0.0):
+                self._told[sender] = self._loop.time() + TOLD_S
+                LOG.warning(
+                    "node %s is heard from %s and from %s: two interfaces of it, two nodes with one identity, or a "
+                    "forgery",
+                    sender,
+                    format_address(self._main[sender]),
+                    format_address(address),
+                )
             self._others[place] = None
             if len(self._others) > MAX_SENDERS:
                 self._others.popitem(last=False)

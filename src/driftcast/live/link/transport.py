@@ -21,6 +21,7 @@ from typing import TypeAlias
 from driftcast.errors import WorkError
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.frame import older
+from driftcast.live.link.moderation import Moderation
 
 DRAIN = 256
 BUFFER_BYTES = 65_536
@@ -33,6 +34,7 @@ SO_TIMESTAMPNS = 35
 SO_RXQ_OVFL = 40
 """Of Linux, too. Asks for the number of datagrams that found no room in the socket's buffer, beside each that did."""
 _TIMESTAMP = struct.Struct("@qq")
+_MS = 0.001
 _OVERFLOWN = struct.Struct("@I")
 _BESIDE_BYTES = socket.CMSG_SPACE(_TIMESTAMP.size) + socket.CMSG_SPACE(_OVERFLOWN.size)
 
@@ -40,6 +42,13 @@ Receive: TypeAlias = Callable[[bytes, Address, bool], None]
 """A datagram, whom it came from, and whether it was sent to the group rather than to this node."""
 Trouble: TypeAlias = Callable[[str, int], None]
 """The reason for which something was dropped, and how much."""
+
+
+_NOT_THERE = frozenset({errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENETUNREACH})
+
+
+class NotThereError(WorkError):
+    """The machine does not have the address to listen on; perhaps not yet."""
 
 
 class Transport(ABC):
@@ -81,6 +90,11 @@ class UdpTransport(Transport):
         self._waiting: deque[tuple[Address, bytes, float]] = deque()
         self._sockets: list[socket.socket] = []
         self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._turns = 1
+        self._moderations: dict[socket.socket, Moderation] = {}
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Sockets that are looked at now and then."""
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
         self._address = self._wanted
@@ -104,10 +118,12 @@ class UdpTransport(Transport):
                 self._sockets.append(self._group_socket(self._group))
         except OSError as error:
             self.close()
-            raise WorkError(_why(error, self._wanted, self._group)) from None
+            kind = NotThereError if error.errno in _NOT_THERE else WorkError
+            raise kind(_why(error, self._wanted, self._group)) from None
         host, port = self._sockets[0].getsockname()[:2]
         self._address = (host, port)
         for opened in self._sockets:
+            self._moderations[opened] = Moderation()
             loop.add_reader(opened.fileno(), self._drain, opened, opened is not self._sockets[0])
 
     def send(self, address: Address, datagram: bytes) -> bool:
@@ -124,6 +140,9 @@ class UdpTransport(Transport):
         return True
 
     def close(self) -> None:
+        for timer in self._paused.values():
+            timer.cancel()
+        self._paused.clear()
         for opened in self._sockets:
             if self._receive is not None:
                 loop = asyncio.get_running_loop()
@@ -168,33 +187,64 @@ class UdpTransport(Transport):
         return opened
 
     def _drain(self, opened: socket.socket, to_group: bool) -> None:
+        """Read what there is, and wait to be told of more, or look again soon if there is much."""
+        if opened.fileno() < 0:
+            return
+        found = self._read(opened, to_group)
+        if opened.fileno() < 0:  # What was heard made the node stop.
+            return
+        loop = asyncio.get_running_loop()
+        pause_s = self._moderations[opened].pause_s(loop.time(), found)
+        if pause_s == 0.0:
+            if opened in self._paused:
+                del self._paused[opened]
+                loop.add_reader(opened.fileno(), self._drain, opened, to_group)
+            return
+        if opened not in self._paused:
+            loop.remove_reader(opened.fileno())
+        # Where there was more than is read at a time, the loop goes around once and no more.
+        self._paused[opened] = loop.call_later(0.0 if found >= DRAIN else pause_s, self._drain, opened, to_group)
+
+    def _read(self, opened: socket.socket, to_group: bool) -> int:
+        """How many datagrams there were, DRAIN at the most."""
         assert self._receive is not None
-        buffer = self._buffer
-        for _ in range(DRAIN):
+        turns = DRAIN if opened in self._paused else self._turns
+        for turn in range(turns):
             try:
-                length, beside, _, address = opened.recvmsg_into([buffer], _BESIDE_BYTES)
+                length, beside, _, address = opened.recvmsg_into([self._buffer], _BESIDE_BYTES)
             except (BlockingIOError, InterruptedError):
-                return
+                self._turns = max(1, turn)
+                return turn
             except OSError:
                 self._tell("receive_failed")
-                return
-            self._count_overflown(opened.fileno(), beside)
-            datagram = older(bytes(memoryview(buffer)[:length]), _waited_s(beside))
-            self._receive(datagram, (address[0], address[1]), to_group)
-            if opened.fileno() < 0:  # What was heard made the node stop.
-                return
+                return turn
+            waited_s = self._read_beside(opened.fileno(), beside) if beside else 0.0
+            datagram = bytes(self._view[:length])
+            self._receive(older(datagram, waited_s) if waited_s >= _MS else datagram, address[:2], to_group)
+            if opened.fileno() < 0:
+                return turn
+        # There may be more: to ask is cheaper than to be told, and to ask in vain is not.
+        self._turns = min(DRAIN, 2 * turns)
+        return turns
 
-    def _count_overflown(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> None:
-        """Tell how many datagrams the system dropped since the last one, because this node did not read in time."""
+    def _read_beside(self, socket_number: int, beside: list[tuple[int, int, bytes]]) -> float:
+        """How long ago a datagram arrived, where the system tells. Of datagrams that it dropped since the last one,
+        because this node did not read in time, it is told how many."""
+        waited_s = 0.0
         for level, kind, data in beside:
-            if level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL and len(data) == _OVERFLOWN.size:
+            if level != socket.SOL_SOCKET:
+                continue
+            if kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
+                seconds, nanoseconds = _TIMESTAMP.unpack(data)
+                waited_s = time.time() - seconds - nanoseconds / 1e9
+            elif kind == SO_RXQ_OVFL and len(data) == _OVERFLOWN.size:
                 total: int = _OVERFLOWN.unpack(data)[0]
                 before = self._overflown.get(socket_number, 0)
-                self._overflown[socket_number] = total
-                # It counts on from 0 behind 2^32.
-                dropped = (total - before) % (1 << 32)
-                if dropped:
-                    self._tell("socket_full", dropped)
+                if total != before:
+                    self._overflown[socket_number] = total
+                    # It counts on from 0 behind 2^32.
+                    self._tell("socket_full", (total - before) % (1 << 32))
+        return waited_s
 
     def _keep(self, address: Address, datagram: bytes) -> bool:
         if len(self._waiting) >= self._queue:
@@ -224,16 +274,6 @@ def _ask_for_arrivals(opened: socket.socket) -> None:
     if sys.platform == "linux":
         opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         opened.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
-
-
-def _waited_s(beside: list[tuple[int, int, bytes]]) -> float:
-    """How long ago a datagram arrived, by what came beside it; nothing if the system does not tell."""
-    for level, kind, data in beside:
-        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) == _TIMESTAMP.size:
-            seconds, nanoseconds = _TIMESTAMP.unpack(data)
-            arrived_s: float = seconds + nanoseconds / 1e9
-            return time.time() - arrived_s
-    return 0.0
 
 
 def _why(error: OSError, wanted: Address, group: Address | None) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from driftcast.pipeline.advice.candidates import Candidate, with_protocol
-from driftcast.pipeline.reproduce import write_whole
+from driftcast.pipeline.disk import write_whole
 from driftcast.protocol import Capability
 from driftcast.scenario.scenario import BeaconMode, Scenario
 

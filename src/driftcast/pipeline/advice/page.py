@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from driftcast.pipeline.advice.advise import Advice, Judged, training_means
-from driftcast.pipeline.reproduce import write_whole
+from driftcast.pipeline.disk import write_whole
 from driftcast.pipeline.statistics import Interval
 
 PAGE = "advice.md"

@@ -34,11 +34,14 @@ def save_fleet_plan(
         moving = Fleet(folder=str(folder)).trajectories(facts.nodes, Area(1.0, 1.0), lasts_s, rng)
         contacts(moving, range_m, lasts_s).save(to)
     else:
+        from driftcast.pipeline.cluster.crew import check_shared
         from driftcast.pipeline.fleets.contacts import fleet_contacts
         from driftcast.pipeline.session import session
 
         with _told(to):
-            save_plan(fleet_contacts(session("driftcast", master), folder, range_m, lasts_s), facts.nodes, lasts_s, to)
+            spark = session("driftcast", master)
+            check_shared(spark, folder, to.absolute().parent)
+            save_plan(fleet_contacts(spark, folder, range_m, lasts_s), facts.nodes, lasts_s, to)
     return ContactPlan.load(to)
 
 

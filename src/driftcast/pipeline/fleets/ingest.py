@@ -12,17 +12,25 @@ import msgspec
 
 from driftcast.errors import UserError, WorkError
 from driftcast.mobility.fleet import FACTS_FILE, VERSION
+from driftcast.pipeline.cluster.crew import check_shared
+from driftcast.pipeline.fleets.buckets import NODE_ROWS, numbered_logs
 from driftcast.pipeline.fleets.cleaning import DAY_S, HINTS, Rules, cleaned
+from driftcast.pipeline.fleets.dealt import Passes
 from driftcast.pipeline.fleets.formats import Format, format_named, format_of
 from driftcast.pipeline.fleets.logs import csv_rows, parquet_rows
-from driftcast.pipeline.fleets.projection import center_of, map_for, projected
-from driftcast.pipeline.fleets.schema import RAW, ddl, names
+from driftcast.pipeline.fleets.projection import map_for, projected
+from driftcast.pipeline.fleets.schema import POSITIONS, RAW, ddl, names
 from driftcast.pipeline.fleets.staging import stage
-from driftcast.pipeline.fleets.tables import Written, write_tables
+from driftcast.pipeline.fleets.survey import Naming, clash, survey
+from driftcast.pipeline.fleets.tables import Written, refuse_clash, write_tables
 from driftcast.pipeline.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from driftcast.pipeline.fleets.picture import Sight
+
+RAW_FOLDER = "raw"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,19 +67,22 @@ def ingest(
             return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
     with unfinished(out) as folder, _told():
         spark = session("driftcast", master)
+        check_shared(spark, folder, *paths)
         scratch = folder / ".scratch"
         scratch.mkdir()
         # Java was started in some folder, perhaps another than this one: what it reads is named in full.
         formats = {path.absolute(): one for path, one in formats.items()}
-        raw = read_raw(spark, formats, source, scratch)
-        written = _cleaned_into(folder, raw, source, rules)
+        read_raw(spark, formats, source, scratch)
+        written, sight = _cleaned_into(folder, spark, source, rules)
+        if not written.legs:
+            raise UserError("no node is told twice within a gap, so none moves: see --gap and --columns")
         shutil.rmtree(scratch)
         facts = _facts(written, formats, source, rules)
         # The last of all: a folder without it is no fleet.
         (folder / FACTS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
         from driftcast.pipeline.fleets.page import write_page
 
-        write_page(folder, facts)
+        write_page(folder, facts, sight)
     return facts
 
 
@@ -91,14 +102,12 @@ def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
     return formats
 
 
-def read_raw(spark: "SparkSession", formats: Mapping[Path, Format], source: Source, scratch: Path) -> "DataFrame":
-    """The rows of all files as RAW, kept in the scratch folder: logs are parsed once."""
-    from pyspark.sql import functions as f
-
+def read_raw(spark: "SparkSession", formats: Mapping[Path, Format], source: Source, scratch: Path) -> None:
+    """The rows of all files as RAW, in the scratch folder: logs are parsed once."""
     by_format: dict[str, list[Path]] = {}
     for path, one in formats.items():
         by_format.setdefault(one.name, []).append(path)
-    to = scratch / "raw"
+    to = scratch / RAW_FOLDER
     to.mkdir()
     for name, same in by_format.items():
         if name == "csv":
@@ -109,55 +118,67 @@ def read_raw(spark: "SparkSession", formats: Mapping[Path, Format], source: Sour
         else:
             for index, path in enumerate(same):
                 stage(path, name, to / f"{name}-{index:05}.parquet")
-    raw = spark.read.schema(ddl(RAW)).parquet(str(to))
+
+
+def _cleaned_into(folder: Path, spark: "SparkSession", source: Source, rules: Rules) -> "tuple[Written, Sight]":
+    """Clean the rows and write the tables."""
+    files = sorted((folder / ".scratch" / RAW_FOLDER).glob("*.parquet"))
+    naming = Naming(source.fleet, source.by_file)
+    found = survey(spark, files, naming)
+    if not found.readable:
+        raise UserError(f"none of the rows can be read: {HINTS['unreadable']}")
+    if 0 < found.in_degrees < found.readable:
+        raise UserError("some files give degrees, others meters: ingest them apart, since nothing joins the two maps")
+    crs = None
+    if found.in_degrees:
+        center = found.center()
+        if center is None:
+            raise UserError(f"no row has a place on earth: {HINTS['no_place']}")
+        crs = map_for(center, source.crs)
+    alone = not (source.merge or source.by_file)
+    logs, most = numbered_logs(found.logs)
+    if most > NODE_ROWS:
+        return _by_spark(folder, _raw(spark, folder, source), rules, found.median_s, crs, alone)
+    passes = Passes(spark, folder, rules, logs)
+    passes.deal(files, naming, found, crs, alone)
+    return passes.tables(crs, found)
+
+
+def _raw(spark: "SparkSession", folder: Path, source: Source) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    raw = spark.read.schema(ddl(RAW)).parquet(str(folder / ".scratch" / RAW_FOLDER))
     fleet = f.regexp_replace("file", r"(\.\w+)?(\.gz)?$", "") if source.by_file else f.lit(source.fleet)
     return raw.withColumn("fleet", f.coalesce("fleet", fleet)).select(*names(RAW))
 
 
-def _cleaned_into(folder: Path, raw: "DataFrame", source: Source, rules: Rules) -> Written:
-    """Clean the rows and write the tables."""
+def _by_spark(
+    folder: Path, raw: "DataFrame", rules: Rules, median_s: float, crs: str | None, alone: bool
+) -> "tuple[Written, Sight]":
+    """With windows of Spark, which keep on disk what they have no room for: any number of rows of one node."""
     from pyspark.sql import functions as f
 
-    readable = raw.where("text is null")
-    middle = readable.agg(f.percentile_approx("clock_s", 0.5), f.count(f.lit(1)), f.count("longitude")).first()
-    assert middle is not None
-    if not middle[1]:
-        raise UserError(f"none of the rows can be read: {HINTS['unreadable']}")
-    if 0 < middle[2] < middle[1]:
-        raise UserError("some files give degrees, others meters: ingest them apart, since nothing joins the two maps")
-    crs = None
-    if middle[2]:
-        center = center_of(readable)
-        if center is None:
-            raise UserError(f"no row has a place on earth: {HINTS['no_place']}")
-        crs = map_for(center, source.crs)
-        raw = projected(raw, crs)
-    if not (source.merge or source.by_file):
+    from driftcast.pipeline.fleets.picture import sight_of
+
+    if alone:
         # A receiver without a clock says 0 in every file: that is no meeting of two nodes.
-        near = f.abs(f.col("clock_s") - middle[0]) <= rules.clock_days * DAY_S
-        _refuse_clashes(readable.where(near | f.col("stated").isNotNull()))
-    return write_tables(folder, cleaned(raw, rules, float(middle[0])), rules, crs)
+        near = f.abs(f.col("clock_s") - median_s) <= rules.clock_days * DAY_S
+        _refuse_clashes(raw.where("text is null").where(near | f.col("stated").isNotNull()))
+    if crs is not None:
+        raw = projected(raw, crs)
+    written = write_tables(folder, cleaned(raw, rules, median_s), rules, crs)
+    positions = raw.sparkSession.read.schema(ddl(POSITIONS)).parquet(str(folder / "positions"))
+    return written, sight_of(positions, written.facts)
 
 
 def _refuse_clashes(readable: "DataFrame") -> None:
-    """Refuse a name that two files have at the same time, unless the user says what is meant by it."""
-    from pyspark.sql import Window
+    """Refuse a name that two files have at the same time."""
     from pyspark.sql import functions as f
 
     spans = readable.groupBy("fleet", "node", "file").agg(f.min("clock_s").alias("low"), f.max("clock_s").alias("high"))
-    by_time = Window.partitionBy("fleet", "node").orderBy("low", "file")
-    until = by_time.rowsBetween(Window.unboundedPreceding, -1)
-    clash = (
-        spans.withColumn("before", f.max(f.struct("high", "file")).over(until))
-        .where(f.col("low") < f.col("before.high"))
-        .orderBy("fleet", "node", "file")
-        .first()
-    )
-    if clash is not None:
-        raise UserError(
-            f"node {clash['node']!r} is in {clash['before']['file']} and in {clash['file']} at the same time: give "
-            "--by-file if these are two nodes, --merge if they are one"
-        )
+    clashing = clash({(row[0], row[1], row[2]): (row[3], row[4]) for row in spans.collect()})
+    if clashing is not None:
+        refuse_clash(*clashing)
 
 
 def _facts(written: Written, formats: Mapping[Path, Format], source: Source, rules: Rules) -> dict[str, Any]:

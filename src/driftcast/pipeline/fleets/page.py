@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from driftcast.pipeline.fleets.cleaning import REASONS
-from driftcast.pipeline.fleets.picture import draw, sight_of
-from driftcast.pipeline.fleets.schema import POSITIONS, ddl
+from driftcast.pipeline.fleets.picture import Sight, draw
 from driftcast.pipeline.report.css import CSS
-from driftcast.pipeline.session import session
 
 PICTURE = "fleet.png"
 SCENARIO_FILE = "scenario.toml"
@@ -18,10 +16,9 @@ SCENARIO_FILE = "scenario.toml"
 _DATES_FROM_S = 1e8
 
 
-def write_page(folder: Path, facts: dict[str, Any]) -> None:
+def write_page(folder: Path, facts: dict[str, Any], sight: Sight) -> None:
     """Draw the fleet and say what was made of its files."""
-    positions = session("driftcast").read.schema(ddl(POSITIONS)).parquet(str(folder / "positions"))
-    draw(sight_of(positions, facts), facts, folder / PICTURE)
+    draw(sight, facts, folder / PICTURE)
     image = base64.b64encode((folder / PICTURE).read_bytes()).decode()
     (folder / "index.html").write_text(page(facts, image), "utf-8")
     (folder / SCENARIO_FILE).write_text(scenario(facts), "utf-8")

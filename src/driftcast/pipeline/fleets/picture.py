@@ -25,6 +25,29 @@ _GRAY = "#5d646d"
 _TIMES = ((172_800.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (0.0, 1.0, "s"))
 
 
+class Frame(NamedTuple):
+    """The cells of a map: where they begin, and how many there are."""
+
+    west_m: float
+    south_m: float
+    cell_m: float
+    columns: int
+    rows: int
+
+    @property
+    def extent_m(self) -> tuple[float, float, float, float]:
+        """West, east, south, north."""
+        east_m, north_m = self.west_m + self.columns * self.cell_m, self.south_m + self.rows * self.cell_m
+        return self.west_m, east_m, self.south_m, north_m
+
+
+def frame_of(west_m: float, east_m: float, south_m: float, north_m: float) -> Frame:
+    """Cells that cover all places."""
+    cell_m = max(east_m - west_m, north_m - south_m, 1.0) / CELLS
+    columns, rows = int((east_m - west_m) / cell_m) + 1, int((north_m - south_m) / cell_m) + 1
+    return Frame(west_m, south_m, cell_m, columns, rows)
+
+
 class Sight(NamedTuple):
     """What is drawn: few numbers, however large the fleet."""
 
@@ -42,11 +65,12 @@ def sight_of(positions: "DataFrame", facts: dict[str, Any]) -> Sight:
 
     box = positions.agg(f.min("x_m"), f.max("x_m"), f.min("y_m"), f.max("y_m")).first()
     assert box is not None
-    west, east, south, north = box
-    cell_m = max(east - west, north - south, 1.0) / CELLS
-    row, column = (f.floor((f.col(name) - low) / cell_m) for name, low in (("y_m", south), ("x_m", west)))
+    frame = frame_of(*box)
+    row, column = (
+        f.floor((f.col(name) - low) / frame.cell_m) for name, low in (("y_m", frame.south_m), ("x_m", frame.west_m))
+    )
     counted = positions.groupBy(row.alias("row"), column.alias("column")).count().toPandas()
-    cells = np.zeros((int((north - south) / cell_m) + 1, int((east - west) / cell_m) + 1))
+    cells = np.zeros((frame.rows, frame.columns))
     cells[counted["row"].to_numpy(), counted["column"].to_numpy()] = counted["count"].to_numpy()
     spans = positions.groupBy("number", "track").agg(f.min("time_s").alias("first_s"), f.max("time_s").alias("last_s"))
     tracks = spans.select("number", "first_s", "last_s").toPandas().to_numpy(dtype=np.float64)
@@ -60,14 +84,20 @@ def sight_of(positions: "DataFrame", facts: dict[str, Any]) -> Sight:
         .toPandas()
         .sort_values(["number", "track", "time_s"])
     )
-    paths = {}
-    for number, rows in thinned.groupby("number"):
-        breaks = np.flatnonzero(np.diff(rows["track"].to_numpy())) + 1
+    columns = ["number", "track", "time_s", "x_m", "y_m"]
+    return Sight(cells, frame.extent_m, tracks, ways(thinned[columns].to_numpy(dtype=np.float64)))
+
+
+def ways(points: Floats) -> dict[int, tuple[Floats, Floats]]:
+    """The lines to draw from points in order: node, track, time, x and y of each."""
+    found = {}
+    for number in np.unique(points[:, 0]):
+        mine = points[points[:, 0] == number]
+        breaks = np.flatnonzero(np.diff(mine[:, 1])) + 1
         # A value that is no number breaks the line where the node was absent.
-        x_m, y_m = (np.insert(rows[name].to_numpy(dtype=np.float64), breaks, np.nan) for name in ("x_m", "y_m"))
-        paths[int(str(number))] = (x_m, y_m)
-    extent_m = (west, west + cells.shape[1] * cell_m, south, south + cells.shape[0] * cell_m)
-    return Sight(cells, extent_m, tracks, paths)
+        x_m, y_m = (np.insert(mine[:, column], breaks, np.nan) for column in (3, 4))
+        found[int(number)] = (x_m, y_m)
+    return found
 
 
 def evenly(nodes: int, most: int) -> list[int]:

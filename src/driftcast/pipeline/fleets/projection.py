@@ -22,30 +22,6 @@ class Center(NamedTuple):
     spread_deg: float
 
 
-def center_of(raw: "DataFrame") -> Center | None:
-    """Of the rows with a place on earth; None without any. Also right for a fleet on both sides of 180 degrees."""
-    from pyspark.sql import functions as f
-
-    longitude, latitude = f.col("longitude"), f.col("latitude")
-    placed = raw.where(longitude.between(-180, 180) & latitude.between(-90, 90)).where(
-        (longitude != 0) | (latitude != 0)
-    )
-    angle = f.radians(longitude)
-    found = placed.agg(
-        f.atan2(f.avg(f.sin(angle)), f.avg(f.cos(angle))).alias("longitude"), f.median(latitude).alias("latitude")
-    ).first()
-    if found is None or found["longitude"] is None:
-        return None
-    middle = round(found["longitude"] * 57.29577951308232, 2), round(found["latitude"], 2)
-    # Nearly all rows, not all: a few wrong ones, which cleaning finds later, must not decide.
-    away = f.greatest(
-        f.abs((longitude - middle[0] + 540) % 360 - 180) * f.cos(f.radians(latitude)), f.abs(latitude - middle[1])
-    )
-    spread = placed.agg(f.percentile_approx(away, 0.99)).first()
-    assert spread is not None
-    return Center(*middle, float(spread[0]))
-
-
 def map_for(center: Center, crs: str | None) -> str:
     """The map that a fleet is drawn on, as PROJ knows it: the user's choice, or one around its middle."""
     pyproj = _pyproj()

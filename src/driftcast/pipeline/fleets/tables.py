@@ -1,8 +1,9 @@
 """The tables of a fleet's folder, written: positions, legs, nodes, and what was rejected."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from driftcast.errors import UserError
 from driftcast.mobility.fleet import LEGS_FOLDER
@@ -45,18 +46,15 @@ def write_tables(folder: Path, rows: "DataFrame", rules: Rules, crs: str | None)
         for row in rows.where("reason is not null").groupBy("reason").count().orderBy("reason").collect()
     }
     wrong = rows.where("reason is not null").select(*names(REJECTED))
-    wrong.coalesce(_files(sum(rejected.values()))).write.parquet(str(folder / "rejected"))
+    wrong.coalesce(files_for(sum(rejected.values()))).write.parquet(str(folder / "rejected"))
     ends = rows.where("reason is null").agg(
         f.count(f.lit(1)), f.min("clock_s"), f.max("clock_s"), f.min("x_m"), f.min("y_m"), f.max("x_m"), f.max("y_m")
     )
     found = ends.first()
     assert found is not None
     kept, start_s, end_s, *box_m = found
-    _refuse_wrong(kept, rejected)
-    if not kept:
-        raise UserError(f"no row is left: {', '.join(f'{count} {reason}' for reason, count in rejected.items())}")
-    # A map's own origin may be far away; meters of a file are kept as they are.
-    origin_m = (float(int(box_m[0] // 1)), float(int(box_m[1] // 1))) if crs is not None else (0.0, 0.0)
+    refuse_wrong(kept, rejected)
+    origin_m = origin_of(box_m, crs)
     positions = tracks(rows, rules).select(
         "fleet",
         "node",
@@ -72,25 +70,46 @@ def write_tables(folder: Path, rows: "DataFrame", rules: Rules, crs: str | None)
     numbered = _numbered(positions)
     numbered.write.parquet(str(folder / "positions"))
     positions = spark.read.schema(numbered.schema).parquet(str(folder / "positions"))
-    facts = {
+    facts = told_of(start_s, end_s, crs, origin_m, box_m)
+    made = _write_legs(folder, positions)
+    count = positions.count()
+    return Written(kept, rejected, made["legs"], None if rules.every_s is None else count, {**facts, **made})
+
+
+def origin_of(box_m: Sequence[float], crs: str | None) -> tuple[float, float]:
+    """Where a fleet's own meters begin. A map's own origin may be far away; meters of a file are kept as they are."""
+    return (float(int(box_m[0] // 1)), float(int(box_m[1] // 1))) if crs is not None else (0.0, 0.0)
+
+
+def told_of(
+    start_s: float, end_s: float, crs: str | None, origin_m: tuple[float, float], box_m: Sequence[float]
+) -> dict[str, Any]:
+    """When and where a fleet is, as its facts say it."""
+    return {
         "start_s": start_s,
         "duration_s": round(end_s - start_s, 6),
         "crs": crs,
         "origin_m": origin_m,
         "area_m": [round(box_m[2] - origin_m[0], 3), round(box_m[3] - origin_m[1], 3)],
     }
-    made = _write_legs(folder, positions)
-    if not made["legs"]:
-        raise UserError("no node is told twice within a gap, so none moves: see --gap and --columns")
-    count = positions.count()
-    return Written(kept, rejected, made["legs"], None if rules.every_s is None else count, {**facts, **made})
 
 
-def _refuse_wrong(kept: int, rejected: dict[str, int]) -> None:
+def refuse_clash(node: str | None, first: str, second: str) -> NoReturn:
+    """A name that two files have at the same time: the user has to say what is meant by it."""
+    raise UserError(
+        f"node {node!r} is in {first} and in {second} at the same time: give "
+        "--by-file if these are two nodes, --merge if they are one"
+    )
+
+
+def refuse_wrong(kept: int, rejected: dict[str, int]) -> None:
+    """Refuse a fleet with nothing left, or of which most is wrong for one reason."""
     rows = kept + sum(rejected.values())
     for reason, count in rejected.items():
         if reason in HINTS and count > MOST_WRONG * rows:
             raise UserError(f"{count:,} of {rows:,} rows are rejected: {REASONS[reason]}; {HINTS[reason]}")
+    if not kept:
+        raise UserError(f"no row is left: {', '.join(f'{count} {reason}' for reason, count in rejected.items())}")
 
 
 def _write_legs(folder: Path, positions: "DataFrame") -> dict[str, Any]:
@@ -100,7 +119,7 @@ def _write_legs(folder: Path, positions: "DataFrame") -> dict[str, Any]:
     spark = positions.sparkSession
     count = positions.count()
     made = legs(positions)
-    ordered = made.repartitionByRange(_files(count), "start_s").sortWithinPartitions("start_s", "number")
+    ordered = made.repartitionByRange(files_for(count), "start_s").sortWithinPartitions("start_s", "number")
     ordered.write.parquet(str(folder / LEGS_FOLDER))
     made = spark.read.schema(made.schema).parquet(str(folder / LEGS_FOLDER))
     lasting_s = f.col("end_s") - f.col("start_s")
@@ -203,5 +222,6 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(len(digits), digits) if part.isdecimal() else (-1, part) for part, digits in parts]
 
 
-def _files(rows: int) -> int:
+def files_for(rows: int) -> int:
+    """How many files so many rows make."""
     return max(-(-rows // ROWS_PER_FILE), 1)

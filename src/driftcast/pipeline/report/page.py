@@ -251,6 +251,7 @@ def _settings(section: Section) -> str:
 def _meanings(sections: Sequence[Section]) -> str:
     definitions = [section.experiment.definition for section in sections]
     meanings = {asked.name: asked.meaning() for definition in definitions for asked in definition.measures}
+    meanings |= {own.name: own.meaning for section in sections for own in section.experiment.own}
     meanings |= METRIC_MEANINGS
     used = dict.fromkeys(metric for definition in definitions for metric in definition.metrics)
     items = "".join(

@@ -1,0 +1,120 @@
+"""What a node's configuration says of its MQTT listener: the table `[mqtt]`. docs/mqtt.md describes each key."""
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.errors import UserError
+from driftcast.live.link.interface_config import Port, Section
+from driftcast.matching.topics import TopicFilter, parse_topic_filter, topics_cover
+from driftcast.model import Scalar
+from driftcast.model.event import check_attributes
+from driftcast.settings import typed
+
+Topics = Annotated[tuple[str, ...], Meta(max_length=1000)]
+Seconds = Annotated[float, Meta(gt=0, le=1e9)]
+MOST_PACKET_BYTES = 64_000
+"""An event fits in a datagram, with what is put around it."""
+
+
+class UserSection(Section, frozen=True):
+    """One `[mqtt.users.NAME]`: who may come in, and with what."""
+
+    password: Annotated[str, Meta(min_length=1, max_length=1024)]
+    publish: Topics = ("#",)
+    subscribe: Topics = ("#",)
+    attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """What this user is, for the access rules of events (docs/access.md)."""
+
+
+class MqttSection(Section, frozen=True):
+    """The table. Limits are those of a small device: each client is a socket, each session takes room in the store."""
+
+    port: Port = 1883
+    host: str = "127.0.0.1"
+    users: dict[str, UserSection] = msgspec.field(default_factory=dict)
+    anonymous: bool = False
+    """Whether clients without a password may come in where others than this machine reach the listener."""
+    level: Literal["accepted", "stored"] | None = None
+    """When a publication is acknowledged; by default stored where the node's protocol keeps events on disk."""
+    lease_s: Seconds | None = None
+    """How long a message lives that says nothing of it; by default without an end."""
+    max_clients: Annotated[int, Meta(ge=1, le=65_536)] = 512
+    max_sessions: Annotated[int, Meta(ge=1, le=65_536)] = 1000
+    """Of clients that are away, too."""
+    max_subscriptions: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    """Of one client."""
+    max_packet_bytes: Annotated[int, Meta(ge=1024, le=MOST_PACKET_BYTES)] = MOST_PACKET_BYTES
+    max_queued: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
+    """Messages for a connected client that reads more slowly than they come."""
+    max_retained: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
+    receive_maximum: Annotated[int, Meta(ge=1, le=65_535)] = 100
+    """Publications of one client, QoS 1 and 2, that are not acknowledged yet."""
+    session_s: Annotated[float, Meta(ge=0, le=1e9)] = 7 * 86_400.0
+    """How long a session outlives its connection at most."""
+    connect_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    """How long a new connection may take to say who it is, and a packet to come in whole."""
+
+
+def configured_section(table: Mapping[str, object], where: str) -> MqttSection:
+    """The checked table; a UserError says what is wrong."""
+    section = typed(dict(table), MqttSection, where, "mqtt")
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if section.host == "localhost" else section.host)
+    except ValueError:
+        raise UserError(f"{where}: mqtt.host: {section.host!r} is no IP address of this machine") from None
+    if not address.is_loopback and not section.users and not section.anonymous:
+        raise UserError(
+            f"{where}: mqtt: anybody who reaches {section.host} could connect; name [mqtt.users.NAME] with a password, "
+            f"or say anonymous = true"
+        )
+    for name, user in section.users.items():
+        for key, topics in (("publish", user.publish), ("subscribe", user.subscribe)):
+            for text in topics:
+                try:
+                    parse_topic_filter(text)
+                except ValueError as error:
+                    raise UserError(f"{where}: mqtt.users.{name}.{key}: {text!r}: expected {error}") from None
+        try:
+            check_attributes(user.attributes)
+        except ValueError as error:
+            raise UserError(f"{where}: mqtt.users.{name}.attributes: {error}") from None
+    return section
+
+
+class Rights:
+    """What a client may do."""
+
+    def __init__(self, user: UserSection | None) -> None:
+        """Without a user everything."""
+        self.attributes: Mapping[str, Scalar] = {} if user is None else user.attributes
+        self._publish = None if user is None else [parse_topic_filter(text) for text in user.publish]
+        self._subscribe = None if user is None else [parse_topic_filter(text) for text in user.subscribe]
+
+    def may_publish(self, topic: str) -> bool:
+        return self._publish is None or _covered(TopicFilter(tuple(topic.split("/"))), self._publish)
+
+    def may_subscribe(self, topics: TopicFilter) -> bool:
+        return self._subscribe is None or _covered(topics, self._subscribe)
+
+
+def _covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
+    return any(topics_cover(one, topics) for one in by)
+
+
+def rights_of(section: MqttSection, user: str | None, password: bytes | None) -> Rights | None:
+    """What a client with these credentials may do; None if it may not come in."""
+    if user is None and (section.anonymous or not section.users):
+        return Rights(None)
+    if not section.users:
+        # Nobody asked for a name; a client that gives one anyway is no other.
+        return Rights(None)
+    known = section.users.get(user or "")
+    # Compared for strangers too, so that the time that it takes tells nothing of who is known.
+    expected = (known.password if known is not None else "-").encode()
+    same = hmac.compare_digest(expected, password or b"")
+    return Rights(known) if known is not None and same else None

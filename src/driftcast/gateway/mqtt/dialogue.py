@@ -1,0 +1,259 @@
+"""What is said with one client over one connection: its packets are answered, its messages sent."""
+
+import math
+from typing import Any, Protocol
+
+from driftcast.errors import UserError, WorkError
+from driftcast.gateway.mqtt import encoding
+from driftcast.gateway.mqtt import properties as kinds
+from driftcast.gateway.mqtt.config import MqttSection
+from driftcast.gateway.mqtt.packets import (
+    V5,
+    Ack,
+    Connect,
+    Disconnect,
+    Message,
+    Packet,
+    Ping,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Wish,
+)
+from driftcast.gateway.mqtt.reasons import SUBSCRIPTION_FAILED_311, PacketError, Reason, protocol_error
+from driftcast.gateway.mqtt.session import Session, Shop
+from driftcast.gateway.mqtt.sessions import Present, Sessions
+
+TOPIC_ALIASES = 64
+"""Topics that a client may give a number to, and that get one towards a client that allows it."""
+CONDITION = "filter"
+"""The user property of SUBSCRIBE that holds a condition."""
+MAX_EXPIRY_S = 0xFFFFFFFF
+
+
+class Output(Present, Protocol):
+    """The connection, as the dialogue uses it."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client does not read what it is sent."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def work(self) -> None:
+        """Go on with what has come in."""
+
+
+class Dialogue:
+    """With one client. It is the line of its session's outbox."""
+
+    def __init__(self, shop: Shop, sessions: Sessions, section: MqttSection, out: Output) -> None:
+        self._shop = shop
+        self._sessions = sessions
+        self._section = section
+        self._out = out
+        self.version = 0
+        """0 until the client has said."""
+        self.session: Session | None = None
+        self.keep_alive_s = math.inf
+        """After how much silence it is gone."""
+        self.pending = 0
+        """Its publications that the node has not answered for yet."""
+        self._aliases: dict[int, str] = {}
+        self._told_aliases: dict[str, int] = {}
+        self._limits: kinds.Properties = kinds.NONE
+
+    def serve(self, packet: Packet) -> None:
+        """Answer a packet; a PacketError ends the connection."""
+        session = self.session
+        if session is None:
+            if not isinstance(packet, Connect):
+                raise protocol_error("a client introduces itself first")
+            self._connect(packet)
+        elif isinstance(packet, Publish):
+            self._publish(session, packet)
+        elif isinstance(packet, Ack):
+            self._acknowledged(session, packet)
+        elif isinstance(packet, Subscribe):
+            self._subscribe(session, packet)
+        elif isinstance(packet, Unsubscribe):
+            reasons = [session.unsubscribe(text) for text in packet.filters]
+            session.save()
+            self._out.send(encoding.unsuback(self.version, packet.packet_id, reasons))
+        elif isinstance(packet, Ping):
+            self._out.send(encoding.PONG)
+        elif isinstance(packet, Disconnect):
+            self._disconnect(session, packet)
+        else:
+            raise protocol_error("a client introduces itself once, with CONNECT alone")
+
+    def leave(self, with_will: bool) -> None:
+        """The connection is over."""
+        if self.session is not None:
+            self._sessions.leave(self.session, self._out, with_will)
+
+    def _connect(self, packet: Connect) -> None:
+        self.version = packet.version
+        admitted = self._sessions.admit(packet, self._out)
+        session = self.session = admitted.session
+        self._limits = packet.properties
+        if packet.keep_alive_s:
+            # [MQTT-3.1.2-22]
+            self.keep_alive_s = packet.keep_alive_s * 1.5
+        told: dict[str, Any] = {
+            "receive_maximum": self._section.receive_maximum,
+            "maximum_packet_size": self._section.max_packet_bytes,
+            "topic_alias_maximum": TOPIC_ALIASES,
+        }
+        if packet.properties.get("session_expiry_s", 0) != session.expiry_s:
+            told["session_expiry_s"] = int(session.expiry_s)
+        if admitted.assigned:
+            told["assigned_client_id"] = session.client_id
+        if self._section.max_retained == 0:
+            told["retain_available"] = 0
+        self._out.send(encoding.connack(self.version, admitted.resumed, Reason.SUCCESS, told))
+        session.outbox.connect(self)
+        session.attach()
+
+    def _disconnect(self, session: Session, packet: Disconnect) -> None:
+        expiry_s = packet.properties.get("session_expiry_s")
+        if expiry_s is not None:
+            if expiry_s and not session.lasting:
+                raise protocol_error("a session that was to end with its connection cannot go on")
+            session.expiry_s = min(float(expiry_s), self._section.session_s)
+        self.leave(with_will=packet.reason != Reason.SUCCESS)
+        self._out.close(Reason.SUCCESS)
+
+    # What the client publishes.
+
+    def _publish(self, session: Session, packet: Publish) -> None:
+        message, packet_id = packet.message, packet.packet_id
+        self._resolve_alias(message)
+        if message.retain and self._section.max_retained == 0:
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
+        kind = kinds.PUBACK if message.qos == 1 else kinds.PUBREC
+        if message.qos == 2 and not session.first(packet_id):
+            # The first may still be on its way to the disk.
+            self._ack_on_disk(kind, packet_id)
+            return
+        if message.qos:
+            self.pending += 1
+            if self.version == V5 and self.pending > self._section.receive_maximum:
+                raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "more publications than may be on their way")
+
+        def done(reason: Reason) -> None:
+            if message.qos:
+                self._published(session, kind, packet_id, reason)
+
+        self._shop.publishing.publish(session.client_id, session.rights, message, done)
+
+    def _published(self, session: Session, kind: int, packet_id: int, reason: Reason) -> None:
+        self.pending -= 1
+        if reason >= Reason.UNSPECIFIED:
+            if kind == kinds.PUBREC:
+                session.release(packet_id)
+            if self.version != V5:
+                # It cannot be told, and acknowledged means kept.
+                self._out.close(reason)
+                return
+        self.ack(kind, packet_id, reason)
+        self._out.work()
+
+    def _resolve_alias(self, message: Message) -> None:
+        alias = message.properties.get("topic_alias")
+        if alias is None:
+            return
+        if not 0 < alias <= TOPIC_ALIASES:
+            raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"aliases of topics are 1 to {TOPIC_ALIASES}")
+        if message.topic:
+            self._aliases[alias] = message.topic
+        elif alias in self._aliases:
+            message.topic = self._aliases[alias]
+        else:
+            raise protocol_error("an alias of a topic that was never given")
+
+    def _acknowledged(self, session: Session, packet: Ack) -> None:
+        if packet.kind != kinds.PUBREL:
+            session.outbox.on_ack(packet)
+            return
+        known = session.release(packet.packet_id)
+        reason = Reason.SUCCESS if known else Reason.PACKET_ID_NOT_FOUND
+        if known and session.lasting:
+            # Once this is said the id may be used again; a restart must not take that for a repetition.
+            self._ack_on_disk(kinds.PUBCOMP, packet.packet_id)
+        else:
+            self.ack(kinds.PUBCOMP, packet.packet_id, reason)
+
+    def _ack_on_disk(self, kind: int, packet_id: int) -> None:
+        """When all that was written so far is on the disk; never, if that fails: the client asks again."""
+
+        def saved(lost: WorkError | None) -> None:
+            if lost is None:
+                self.ack(kind, packet_id)
+
+        self._shop.backing.saving.on_disk(saved)
+
+    # What the client wants.
+
+    def _subscribe(self, session: Session, packet: Subscribe) -> None:
+        pairs = packet.properties.get("user", ())
+        condition = " and ".join(f"({value})" for name, value in pairs if name == CONDITION)
+        ids = packet.properties.get("subscription_id")
+        reasons: list[int] = []
+        told = ""
+        for wish in packet.wishes:
+            try:
+                reasons.append(self._wish(session, wish, condition, ids[0] if ids else None))
+            except PacketError as error:
+                if error.reason is Reason.PROTOCOL_ERROR:
+                    raise
+                told = told or f"{wish.filter[:100]}: {error.told}"[:1000]
+                reasons.append(error.reason if self.version == V5 else SUBSCRIPTION_FAILED_311)
+        if not self._limits.get("request_problem_information", 1) or "maximum_packet_size" in self._limits:
+            told = ""
+        session.save()
+        self._out.send(encoding.suback(self.version, packet.packet_id, reasons, told))
+        session.outbox.pump()
+
+    def _wish(self, session: Session, wish: Wish, condition: str, subscription_id: int | None) -> int:
+        try:
+            return session.subscribe(wish, condition, subscription_id)
+        except (UserError, WorkError) as error:
+            raise PacketError(Reason.QUOTA_EXCEEDED, str(error)) from None
+
+    # For the outbox.
+
+    @property
+    def room(self) -> int:
+        """How many messages the client takes at a time; 0 while it does not read."""
+        return 0 if self._out.congested else int(self._limits.get("receive_maximum", 65_535))
+
+    def message(self, message: Message, until_s: float, packet_id: int, again: bool) -> bool:
+        """Send a message; False if the client does not take any so long."""
+        if self.version == V5:
+            message = self._with_properties(message, until_s)
+        data = encoding.publish(self.version, message, packet_id, again)
+        if len(data) > self._limits.get("maximum_packet_size", MAX_EXPIRY_S):
+            # The client does not know of it, so an alias that stood in it is not known either.
+            self._told_aliases.pop(message.topic, None)
+            return False
+        self._out.send(data)
+        return True
+
+    def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
+        """Answer a packet of the dialogue of QoS 1 or 2."""
+        self._out.send(encoding.ack(self.version, kind, packet_id, reason))
+
+    def _with_properties(self, message: Message, until_s: float) -> Message:
+        """With what is left of its time, and a short name for its topic if the client knows one."""
+        properties = dict(message.properties)
+        if until_s != math.inf:
+            left_s = math.ceil(until_s - self._shop.backing.node.record.time_s())
+            properties["expiry_s"] = min(MAX_EXPIRY_S, max(0, left_s))
+        topic, most = message.topic, min(TOPIC_ALIASES, self._limits.get("topic_alias_maximum", 0))
+        alias = self._told_aliases.get(topic)
+        if alias is not None:
+            properties["topic_alias"], topic = alias, ""
+        elif len(self._told_aliases) < most:
+            properties["topic_alias"] = self._told_aliases[topic] = len(self._told_aliases) + 1
+        return Message(topic, message.payload, message.qos, message.retain, properties)

@@ -1,0 +1,22 @@
+"""A subscription of a client, as its session and its groups know it."""
+
+from msgspec import Struct
+
+from driftcast.gateway.mqtt.packets import Wish
+from driftcast.gateway.mqtt.wishes import Wanted
+from driftcast.model import SubscriptionId
+
+
+class Entry(Struct):
+    """A subscription of a session."""
+
+    text: str
+    """As it was sent: a subscription is replaced, or ended, by the same text."""
+    wanted: Wanted
+    condition: str
+    wish: Wish
+    subscription_id: int | None
+    name: str | None = None
+    """Of one whose events wait in the store."""
+    id: SubscriptionId | None = None
+    """At the node, while it stands there."""

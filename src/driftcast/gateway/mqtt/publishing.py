@@ -1,0 +1,104 @@
+"""Messages of clients become events of the node, at the level that the listener promises."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from driftcast.errors import UserError, WorkError
+from driftcast.gateway.mqtt.config import MqttSection, Rights
+from driftcast.gateway.mqtt.events import attributes_of, lease_of
+from driftcast.gateway.mqtt.packets import Message
+from driftcast.gateway.mqtt.reasons import Reason
+from driftcast.gateway.mqtt.retained import Retained
+from driftcast.gateway.mqtt.vitals import SYS
+from driftcast.live.gateways import Backing
+from driftcast.live.host.outgoing import MAX_EVENT_BYTES, check_keeps
+from driftcast.live.host.saving import Saved
+from driftcast.live.record import LOG
+from driftcast.model import FOREVER_S, Event, EventId, Scalar
+from driftcast.protocol.optional import KeepsEvents
+
+_encode = msgspec.msgpack.Encoder().encode
+
+Done = Callable[[Reason], None]
+"""Told when a message is as safe as it gets, or why it is not taken."""
+AROUND_BYTES = 512
+"""Of an event, besides attributes and payload: ids, times, a signature."""
+REMEMBERED = 10_000
+"""Events of which it is known who published them, for those who do not want their own."""
+
+
+class Publishing:
+    """The way of messages into the node."""
+
+    def __init__(self, backing: Backing, section: MqttSection, retained: Retained) -> None:
+        self._node = backing.node
+        self._retained = retained
+        self._lease_s = FOREVER_S if section.lease_s is None else section.lease_s
+        if section.level == "stored":
+            try:
+                check_keeps(backing.protocol)
+            except UserError as error:
+                raise UserError(f"mqtt.level: {error}") from None
+        protocol = backing.protocol
+        keeps = isinstance(protocol, KeepsEvents) and protocol.durable
+        self._stored = keeps and section.level != "accepted"
+        self._publisher: str | None = None
+        """Who publishes this very moment: what is delivered within is its own."""
+        self._publishers: OrderedDict[EventId, str] = OrderedDict()
+
+    @property
+    def busy(self) -> bool:
+        """Whether publishers should wait a moment."""
+        return self._node.busy
+
+    def own(self, client_id: str, event: EventId) -> bool:
+        """Whether a client has published an event itself, as far as is remembered."""
+        return client_id in (self._publisher, self._publishers.get(event))
+
+    def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
+        """Publish; `done` is called once, now or when it is on the disk."""
+        # What `$SYS` says is the node's own word.
+        if message.topic.startswith(f"{SYS}/") or not rights.may_publish(message.topic):
+            self._node.note_drop("mqtt_not_allowed")
+            done(Reason.NOT_AUTHORIZED)
+            return
+
+        def saved(lost: WorkError | None) -> None:
+            done(Reason.SUCCESS if lost is None else Reason.UNSPECIFIED)
+
+        stored = saved if self._stored and message.qos else None
+        lease_s = lease_of(message, self._lease_s)
+        self._publisher = client_id
+        try:
+            id, attributes = self._published(message, lease_s, stored)
+        except UserError as error:
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            self._node.note_drop("mqtt_refused")
+            done(Reason.IMPLEMENTATION_ERROR)
+            return
+        except WorkError:
+            done(Reason.UNSPECIFIED)
+            return
+        finally:
+            self._publisher = None
+        self._publishers[id] = client_id
+        if len(self._publishers) > REMEMBERED:
+            self._publishers.popitem(last=False)
+        if message.retain:
+            # Not every protocol brings a node its own events.
+            self._retained.keep(Event(id, attributes, message.payload, time.time(), lease_s), own=True)
+        if stored is None:
+            done(Reason.SUCCESS)
+
+    def _published(self, message: Message, lease_s: float, stored: Saved | None) -> tuple[EventId, dict[str, Scalar]]:
+        attributes, complete = attributes_of(message)
+        if len(_encode(attributes)) + len(message.payload) > MAX_EVENT_BYTES - AROUND_BYTES:
+            # What it says is in it twice, which is too much.
+            attributes, complete = attributes_of(message, look_inside=False)[0], False
+        id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
+        if not complete:
+            self._node.note_drop("mqtt_attributes")
+        return id, attributes

@@ -1,0 +1,66 @@
+"""Why a client is refused or a connection ends, by the numbers of MQTT 5; MQTT 3.1.1 has a few of its own."""
+
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """[MQTT 5, 2.4], as far as a server says or hears them."""
+
+    SUCCESS = 0x00
+    WITH_WILL = 0x04
+    NO_MATCHING_SUBSCRIBERS = 0x10
+    NO_SUBSCRIPTION = 0x11
+    UNSPECIFIED = 0x80
+    MALFORMED = 0x81
+    PROTOCOL_ERROR = 0x82
+    IMPLEMENTATION_ERROR = 0x83
+    UNSUPPORTED_VERSION = 0x84
+    CLIENT_ID_REFUSED = 0x85
+    BAD_CREDENTIALS = 0x86
+    NOT_AUTHORIZED = 0x87
+    UNAVAILABLE = 0x88
+    BUSY = 0x89
+    SHUTTING_DOWN = 0x8B
+    BAD_AUTHENTICATION_METHOD = 0x8C
+    KEEP_ALIVE_TIMEOUT = 0x8D
+    TAKEN_OVER = 0x8E
+    TOPIC_FILTER_INVALID = 0x8F
+    TOPIC_INVALID = 0x90
+    PACKET_ID_IN_USE = 0x91
+    PACKET_ID_NOT_FOUND = 0x92
+    RECEIVE_MAXIMUM_EXCEEDED = 0x93
+    TOPIC_ALIAS_INVALID = 0x94
+    PACKET_TOO_LARGE = 0x95
+    QUOTA_EXCEEDED = 0x97
+    RETAIN_NOT_SUPPORTED = 0x9A
+
+
+CONNECT_REFUSED_311 = {
+    Reason.UNSUPPORTED_VERSION: 1,
+    Reason.CLIENT_ID_REFUSED: 2,
+    Reason.UNAVAILABLE: 3,
+    Reason.QUOTA_EXCEEDED: 3,
+    Reason.BAD_CREDENTIALS: 4,
+    Reason.NOT_AUTHORIZED: 5,
+}
+"""[MQTT 3.1.1, 3.2.2.3]: what a refused connection is told. For other reasons it is closed without a word."""
+SUBSCRIPTION_FAILED_311 = 0x80
+
+
+class PacketError(Exception):
+    """A client broke the rules; its connection ends for this reason."""
+
+    def __init__(self, reason: Reason, told: str) -> None:
+        super().__init__(told)
+        self.reason = reason
+        self.told = told
+
+
+def malformed(told: str) -> PacketError:
+    """Bytes that are no packet."""
+    return PacketError(Reason.MALFORMED, told)
+
+
+def protocol_error(told: str) -> PacketError:
+    """A packet that may not stand there, or not say that."""
+    return PacketError(Reason.PROTOCOL_ERROR, told)

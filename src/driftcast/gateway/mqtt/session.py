@@ -1,0 +1,303 @@
+"""A client over its connections: what it subscribed to, what it still has to get, and what it has said of QoS 2."""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from msgspec import Struct
+
+from driftcast.errors import WorkError
+from driftcast.gateway.mqtt.config import Rights
+from driftcast.gateway.mqtt.entry import Entry
+from driftcast.gateway.mqtt.events import Messages
+from driftcast.gateway.mqtt.outbox import Flight, Origin, Outbox, Parcel
+from driftcast.gateway.mqtt.packets import Message, Wish
+from driftcast.gateway.mqtt.publishing import Publishing
+from driftcast.gateway.mqtt.reasons import PacketError, Reason
+from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
+from driftcast.gateway.mqtt.retained import Retained
+from driftcast.gateway.mqtt.shared import Groups, key_of
+from driftcast.gateway.mqtt.vitals import Vitals
+from driftcast.gateway.mqtt.wishes import read_wish
+from driftcast.live.door.consumer import Delivery, Reader
+from driftcast.live.gateways import Backing
+from driftcast.model import FOREVER_S, Event, SubscriptionId
+
+WINDOW = 128
+"""Events of one subscription that wait here rather than in the store."""
+
+
+class Shop(Struct):
+    """What all sessions of a gateway share."""
+
+    backing: Backing
+    publishing: Publishing
+    retained: Retained
+    records: Records
+    groups: Groups
+    messages: Messages
+    vitals: Vitals
+    max_subscriptions: int
+    max_queued: int
+
+
+class Session:
+    """One client. As the keeper of its outbox it tells the node what has arrived."""
+
+    def __init__(self, shop: Shop, client_id: str, user: str | None, rights: Rights, expiry_s: float) -> None:
+        self._shop = shop
+        self.client_id = client_id
+        self.user = user
+        self.rights = rights
+        self.expiry_s = expiry_s
+        """How long it outlives its connection."""
+        self.until_wall_s: float | None = None
+        self.outbox = Outbox(self, shop.max_queued)
+        self.received: set[int] = set()
+        """Packet ids of QoS 2 that the client has not released."""
+        self._entries: dict[str, Entry] = {}
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it outlives its connection, and a restart of the node."""
+        return self.expiry_s > 0
+
+    def save(self) -> None:
+        """Keep it in the store, if it lasts."""
+        if self.lasting:
+            wishes = [
+                WishRecord(
+                    entry.text,
+                    entry.condition,
+                    entry.wish.qos,
+                    entry.wish.no_local,
+                    entry.wish.as_published,
+                    entry.subscription_id,
+                )
+                for entry in self._entries.values()
+            ]
+            record = SessionRecord(self.client_id, self.user, self.expiry_s, self.until_wall_s, wishes)
+            self._shop.records.keep(record)
+
+    def restore(self, wishes: list[WishRecord]) -> None:
+        """What it had subscribed to before a restart; the node still does, for what waits in the store."""
+        for one in wishes:
+            wish = Wish(one.text, one.qos, one.no_local, one.as_published)
+            entry = Entry(one.text, read_wish(one.text, one.condition), one.condition, wish, one.subscription_id)
+            entry.name = self._name(entry)
+            self._entries[one.text] = entry
+            if entry.wanted.group is not None:
+                self._shop.groups.join(self, entry)
+
+    # Subscriptions.
+
+    def subscribe(self, wish: Wish, condition: str, subscription_id: int | None) -> Reason | int:
+        """The QoS that a wish gets; a PacketError says why it gets none."""
+        wanted = read_wish(wish.filter, condition)
+        if wanted.group is not None and wish.no_local:
+            raise PacketError(Reason.PROTOCOL_ERROR, "a shared subscription cannot leave out one's own")
+        if not self.rights.may_subscribe(wanted.topics):
+            raise PacketError(Reason.NOT_AUTHORIZED, "not allowed")
+        before = self._entries.get(wish.filter)
+        if before is None and len(self._entries) >= self._shop.max_subscriptions:
+            raise PacketError(Reason.QUOTA_EXCEEDED, f"a client has at most {self._shop.max_subscriptions} of them")
+        entry = Entry(wish.filter, wanted, condition, wish, subscription_id)
+        entry.name = self._name(entry)
+        same = before is not None and (before.name, before.wanted) == (entry.name, entry.wanted)
+        if before is not None and same:
+            # Its options change, what waits for it stays.
+            before.wish, before.subscription_id = wish, subscription_id
+            entry = before
+        else:
+            if before is not None:
+                self._end(before)
+            self._open(entry)
+            self._entries[wish.filter] = entry
+        if wanted.group is None and wish.retain_handling < (1 if before is not None else 2):
+            self.outbox.offer_later(entry.text, self._retained(entry))
+            self._shop.retained.retrieve(wanted, partial(self._on_retrieved, entry))
+        return wish.qos
+
+    def unsubscribe(self, text: str) -> Reason:
+        """End a subscription."""
+        entry = self._entries.pop(text, None)
+        if entry is None:
+            return Reason.NO_SUBSCRIPTION
+        self._end(entry)
+        return Reason.SUCCESS
+
+    def attach(self) -> None:
+        """The client is connected: what stands in its name brings its events here."""
+        for entry in list(self._entries.values()):
+            if entry.id is None and entry.wanted.group is None:
+                if self.rights.may_subscribe(entry.wanted.topics):
+                    self._open(entry)
+                else:
+                    self.unsubscribe(entry.text)
+        self._shop.groups.refresh(self)
+
+    def detach(self) -> None:
+        """The client has gone, and may come back."""
+        left = self.outbox.disconnect()
+        for entry in self._entries.values():
+            if entry.wanted.group is None and entry.id is not None:
+                self._shop.backing.node.detach(entry.id)
+                self._shop.vitals.leave(self, entry)
+                entry.id = None
+        self._shop.groups.refresh(self)
+        self._shop.groups.hand_on(left)
+
+    def end(self) -> None:
+        """Nothing is left of it. What a group gave it goes to nobody else [MQTT-4.8.2-5]."""
+        for origin in list(self.outbox.origins):
+            if self._shop.groups.subscription(origin.name) is not None:
+                self.settle(origin, None)
+        for entry in self._entries.values():
+            self._end(entry)
+        self._entries.clear()
+        self._shop.records.forget(self.client_id, self.received, self.outbox.flights)
+
+    def _name(self, entry: Entry) -> str | None:
+        """What waits while the client is away has a name; what is at most once does not wait."""
+        if entry.wanted.group is not None or not self.lasting or entry.wish.qos == 0:
+            return None
+        return f"mqtt\0{self.client_id}\0{entry.text}"
+
+    def _open(self, entry: Entry) -> None:
+        if entry.wanted.group is not None:
+            self._shop.groups.join(self, entry)
+            return
+        reader = Reader(partial(self._on_delivery, entry), acknowledges=entry.name is not None, window=WINDOW)
+        entry.id = self._subscribed(entry, reader)
+        self._shop.vitals.join(self, entry)
+
+    def _subscribed(self, entry: Entry, reader: Reader | None) -> SubscriptionId:
+        node, attributes = self._shop.backing.node, self.rights.attributes
+        return node.subscribe(entry.wanted.filter, reader, entry.name, FOREVER_S, attributes, None, b"", False)
+
+    def _end(self, entry: Entry) -> None:
+        if entry.wanted.group is not None:
+            self._shop.groups.leave(self, entry)
+            return
+        if entry.id is None and entry.name is not None:
+            # It stands by its name alone.
+            entry.id = self._subscribed(entry, None)
+        self._shop.vitals.leave(self, entry)
+        if entry.id is not None:
+            self._shop.backing.node.unsubscribe(entry.id)
+            entry.id = None
+
+    # Deliveries.
+
+    def _on_delivery(self, entry: Entry, subscription: SubscriptionId, delivery: Delivery) -> None:
+        origin = None
+        if delivery.position is not None and entry.name is not None:
+            origin = Origin(entry.name, delivery.position)
+        self.take(entry, delivery, origin)
+
+    def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None:
+        """An event for a subscription of this client."""
+        event = delivery.event
+        if entry.wish.no_local and self._shop.publishing.own(self.client_id, event.id):
+            self._settle_at_once(origin)
+            return
+        parcel = self._parcel(entry, event, self._until_s(event))
+        if parcel is None:
+            self.drop("mqtt_topic")
+            self._settle_at_once(origin)
+            return
+        parcel.origin, parcel.again = origin, delivery.again
+        parcel.group = None if entry.wanted.group is None else key_of(self, entry.wanted)
+        if parcel.message.qos == 0:
+            # A message of QoS 0 is never acknowledged: it has arrived when it is sent.
+            self._settle_at_once(origin)
+        self.outbox.offer(parcel)
+
+    def _parcel(self, entry: Entry, event: Event, until_s: float, retained: bool = False) -> Parcel | None:
+        message = self._shop.messages.of(event)
+        if message is None:
+            return None
+        properties = message.properties
+        if entry.subscription_id is not None:
+            properties = {**properties, "subscription_id": [entry.subscription_id]}
+        retain = retained or (message.retain and entry.wish.as_published)
+        qos = min(message.qos, entry.wish.qos)
+        return Parcel(Message(message.topic, message.payload, qos, retain, properties), until_s)
+
+    def _retained(self, entry: Entry) -> Iterator[Parcel]:
+        for event, until_s in self._shop.retained.matching(entry.wanted):
+            parcel = self._parcel(entry, event, until_s, retained=True)
+            if parcel is not None:
+                yield parcel
+
+    def _on_retrieved(self, entry: Entry, event: Event, until_s: float) -> None:
+        parcel = self._parcel(entry, event, until_s, retained=True)
+        if parcel is not None and self._entries.get(entry.text) is entry:
+            self.outbox.offer(parcel)
+
+    def _until_s(self, event: Event) -> float:
+        """When an event's lease is over, by this node's clock; of others' events it is counted from their arrival."""
+        if math.isinf(event.lease_s):
+            return math.inf
+        backing = self._shop.backing
+        begun_s = event.time_s if event.source == backing.id else backing.node.record.time_s()
+        return begun_s + event.lease_s
+
+    # For the outbox.
+
+    def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None:
+        """The client has a message, and its subscription need not bring it again."""
+
+        def told(lost: WorkError | None) -> None:
+            if lost is None and saved is not None:
+                saved()
+
+        backing = self._shop.backing
+        id = self._shop.groups.subscription(origin.name) or self._standing(origin.name)
+        if id is None:
+            # It has ended in the meantime.
+            told(None)
+        else:
+            backing.node.acknowledge(id, [origin.position], None if saved is None else told)
+
+    def _settle_at_once(self, origin: Origin | None) -> None:
+        if origin is not None:
+            self.settle(origin, None)
+
+    def _standing(self, name: str) -> SubscriptionId | None:
+        entry = self._entries.get(name.rpartition("\0")[2])
+        return None if entry is None else entry.id
+
+    def keep_flight(self, flight: Flight) -> None:
+        if self.lasting:
+            self._shop.records.keep_flight(self.client_id, flight)
+
+    def forget_flight(self, flight: Flight) -> None:
+        if self.lasting:
+            self._shop.records.forget_flight(self.client_id, flight.packet_id)
+
+    def drop(self, reason: str) -> None:
+        self._shop.backing.node.note_drop(reason)
+
+    def now_s(self) -> float:
+        return self._shop.backing.node.record.time_s()
+
+    # QoS 2 of what the client publishes.
+
+    def first(self, packet_id: int) -> bool:
+        """Whether a publication of QoS 2 comes for the first time; it is remembered until it is released."""
+        if packet_id in self.received:
+            return False
+        self.received.add(packet_id)
+        if self.lasting:
+            self._shop.records.keep_received(self.client_id, packet_id)
+        return True
+
+    def release(self, packet_id: int) -> bool:
+        """The client will not send it again; False if it never did."""
+        if packet_id not in self.received:
+            return False
+        self.received.discard(packet_id)
+        if self.lasting:
+            self._shop.records.forget_received(self.client_id, packet_id)
+        return True

@@ -1,0 +1,76 @@
+"""What a client wants of a subscription, read from its topic filter: the plain form, shared, and by content.
+
+    sensors/+/speed                                   topics, as in MQTT
+    $share/GROUP/sensors/#                            one of a group gets each message
+    $filter/speed > 30 and road = 'A1'/sensors/#      only what the condition selects
+
+A condition is of driftcast's filter language. It has no slash outside of quotes, so the first such slash ends it. Both
+forms may stand together, `$share` first. With MQTT 5 the condition may also be the user property `filter` of SUBSCRIBE.
+"""
+
+from typing import NamedTuple
+
+from driftcast.errors import UserError
+from driftcast.gateway.mqtt.reasons import PacketError, Reason
+from driftcast.matching import Filter
+from driftcast.matching.topics import TopicFilter, parse_topic_filter
+
+SHARE = "$share/"
+CONTENT = "$filter/"
+TOPIC = "topic"
+"""The attribute that holds an event's topic."""
+
+
+class Wanted(NamedTuple):
+    """A topic filter as it was sent, taken apart."""
+
+    topics: TopicFilter
+    filter: str
+    """In driftcast's filter language, in canonical form."""
+    group: str | None = None
+    """With whom it is shared."""
+
+
+def read_wish(text: str, condition: str = "") -> Wanted:
+    """What a topic filter asks for, `condition` besides; a PacketError says what is wrong."""
+    group = None
+    rest = text
+    if rest.startswith(SHARE):
+        group, slash, rest = rest.removeprefix(SHARE).partition("/")
+        if not group or not slash or "+" in group or "#" in group:
+            raise _refused("a shared subscription is $share/GROUP/FILTER")
+    if rest.startswith(CONTENT):
+        found, rest = _split_condition(rest.removeprefix(CONTENT))
+        condition = f"({condition}) and ({found})" if condition.strip() else found
+    try:
+        topics = parse_topic_filter(rest)
+    except ValueError as error:
+        raise _refused(f"expected {error}") from None
+    quoted = str(topics).replace("'", "''")
+    wanted = f"{TOPIC} matches '{quoted}'"
+    try:
+        # On its own first: a bracket too many must not reach beyond it.
+        if condition.strip():
+            wanted = f"{wanted} and ({Filter(condition).text})"
+        return Wanted(topics, Filter(wanted).text, group)
+    except UserError as error:
+        raise _refused(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise _refused("the condition is too deep") from None
+
+
+def _split_condition(text: str) -> tuple[str, str]:
+    """A condition, and what follows the slash that ends it."""
+    quote = ""
+    for at, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "/":
+            return text[:at], text[at + 1 :]
+    raise _refused("a subscription by content is $filter/CONDITION/FILTER")
+
+
+def _refused(told: str) -> PacketError:
+    return PacketError(Reason.TOPIC_FILTER_INVALID, told)

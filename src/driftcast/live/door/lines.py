@@ -1,0 +1,44 @@
+"""The lines of a connection, taken from what comes at once rather than one by one."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from driftcast.live.door.messages import MAX_LINE_BYTES
+from driftcast.live.link.moderation import Moderation
+
+CHUNK_BYTES = 1 << 16
+
+
+class LineTooLongError(Exception):
+    """Somebody sends more than a line may have."""
+
+
+async def lines(reader: asyncio.StreamReader, transport: asyncio.Transport) -> AsyncIterator[bytes]:
+    """Every whole line, until the other side is gone; what it had not ended by then is none."""
+    begun: list[bytes] = []
+    begun_bytes = 0
+    moderation = Moderation()
+    more: list[bytes] = []
+    while True:
+        pause_s = moderation.pause_s(time.monotonic(), len(more))
+        try:
+            if pause_s:
+                transport.pause_reading()
+                await asyncio.sleep(pause_s)
+                transport.resume_reading()
+            chunk = await reader.read(CHUNK_BYTES)
+        except ConnectionError:
+            return
+        if not chunk:
+            return
+        first, *more = chunk.split(b"\n")
+        begun.append(first)
+        begun_bytes += len(first)
+        if begun_bytes > MAX_LINE_BYTES:
+            raise LineTooLongError
+        if more:
+            yield b"".join(begun)
+            for line in more[:-1]:
+                yield line
+            begun, begun_bytes = [more[-1]], len(more[-1])

@@ -1,0 +1,41 @@
+"""Applications of a node with keys: they are handed events without their signatures, and none that is not signed."""
+
+from collections.abc import Callable
+
+from driftcast.live.host.runtime import Applications
+from driftcast.live.keys.signing import Signatures, plain
+from driftcast.model import Event, EventId, NodeId, RequestId, SubscriptionId
+from driftcast.protocol.effects import Process
+
+
+class VettedApplications(Applications):
+    """Between the stack and what stands above it."""
+
+    def __init__(self, inner: Applications, signatures: Signatures, dropped: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._signatures = signatures
+        self._dropped = dropped
+
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        if self._counts(event):
+            self._inner.deliver(subscription, plain(event), hops)
+
+    def answer(self, request: RequestId, event: Event, hops: int) -> bool:
+        # Who gets nothing of an answer has had it: the request stands.
+        return self._inner.answer(request, plain(event), hops) if self._counts(event) else True
+
+    def close(self, request: RequestId, complete: bool) -> bool:
+        return self._inner.close(request, complete)
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._inner.held(event, neighbor)
+
+    def process(self, job: Process) -> None:
+        if all(self._counts(event) for event in job.events):
+            self._inner.process(Process(job.processor, job.state, tuple(map(plain, job.events)), job.token))
+
+    def _counts(self, event: Event) -> bool:
+        flaw = self._signatures.flaw(event)
+        if flaw is not None:
+            self._dropped(flaw)
+        return flaw is None

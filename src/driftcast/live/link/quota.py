@@ -1,0 +1,54 @@
+"""How much one neighbor may take of a node: its time, and places among its neighbors.
+
+A neighbor's messages are read and handled on credit: it has some seconds of the node's time in advance, and gets back a
+share of the time that passes. While it has none left, its messages are dropped before they are read, and are not
+acknowledged, so that an honest one sends them again later.
+"""
+
+import time
+from collections import OrderedDict
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from driftcast.live.link.frame import MAX_SENDERS
+from driftcast.model import NodeId
+
+
+class QuotaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For each neighbor on each interface."""
+
+    neighbors: Annotated[int, Meta(ge=1, le=4096, description="neighbors on one interface; others are not heard")] = 256
+    share: Annotated[
+        float, Meta(gt=0, le=1, description="of a core, that handling the messages of one neighbor may take for long")
+    ] = 0.9
+    advance_s: Annotated[float, Meta(gt=0, le=3600, description="seconds of it that a neighbor may take at once")] = 5.0
+
+
+class Quota:
+    """What each neighbor has left."""
+
+    def __init__(self, settings: QuotaSettings) -> None:
+        self.neighbors = settings.neighbors
+        self._share = settings.share
+        self._advance_s = settings.advance_s
+        self._spent: OrderedDict[NodeId, tuple[float, float]] = OrderedDict()
+        """How much of the advance is spent, as of when; nobody here has spent nothing."""
+
+    def begin(self, neighbor: NodeId) -> float | None:
+        """The time at which something of a neighbor is begun; None if it has no time left."""
+        now_s = time.perf_counter()
+        found = self._spent.get(neighbor)
+        if found is not None and found[0] - (now_s - found[1]) * self._share >= self._advance_s:
+            return None
+        return now_s
+
+    def end(self, neighbor: NodeId, begun_s: float) -> None:
+        """What was begun has ended."""
+        now_s = time.perf_counter()
+        spent_s, since_s = self._spent.get(neighbor, (0.0, begun_s))
+        self._spent[neighbor] = (max(0.0, spent_s - (begun_s - since_s) * self._share) + now_s - begun_s, now_s)
+        self._spent.move_to_end(neighbor)
+        if len(self._spent) > MAX_SENDERS:
+            self._spent.popitem(last=False)

@@ -1,0 +1,32 @@
+"""Work on files, spread over Spark's workers: a function and the things it is to be done with, each a task."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def each(spark: "SparkSession", work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """What `work` returns for every item, in their order. Both go as JSON; whatever is large stands in files."""
+    rows = [(place, json.dumps(item)) for place, item in enumerate(items)]
+    # One task of Spark for each, so that a core that is done takes the next.
+    tasks = spark.createDataFrame(rows, "place bigint, item string").repartition(max(len(rows), 1), "place")
+    done = tasks.mapInArrow(_worker(work), "place bigint, result string").collect()
+    return [json.loads(row["result"]) for row in sorted(done, key=lambda row: row["place"])]
+
+
+def _worker(work: Callable[[Any], Any]) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+    def worker(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        for batch in batches:
+            for row in batch.to_pylist():
+                result = json.dumps(work(json.loads(row["item"])))
+                yield pa.RecordBatch.from_pydict(
+                    {"place": pa.array([row["place"]], pa.int64()), "result": pa.array([result], pa.string())}
+                )
+
+    return worker

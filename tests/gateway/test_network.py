@@ -1,0 +1,124 @@
+"""MQTT clients of different nodes: messages cross the network, wait for meetings, and are retained at every node."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from driftcast.gateway.mqtt import properties as kinds
+from driftcast.live.node import LiveNode
+from driftcast.loopback.network import LoopbackNetwork, until
+from tests.cli.console import call
+from tests.gateway.world import Raw, configured, connect, publish, subscribe
+
+FLOODING = 'name = "flooding"'
+EPIDEMIC = 'name = "epidemic"'
+TREE = 'name = "tree"\n[directory]\nbroker = ["n1", "n2"]'
+
+
+def port(node: LiveNode) -> int:
+    return int(node.gateways["mqtt"].address.rpartition(":")[2])
+
+
+def write(port: int, topic: str, payload: bytes, retain: bool = False) -> None:
+    with Raw(port, connect("writer")) as client:
+        client.connected()
+        client.say(publish(topic, payload, 1, 1, retain=retain))
+        client.expect(kinds.PUBACK)
+
+
+def reader(port: int, topics: str) -> Raw:
+    client = Raw(port, connect("reader"))
+    client.connected()
+    client.say(subscribe(topics, 1))
+    client.expect(kinds.SUBACK)
+    return client
+
+
+@pytest.mark.parametrize("protocol", [FLOODING, EPIDEMIC, TREE])
+def test_clients_of_two_nodes_hear_each_other(tmp_path: Path, protocol: str) -> None:
+    async def story() -> None:
+        configs = [configured(tmp_path, protocol=protocol, name=name) for name in ("n1", "n2")]
+        async with LoopbackNetwork(configs) as network:
+            network.line()
+            await network.discovered()
+            one, two = (network.nodes[config.node] for config in configs)
+            client = await asyncio.to_thread(reader, port(two), "$filter/speed > 30/cars/#")
+            if protocol == TREE:
+                # What brokers tell each other of subscriptions takes a moment.
+                await asyncio.sleep(0.5)
+            await asyncio.to_thread(write, port(one), "cars/a", b'{"speed": 29}')
+            await asyncio.to_thread(write, port(one), "cars/b", b'{"speed": 31}')
+            assert (await asyncio.to_thread(client.message))[:2] == ("cars/b", b'{"speed": 31}')
+            client.close()
+
+    asyncio.run(story())
+
+
+def test_clients_of_nodes_with_keys_hear_each_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        for words in (("new", "n1.key"), ("new", "n2.key"), ("network", "net.key")):
+            assert call("keys", words[0], str(tmp_path / words[1])).status == 0
+        keys = '[keys]\nidentity = "{}.key"\nnetwork = "net.key"'
+        configs = [configured(tmp_path, keys.format(name), EPIDEMIC, name) for name in ("n1", "n2")]
+        async with LoopbackNetwork(configs) as network:
+            network.line()
+            await network.discovered()
+            one, two = (network.nodes[config.node] for config in configs)
+            client = await asyncio.to_thread(reader, port(two), "cars/#")
+            await asyncio.to_thread(write, port(one), "cars/a", b"x" * 60_000)
+            assert (await asyncio.to_thread(client.message))[:2] == ("cars/a", b"x" * 60_000)
+            client.close()
+
+    asyncio.run(story())
+
+
+def test_what_is_retained_elsewhere_is_there_when_the_nodes_have_met(tmp_path: Path) -> None:
+    async def story() -> None:
+        configs = [configured(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
+        async with LoopbackNetwork(configs) as network:
+            one, two = (network.nodes[config.node] for config in configs)
+            await asyncio.to_thread(write, port(one), "r/old", b"1", True)
+            await asyncio.to_thread(write, port(one), "r/gone", b"1", True)
+            await asyncio.to_thread(write, port(one), "r/gone", b"", True)
+            await asyncio.to_thread(write, port(two), "r/old", b"2", True)
+            network.line()
+            await network.discovered()
+            await until(lambda: min(node.status().counts.get("delivered", 0) for node in (one, two)) >= 4, 20)
+            for node in (one, two):
+                client = await asyncio.to_thread(reader, port(node), "r/#")
+                assert (await asyncio.to_thread(client.message))[:2] == ("r/old", b"2")
+                client.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("protocol", [EPIDEMIC, TREE])
+def test_a_node_that_comes_late_is_told_what_others_retain(tmp_path: Path, protocol: str) -> None:
+    async def story() -> None:
+        # Over a tree, whoever is to answer for what was before says that it keeps it.
+        top = 'keeps = ["mqtt.retain"]' if protocol == TREE else ""
+        configs = [
+            configured(tmp_path, protocol=protocol, name="n1", top=top),
+            configured(tmp_path, protocol=protocol, name="n2"),
+        ]
+        async with LoopbackNetwork(configs) as network:
+            one, two = (network.nodes[config.node] for config in configs)
+            await asyncio.to_thread(write, port(one), "r/old", b"1", True)
+            network.line()
+            await network.discovered()
+            got: tuple[str, bytes, int, int, bool] | None = None
+            for _ in range(20):
+                client = await asyncio.to_thread(reader, port(two), "r/#")
+                client.socket.settimeout(1.0)
+                # Brokers learn who keeps what as the tree grows.
+                with suppress(TimeoutError):
+                    got = await asyncio.to_thread(client.message)
+                client.close()
+                if got is not None:
+                    break
+            assert got is not None
+            assert got[:2] == ("r/old", b"1")
+
+    asyncio.run(story())

@@ -1,0 +1,66 @@
+"""Nodes with keys, for tests: an operator who certifies whatever a story needs."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from driftcast.live.config import NodeConfig
+from driftcast.live.keys.certificate import Certificate, Revocations, issue, sign_list
+from driftcast.live.keys.config import Keys
+from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.keys.vetting import Vetting
+from driftcast.model import NodeId, Scalar
+
+
+def private_of(name: object) -> bytes:
+    """A key that is always the same for a name."""
+    return str(name).encode().ljust(32, b".")[:32]
+
+
+class Operator:
+    """Says who belongs to a network."""
+
+    def __init__(self, name: str = "operator") -> None:
+        self.key = SigningKey(private_of(name))
+        self._list = Revocations()
+
+    def keys(
+        self,
+        node: NodeId,
+        publish: str | None = None,
+        subscribe: str | None = None,
+        attributes: Mapping[str, Scalar] | None = None,
+        issued_s: float | None = None,
+        expires_s: float = math.inf,
+        list_file: Path | None = None,
+    ) -> Keys:
+        """The keys of a node, with its certificate."""
+        private = private_of(node)
+        certificate = Certificate(
+            1,
+            node,
+            SigningKey(private).public,
+            f"node-{node}",
+            time.time() if issued_s is None else issued_s,
+            min(expires_s, 1e12),
+            publish,
+            subscribe,
+            dict(attributes or {}),
+        )
+        return Keys(private, None, issue(self.key, certificate), self.key.public, list_file)
+
+    def keyed(self, config: NodeConfig, *policy: object, **more: object) -> NodeConfig:
+        """The same node with keys."""
+        return replace(config, keys=self.keys(config.node, *policy, **more))  # type: ignore[arg-type]  # as `keys`
+
+    def revoked(self, *nodes: NodeId) -> bytes:
+        """A newer list that names these too."""
+        before_s = {**self._list.before_s, **dict.fromkeys(nodes, time.time())}
+        self._list = Revocations(number=self._list.number + 1, before_s=before_s)
+        return sign_list(self.key, self._list)
+
+    def vetting(self, node: NodeId, **more: object) -> Vetting:
+        """What a node judges by."""
+        return self.keys(node, **more).vetting()  # type: ignore[arg-type]  # as `keys`

@@ -1,0 +1,292 @@
+"""Attacks on a running node with keys, from outside and by a member gone bad: honest events still arrive, 50 of 50,
+memory stays, and nobody gets more than one answer to what it forged."""
+
+import asyncio
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import msgspec
+import pytest
+
+from driftcast.dissemination.epidemic.messages import MAX_IDS, Summary, Transfer
+from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.link.address import Address
+from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from driftcast.live.link.greeting import BURST
+from driftcast.live.link.quota import QuotaSettings
+from driftcast.live.node import LiveNode
+from driftcast.model import Event, EventId
+from driftcast.protocol import Beacon
+from driftcast.wire import Layer
+from tests.live.conftest import MakeConfig, Run
+from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
+from tests.live.keyed import Operator, private_of
+from tests.live.test_hostile import mutated
+
+OPERATOR = Operator()
+BAD = 666
+
+
+def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        bad = OPERATOR.keyed(config(BAD, "epidemic"), publish="cheap = true")
+        async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
+            inbox = await joined(first, second)
+            mine = forged.vetting.signatures
+            honest = OPERATOR.vetting(1)
+            real = honest.signatures.sign(Event(EventId(1, 5), {"other": 1}))
+            stranger = Operator("another").vetting(1).signatures.sign(Event(EventId(1, 6), {"honest": -6}))
+            own = mine.sign(Event(EventId(BAD, 1), {"cheap": True}))
+            dear = Event(EventId(BAD, 2), {"honest": 99})
+            expired = OPERATOR.keys(1, issued_s=0.0, expires_s=1.0).certificate
+            lies = {
+                "event_unsigned": Event(EventId(1, 1), {"honest": -1}),
+                # Its own signature under another's id, one moved to other content, and one to another id.
+                "event_forged": msgspec.structs.replace(own, id=EventId(1, 2)),
+                "event_of_a_stranger": stranger,
+                "event_certificate_expired": Event(
+                    EventId(1, 3), {"honest": -3}, expired + bytes(64) + len(expired).to_bytes(2, "big")
+                ),
+                "event_not_allowed": signed_anyway(forged.vetting.membership.voucher, dear),
+            }
+            for reason, event in lies.items():
+                forged.tell(Transfer(event, 1, 60.0))
+                await until_dropped(second, reason)
+            moved = msgspec.structs.replace(real, attributes={"honest": 1000})
+            renamed = msgspec.structs.replace(real, id=EventId(1, 7))
+            for count, event in enumerate((moved, renamed), start=2):
+                forged.tell(Transfer(event, 1, 60.0))
+                await until_dropped(second, "event_forged", count)
+            await fifty_arrive(first, inbox)
+
+    run(story())
+
+
+def signed_anyway(voucher: bytes, event: Event) -> Event:
+    """By a member that does not ask what it may publish."""
+    signature = SigningKey(private_of(BAD)).sign(b"event", msgspec.msgpack.encode(event))
+    return msgspec.structs.replace(event, payload=voucher + signature + len(voucher).to_bytes(2, "big"))
+
+
+def into(kept: list[bytes]) -> Callable[[Address, bytes], bool]:
+    """Datagrams that do not go on the air, but here."""
+
+    def keep(address: Address, datagram: bytes) -> bool:
+        kept.append(datagram)
+        return True
+
+    return keep
+
+
+async def until_dropped(node: LiveNode, reason: str, count: int = 1) -> None:
+    deadline = time.monotonic() + 10
+    while node.drops[reason] < count:
+        assert time.monotonic() < deadline, (reason, dict(node.drops))
+        await asyncio.sleep(0.005)
+
+
+def test_a_bad_member_speaks_for_nobody_else_and_stops_no_link(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        bad = OPERATOR.keyed(config(BAD, "epidemic"))
+        async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
+            inbox = await joined(first, second)
+            beacon = forged.codec(Layer.DISCOVERY).encode(Beacon(1_000_000, 77))
+            for sequence in (1, 60_000, 2**62, 2**64 - 1):
+                forged.say(beacon, sender=1, sequence=sequence)
+                forged.say(beacon, sequence=sequence)
+            await until_dropped(second, "link_sender", 4)
+            await fifty_arrive(first, inbox)
+            assert 1 in second.neighbors
+
+    run(story())
+
+
+def test_a_bad_members_summaries_and_garbage_cost_no_memory(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        bad = OPERATOR.keyed(config(BAD, "epidemic"))
+        async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
+            inbox = await joined(first, second)
+            before_mb = resident_mb()
+
+            def offer(number: int) -> None:
+                ids = tuple(EventId(BAD, number * MAX_IDS + n) for n in range(MAX_IDS))
+                forged.tell(Summary(ids))
+
+            await paced(300, offer)
+            await until_dropped(second, "offers_full", 50)
+            await fifty_arrive(first, inbox)
+            assert resident_mb() - before_mb < MORE_MB
+
+    run(story())
+
+
+@pytest.mark.parametrize("count", [3000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("member", [True, False], ids=["member", "stranger"])
+def test_mutated_real_frames_leave_honest_traffic_as_it_is(
+    count: int, member: bool, config: MakeConfig, run: Run
+) -> None:
+    """Of a member they are mutated before they are sealed; of a stranger, what was heard on the air is."""
+
+    async def story() -> None:
+        rng = Random(count)
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        bad = OPERATOR.keyed(config(BAD, "epidemic"))
+        async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
+            inbox = await joined(first, second)
+            event = forged.vetting.signatures.sign(Event(EventId(BAD, 1), {"n": 1}, b"content"))
+            messages = (Transfer(event, 1, 60.0), Summary((EventId(BAD, 2), EventId(1, 3))))
+            bodies = [forged.codec().encode(message) for message in messages]
+            bodies.append(forged.codec(Layer.DISCOVERY).encode(Beacon(0.05, 3)))
+            air: list[bytes] = []
+            with pytest.MonkeyPatch.context() as quiet:
+                quiet.setattr(forged.air, "send", into(air))
+                for number, body in enumerate(bodies):
+                    forged.transport.send(forged.target, pack(LinkFrame(LinkKind.DATA, BAD, 1, 10**6 + number, body)))
+            before_mb, before = resident_mb(), Counter(second.drops)
+
+            def attack(number: int) -> None:
+                if member:
+                    frame = LinkFrame(LinkKind.DATA, BAD, 1, 10**7 + number, rng.choice(bodies))
+                    forged.transport.send(forged.target, mutated(rng, pack(frame)))
+                else:
+                    forged.air.send(forged.target, mutated(rng, rng.choice(air)))
+
+            await paced(count, attack)
+            await fifty_arrive(first, inbox)
+            assert resident_mb() - before_mb < MORE_MB
+            dropped = Counter(second.drops) - before
+            assert dropped.total() > count / 4
+            assert "handler_raised" not in dropped
+            if not member:
+                assert not [reason for reason in dropped if reason.startswith(("frame_", "event_"))]
+
+    run(story())
+
+
+def test_what_was_sealed_once_is_heard_once(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        bad = OPERATOR.keyed(config(BAD, "epidemic"))
+        async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
+            inbox = await joined(first, second)
+            kept: list[bytes] = []
+            with pytest.MonkeyPatch.context() as tapped:
+                tapped.setattr(forged.air, "send", into(kept))
+                for _ in range(50):
+                    forged.tell(Beacon(1_000_000, 0), Layer.DISCOVERY)
+            before = second.drops["link_repeated"]
+            for datagram in kept * 5:
+                forged.air.send(forged.target, datagram)
+            await until_dropped(second, "link_repeated", before + 200)
+            await fifty_arrive(first, inbox)
+
+    run(story())
+
+
+def test_strangers_get_at_most_one_shorter_answer_and_cost_little(config: MakeConfig, run: Run) -> None:
+    """Forged sealed datagrams, hellos, responses and handshakes, in anybody's name."""
+
+    async def story() -> None:
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        async with LiveNode(one) as first, LiveNode(two) as second:
+            inbox = await joined(first, second)
+            before_mb = resident_mb()
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.bind(("127.0.0.1", 0))
+                stranger.setblocking(False)
+                said, answers, longer = 0, 0, 0
+                for number in range(4000):
+                    kind = LinkKind(7 + number % 8)
+                    body = bytes(8 if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE) else 60)
+                    sent = pack(LinkFrame(kind, number % 50, number, number, body))
+                    stranger.sendto(sent, second.address)
+                    said += 1
+                    if number % 20 == 19:
+                        await asyncio.sleep(0.002)
+                    try:
+                        while answer := stranger.recv(65_536):
+                            answers += 1
+                            frame = unpack(answer, keyed=True)
+                            assert not isinstance(frame, LinkFlaw)
+                            longer += len(answer) > 35
+                    except BlockingIOError:
+                        pass
+            assert 0 < answers <= said
+            assert longer == 0
+            assert second.neighbors == [1]
+            await fifty_arrive(first, inbox)
+            assert resident_mb() - before_mb < MORE_MB
+
+    run(story())
+
+
+def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        one, two = (OPERATOR.keyed(config(id, "epidemic")) for id in (1, 2))
+        async with LiveNode(one) as first, LiveNode(two) as second:
+            inbox = await joined(first, second)
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.bind(("127.0.0.1", 0))
+                stranger.settimeout(5)
+                # It is where it says, so it has the node's cookie.
+                stranger.sendto(pack(LinkFrame(LinkKind.KEYED_CHALLENGE, 7, 1, 9, bytes(8))), second.address)
+                frame = unpack(await asyncio.to_thread(stranger.recv, 1000), keyed=True)
+                assert isinstance(frame, LinkFrame)
+                cookie = int.from_bytes(frame.body, "big")
+                network = OPERATOR.vetting(1).membership.network
+                for number in range(3 * int(BURST)):
+                    key = Random(number).randbytes(32)
+                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, key + network)), second.address)
+                    if number % 20 == 19:
+                        await asyncio.sleep(0.001)
+                await until_dropped(second, "link_handshakes_full", 50)
+            await fifty_arrive(first, inbox)
+
+    run(story())
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "open"])
+def test_who_takes_more_than_its_share_is_not_read_for_a_while(keyed: bool, config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        tight = QuotaSettings(share=0.02, advance_s=0.05)
+        made = [config(id, "epidemic") for id in (1, 2, BAD)]
+        if keyed:
+            made = [OPERATOR.keyed(one) for one in made]
+        limited = replace(made[1], interfaces=tuple(replace(one, quotas=tight) for one in made[1].interfaces))
+        async with LiveNode(made[0]) as first, LiveNode(limited) as second, LiveNode(made[2]) as busy:
+            inbox = await joined(first, second)
+            await joined(busy, second)
+            for n in range(1500):
+                busy.publish({"loud": n})
+                if n % 50 == 49:
+                    await asyncio.sleep(0.01)
+            await until_dropped(second, "neighbor_over_quota")
+            rows = [row for row in second.trace.table().to_pylist() if row["reason"] == "neighbor_over_quota"]
+            assert {row["peer"] for row in rows} == {BAD}
+            await fifty_arrive(first, inbox)
+
+    run(story())
+
+
+def test_a_node_has_only_so_many_neighbors(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        made = config(1, "epidemic")
+        few = replace(
+            made, interfaces=tuple(replace(one, quotas=QuotaSettings(neighbors=1)) for one in made.interfaces)
+        )
+        async with LiveNode(few) as first, LiveNode(config(2, "epidemic")) as second:
+            inbox = await joined(second, first)
+            async with LiveNode(config(3, "epidemic")) as third:
+                third.add_peer(first.address)
+                await until_dropped(first, "neighbors_full", 3)
+                assert first.neighbors == [2]
+                await fifty_arrive(second, inbox)
+
+    run(story())

@@ -1,0 +1,277 @@
+"""Keys, certificates and signatures by themselves, and the commands that make them."""
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from driftcast.cli import main
+from driftcast.errors import UserError, WorkError
+from driftcast.live.config import load_config
+from driftcast.live.keys import commands, primitives
+from driftcast.live.keys.certificate import (
+    MAX_CERTIFICATE_BYTES,
+    MAX_REVOKED,
+    Certificate,
+    Revocations,
+    issue,
+    read_certificate,
+    read_list,
+    sign_list,
+)
+from driftcast.live.keys.files import KeyKind, read_key, write_key
+from driftcast.live.keys.ids import node_of
+from driftcast.live.keys.membership import Certified, Refusal
+from driftcast.live.keys.primitives import Cipher, Ephemeral, SigningKey, signed_by
+from driftcast.live.keys.signing import EventFlaw, plain
+from driftcast.live.keys.vetting import CERTIFICATE
+from driftcast.live.link.frame import Novelty
+from driftcast.live.link.session import ReplayWindow
+from driftcast.model import AccessPolicy, Event, EventId, Position, Scalar, Subscription, SubscriptionId
+from driftcast.protocol.host import Capability
+from driftcast.stacks import stack_plan
+from driftcast.wire import Codec, DecodeError, Layer, Message
+from tests.live.keyed import Operator, private_of
+
+OPERATOR = Operator()
+EVENT = Event(
+    EventId(1, 5), {"n": 1, "x": 0.5, "s": "ü"}, b"payload", 17.25, 60.0, AccessPolicy("rank = 1"), (EventId(2, 3),)
+)
+CONFIG = """
+name = "car-1"
+[listen]
+port = 0
+[protocol]
+name = "flooding"
+[keys]
+identity = "car-1.key"
+"""
+
+
+def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path)
+    assert main(["keys", "new", f"{folder}/car-1.key"]) == 0
+    assert main(["keys", "operator", f"{folder}/operator.key"]) == 0
+    certify = ["keys", "certify", f"{folder}/car-1.key.pub", "--operator", f"{folder}/operator.key", "--name", "car-1"]
+    policy = ["--publish", "road is not null", "--attribute", "rank=major", "--days", "30"]
+    assert main([*certify, "--out", f"{folder}/car-1.cert", *policy]) == 0
+    file = tmp_path / "car-1.toml"
+    file.write_text(CONFIG + 'certificate = "car-1.cert"\noperator = "operator.key.pub"\nrevocations = "out.list"\n')
+    config = load_config(file)
+    assert config.node == node_of(b"car-1"), "the id of a certified node is that of its name, as without keys"
+    assert config.keys is not None
+    mine = config.keys.membership().mine
+    assert (mine.name, dict(mine.attributes)) == ("car-1", {"rank": "major"})
+    capsys.readouterr()
+    assert main(["keys", "show", f"{folder}/car-1.cert"]) == 0
+    assert "publish road is not null" in capsys.readouterr().out
+    revoke = ["keys", "revoke", f"{folder}/car-1.cert", "7", "car-9", "--operator", f"{folder}/operator.key"]
+    assert main([*revoke, "--list", f"{folder}/out.list"]) == 0
+    with pytest.raises(UserError, match="does not count: voucher revoked"):
+        load_config(file)
+    assert main(["keys", "show", f"{folder}/out.list", "--json"]) == 0
+    # Who is certified anew is in again.
+    assert main([*certify, "--out", f"{folder}/car-1.cert"]) == 0
+    load_config(file)
+
+
+def test_a_network_with_a_secret(tmp_path: Path) -> None:
+    commands.new_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
+    commands.new_network(tmp_path / "network.key")
+    file = tmp_path / "car-1.toml"
+    file.write_text(CONFIG + 'network = "network.key"\n')
+    config = load_config(file)
+    assert config.node == commands.shown(tmp_path / "car-1.key.pub")["node"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CONFIG, "give either network .* or certificate and operator"),
+        (CONFIG + 'network = "n.key"\ncertificate = "c"\n', "give either network"),
+        (CONFIG + 'network = "n.key"\noperator = "o"\n', "keys.operator: belongs to a network with certificates"),
+        (CONFIG + 'certificate = "c"\n', "keys.operator: name the file"),
+        (CONFIG + 'network = "car-1.key"\n', "holds a key of kind identity; expected network"),
+        (CONFIG + 'network = "none.key"\n', "there is no such file"),
+        ('key_file = "x"\n' + CONFIG + 'network = "n.key"\n', "key_file: is for nodes without"),
+    ],
+)
+def test_a_wrong_table_of_keys_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    commands.new_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
+    commands.new_network(tmp_path / "n.key")
+    (tmp_path / "car-1.toml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_config(tmp_path / "car-1.toml")
+
+
+def test_files_that_are_no_keys_are_refused(tmp_path: Path) -> None:
+    for content in (b"", b"driftcast-network:", b"driftcast-network:AAAA", b"driftcast-x:AAAA", b"\xff\xfe", b"a\nb\n"):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(UserError, match="is no key file"):
+            read_key(tmp_path / "bad", KeyKind.NETWORK)
+    commands.new_network(tmp_path / "n.key")
+    (tmp_path / "n.key").chmod(0o644)
+    with pytest.raises(UserError, match="others may read this secret"):
+        read_key(tmp_path / "n.key", KeyKind.NETWORK)
+    with pytest.raises(UserError, match="is there already"):
+        write_key(tmp_path / "n.key", KeyKind.NETWORK, bytes(32))
+    with pytest.raises(WorkError, match="cannot write"):
+        write_key(tmp_path / "bad" / "n.key", KeyKind.NETWORK, bytes(32))
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "nan", "inf", "40000"])
+def test_a_certificate_has_an_end(days: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--days"):
+        commands.certify(tmp_path / "a", tmp_path / "b", tmp_path / "c", "car", days=float(days))
+
+
+def test_a_certificate_is_good_as_it_was_signed_and_for_its_time() -> None:
+    issued = OPERATOR.keys(1).certificate
+    judge = OPERATOR.vetting(2).membership
+    assert not isinstance(judge.member(issued), Refusal)
+    for at in range(len(issued)):
+        changed = issued[:at] + bytes([issued[at] ^ 1]) + issued[at + 1 :]
+        assert isinstance(judge.member(changed), Refusal), at
+    assert judge.member(b"") is judge.member(bytes(5000)) is Refusal.MALFORMED
+    assert judge.member(Operator("x").keys(1).certificate) is Refusal.STRANGER
+    assert judge.member(OPERATOR.keys(1, issued_s=0.0, expires_s=time.time() - 1).certificate) is Refusal.EXPIRED
+    assert judge.member(OPERATOR.keys(1, issued_s=time.time() + 1e6).certificate) is Refusal.EXPIRED
+
+
+def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> None:
+    def certificate(publish: str, name: str = "a") -> Certificate:
+        return Certificate(1, 1, bytes(32), name, 0.0, 1.0, publish)
+
+    long = " or ".join(f"n = {n}" for n in range(400))
+    for bad in (certificate(long), certificate("n >"), certificate("n = 1", "")):
+        with pytest.raises(UserError):
+            issue(OPERATOR.key, bad)
+    assert read_certificate(bytes(MAX_CERTIFICATE_BYTES + 1)) is None
+
+
+def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
+    operator = Operator("of this test")
+    judge = operator.keys(1, list_file=tmp_path / "list").membership()
+    assert isinstance(judge, Certified)
+    known = operator.keys(2).certificate
+    assert not isinstance(judge.member(known), Refusal)
+    first = operator.revoked(2)
+    second = operator.revoked(3)
+    assert not judge.take_revocations(sign_list(Operator("another").key, Revocations(number=9)))
+    assert not judge.take_revocations(b"")
+    assert judge.take_revocations(second)
+    assert not judge.take_revocations(first), "an older one, replayed"
+    assert judge.member(known) is Refusal.REVOKED
+    again = operator.keys(1, list_file=tmp_path / "list").membership()
+    assert again.number == 2, "it was written down"
+    with pytest.raises(UserError, match="at most"):
+        sign_list(operator.key, Revocations(before_s=dict.fromkeys(range(MAX_REVOKED + 1), 0.0)))
+    full = sign_list(operator.key, Revocations(before_s={2**63 - 1 - n: 1e12 - n for n in range(MAX_REVOKED)}))
+    assert len(full) < 60_000, "fits in a datagram"
+    assert read_list(operator.key.public, full) is not None
+
+
+def test_an_event_is_good_as_it_was_signed() -> None:
+    signed = OPERATOR.vetting(1).signatures.sign(EVENT)
+    judge = OPERATOR.vetting(2).signatures
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(signed), type=Event)
+    assert judge.flaw(sent) is None
+    assert plain(sent) == EVENT
+    changes: list[dict[str, object]] = [
+        {"id": EventId(1, 6)},
+        {"id": EventId(2, 5)},
+        {"attributes": {**EVENT.attributes, "n": 2}},
+        {"payload": b"x" + sent.payload[1:]},
+        {"payload": sent.payload[1:]},
+        {"time_s": 18.0},
+        {"lease_s": 61.0},
+        {"access": None},
+        {"derived_from": ()},
+    ]
+    for change in changes:
+        assert judge.flaw(msgspec.structs.replace(sent, **change)) is EventFlaw.FORGED, change
+    assert judge.flaw(EVENT) is EventFlaw.UNSIGNED
+    assert judge.flaw(msgspec.structs.replace(EVENT, payload=b"")) is EventFlaw.UNSIGNED
+    assert judge.flaw(sent) is None, "what came in between does not hide it"
+
+
+def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    signed = OPERATOR.vetting(1).signatures.sign(EVENT)
+    judge = OPERATOR.vetting(2).signatures
+    calls: list[bytes] = []
+
+    def counted(public: bytes, signature: bytes, purpose: bytes, text: bytes) -> bool:
+        calls.append(purpose)
+        return signed_by(public, signature, purpose, text)
+
+    monkeypatch.setattr("driftcast.live.keys.signing.signed_by", counted)
+    for _ in range(10):
+        assert judge.flaw(signed) is None
+    assert calls == [b"event"]
+
+
+def test_a_signature_for_one_purpose_is_none_for_another() -> None:
+    key = SigningKey(private_of("a"))
+    signature = key.sign(b"event", b"text")
+    assert signed_by(key.public, signature, b"event", b"text")
+    assert not signed_by(key.public, signature, b"reply", b"text")
+    assert not signed_by(key.public, signature[:-1], b"event", b"text")
+    assert not signed_by(b"short", signature, b"event", b"text")
+
+
+def test_a_key_that_everybody_shares_a_secret_with_is_refused() -> None:
+    assert Ephemeral().shared(bytes(32)) is None
+    assert Cipher(bytes(32)).open(1, b"short", b"") is None
+
+
+def test_each_number_is_taken_once_however_far_it_jumps() -> None:
+    window = ReplayWindow()
+    for number in (5, 3, 5000, 4999, 2**62):
+        assert window.judge(number) is Novelty.NEW
+        window.add(number)
+        assert window.judge(number) is Novelty.REPEATED
+    assert window.judge(4) is window.judge(5000) is Novelty.TOO_OLD
+
+
+def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
+    """A subscription on its way to a topic's holder, and the codec of who judges it."""
+    from driftcast.dissemination.topic_holder.messages import Entry, Refresh
+
+    plan = stack_plan({"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test")
+    vetted = OPERATOR.vetting(2).plan(plan)
+    return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
+
+
+def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
+    certified = OPERATOR.vetting(1, subscribe="road = 'A1'", attributes={"rank": "major"}).certified
+
+    def judged(subscription: Subscription) -> str:
+        message, codec = refreshed(subscription)
+        try:
+            assert codec.decode(codec.encode(message)) == message
+        except DecodeError as error:
+            return str(error.flaw)
+        return "good"
+
+    def asked(filter: str = "road = 'A1'", node: int = 1, **attributes: object) -> Subscription:
+        return Subscription(SubscriptionId(node, 0), filter, attributes=attributes)  # type: ignore[arg-type]
+
+    assert judged(certified(asked(rank="major"))) == "good"
+    assert judged(certified(asked())) == "good"
+    assert judged(asked(rank="major")) == "subscription_uncertified"
+    assert judged(certified(asked(node=3))) == "subscription_uncertified"
+    assert judged(certified(asked(rank="general"))) == "subscription_not_allowed"
+    assert judged(certified(asked(unit=7))) == "subscription_not_allowed"
+    assert judged(certified(asked("speed > 3"))) == "subscription_not_allowed"
+    texts: tuple[Scalar, ...] = ("x", "", 5, "AAAA" * 1000)
+    for text in texts:
+        bad = Subscription(SubscriptionId(1, 0), "road = 'A1'", attributes={CERTIFICATE: text})
+        assert judged(bad) == "subscription_uncertified"
+
+
+def test_without_the_library_a_node_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    with pytest.raises(WorkError, match=r"pip install 'driftcast\[keys\]'"):
+        SigningKey(bytes(32))
+    assert "driftcast[keys]" in primitives.MISSING

@@ -1,0 +1,52 @@
+"""How a node is woken, and how fast it sends: pauses where much comes, a window by the time that an answer takes."""
+
+import pytest
+
+from driftcast.live.link.moderation import PAUSE_S, SHY_S, STREAK, Moderation
+from driftcast.live.link.pace import FIRST_WINDOW, LEAST_WINDOW, SOONEST, Pace
+
+
+def test_who_is_seldom_woken_never_pauses() -> None:
+    moderation = Moderation()
+    assert all(moderation.pause_s(0.01 * n, 1) == 0.0 for n in range(1000))
+
+
+def test_many_wake_ups_lead_to_pauses_as_long_as_they_gather_something() -> None:
+    moderation = Moderation()
+    pauses = [moderation.pause_s(1.0 + 0.001 * n, 1) for n in range(STREAK + 1)]
+    assert pauses == [0.0] * STREAK + [PAUSE_S]
+    assert moderation.pause_s(1.1, 3) == PAUSE_S
+    assert moderation.pause_s(1.2, 2) == PAUSE_S
+    assert moderation.pause_s(1.3, 1) == 0.0, "who waits for answers is not to be slowed down"
+    assert all(moderation.pause_s(1.3 + 0.001 * n, 1) == 0.0 for n in range(1, int(SHY_S * 900)))
+
+
+def test_a_window_grows_with_answers_and_is_halved_once_by_what_is_lost_together() -> None:
+    pace = Pace(0.2, 256)
+    assert pace.window == FIRST_WINDOW
+    for _ in range(1000):
+        pace.answered(0.01)
+    assert pace.window == 256
+    pace.silent(5.0)
+    pace.silent(5.001)
+    assert pace.window == 128
+    pace.answered(0.01)
+    assert pace.window == pytest.approx(128 + 1 / 128), "from there on by one a window"
+    for n in range(100):
+        pace.silent(6.0 + n)
+    assert pace.window == LEAST_WINDOW
+    assert Pace(0.2, 1).window == 1
+
+
+def test_the_wait_follows_the_time_that_answers_take() -> None:
+    pace = Pace(0.2, 256)
+    assert [pace.wait_s(attempt) for attempt in (1, 2, 3)] == [0.2, 0.4, 0.8]
+    for _ in range(200):
+        pace.answered(0.001)
+    assert pace.wait_s(1) == 0.2 * SOONEST, "a neighbor that was busy for a moment is not gone"
+    assert pace.wait_s(2) == 0.4, "and is given up no sooner"
+    pace.answered(None)
+    for _ in range(200):
+        pace.answered(1.0)
+    assert 1.0 <= pace.wait_s(1) < 1.5, "a slow link is not sent everything twice"
+    assert pace.wait_s(3) >= 4.0

@@ -1,0 +1,255 @@
+"""Transports between nodes with keys, on an air of their own: groups, handshakes that cross, sessions made anew."""
+
+import asyncio
+import socket
+
+from driftcast.live.keys.primitives import SECRET_BYTES, Cipher
+from driftcast.live.link import sealed
+from driftcast.live.link.address import Address
+from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from driftcast.live.link.greeting import PATIENCE_S
+from driftcast.live.link.sealed import SealedTransport
+from driftcast.live.link.session import SLOT_BYTES
+from driftcast.live.link.transport import Receive, Transport, Trouble
+from driftcast.model import NodeId
+from tests.live.conftest import Run
+from tests.live.keyed import Operator
+
+GROUP = ("group", 1)
+OPERATOR = Operator()
+
+
+class Air:
+    """Carries each datagram to whom it is for, at once when it is let go; a test may look at all of them."""
+
+    def __init__(self) -> None:
+        self.ears: dict[Address, Ear] = {}
+        self.said: list[tuple[Address, Address, bytes]] = []
+        self.waiting: list[tuple[Address, Address, bytes]] = []
+
+    def carry(self) -> None:
+        while self.waiting:
+            origin, target, datagram = self.waiting.pop(0)
+            self.said.append((origin, target, datagram))
+            for address, ear in self.ears.items():
+                if address != origin and target in (address, GROUP):
+                    ear.hear(datagram, origin, target == GROUP)
+
+
+class Ear(Transport):
+    """One place on the air."""
+
+    family = socket.AF_INET
+
+    def __init__(self, air: Air, port: int) -> None:
+        self._air = air
+        self._address = ("host", port)
+        air.ears[self._address] = self
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def group(self) -> Address | None:
+        return GROUP
+
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        self.hear = receive
+
+    def send(self, address: Address, datagram: bytes) -> bool:
+        self._air.waiting.append((self._address, address, datagram))
+        return True
+
+    def close(self) -> None:
+        del self._air.ears[self._address]
+
+
+class Speaker:
+    """A node with keys on the air: what it says, and what it hears of whom."""
+
+    def __init__(self, air: Air, node: NodeId, operator: Operator = OPERATOR) -> None:
+        self.node = node
+        self.ear = Ear(air, node)
+        self.membership = operator.vetting(node).membership
+        self.transport = SealedTransport(self.ear, node, self.membership, 256)
+        self.heard: list[tuple[NodeId, bytes]] = []
+        self.dropped: list[str] = []
+        self.transport.open(self._hear, lambda reason, times: self.dropped.append(reason))
+
+    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
+        frame = unpack(datagram)
+        assert isinstance(frame, LinkFrame)
+        self.heard.append((frame.sender, frame.body))
+
+    def say(self, body: bytes, address: Address = GROUP) -> None:
+        self.transport.send(address, pack(LinkFrame(LinkKind.DATA, self.node, 1, 1, body)))
+
+
+def kinds(air: Air) -> list[LinkKind]:
+    frames = [unpack(datagram, keyed=True) for _, _, datagram in air.said]
+    return [frame.kind for frame in frames if not isinstance(frame, LinkFlaw)]
+
+
+def test_one_datagram_to_the_group_reaches_all_members_and_nobody_else(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        speakers = [Speaker(air, node) for node in (1, 2, 3)]
+        stranger = Speaker(air, 4, Operator("another"))
+        for speaker in speakers:
+            speaker.say(b"beacon")
+            air.carry()
+        for speaker in (*speakers, stranger):
+            speaker.heard.clear()
+        air.said.clear()
+        speakers[0].say(b"to everybody")
+        air.carry()
+        assert [speaker.heard for speaker in speakers] == [[], [(1, b"to everybody")], [(1, b"to everybody")]]
+        assert stranger.heard == []
+        [(_, _, datagram), *_] = air.said
+        assert b"to everybody" not in datagram
+        assert datagram[27] == 2, "marked for two"
+
+    run(story())
+
+
+def test_a_neighbor_cannot_say_to_the_group_what_another_said(run: Run) -> None:
+    """All neighbors know the key under which a node speaks to its group; the marks are each one's own."""
+
+    async def story() -> None:
+        air = Air()
+        first, second, third = (Speaker(air, node) for node in (1, 2, 3))
+        for _ in range(2):
+            for speaker in (first, second, third):
+                speaker.say(b"beacon")
+                air.carry()
+        # The bad one took the key of the first from its handshake.
+        key = first.transport.group_key
+        assert len(key) == SECRET_BYTES
+        second.transport._group_cipher = Cipher(key)
+        second.transport._me = first.transport._me
+        third.heard.clear()
+        second.say(b"in the name of the first")
+        air.carry()
+        assert third.heard == []
+        assert "link_unsealed" in third.dropped
+
+    run(story())
+
+
+def test_two_that_begin_at_once_end_with_one_link_each(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        first, second = Speaker(air, 1), Speaker(air, 2)
+        first.say(b"a")
+        second.say(b"b")
+        air.carry()
+        first.say(b"c", second.ear.address)
+        second.say(b"d", first.ear.address)
+        air.carry()
+        assert (first.heard, second.heard) == ([(2, b"d")], [(1, b"c")])
+        assert kinds(air).count(LinkKind.FINISH) == 1
+
+    run(story())
+
+
+def test_a_handshake_that_is_cut_off_anywhere_heals(run: Run) -> None:
+    """Whichever datagram is lost, the next words of both bring a link."""
+
+    async def story() -> None:
+        for lost in range(6):
+            air = Air()
+            first, second = Speaker(air, 1), Speaker(air, 2)
+            first.say(b"a")
+            for step in range(20):
+                if not air.waiting:
+                    break
+                if step == lost:
+                    air.waiting.pop(0)
+                    continue
+                rest, air.waiting = air.waiting[1:], air.waiting[:1]
+                air.carry()
+                air.waiting = rest + air.waiting
+            loop = asyncio.get_running_loop()
+            for speaker in (first, second):
+                speaker.transport._greeting._asked_s.clear()
+                for answered in speaker.transport._greeting._answered.values():
+                    answered.since_s = loop.time() - PATIENCE_S
+            for _ in range(2):
+                first.say(b"b")
+                second.say(b"c")
+                air.carry()
+            first.heard.clear()
+            second.heard.clear()
+            first.say(b"d", second.ear.address)
+            second.say(b"e", first.ear.address)
+            air.carry()
+            assert (first.heard, second.heard) == ([(2, b"e")], [(1, b"d")]), lost
+
+    run(story())
+
+
+def test_who_is_revoked_cannot_read_what_goes_to_the_group(run: Run) -> None:
+    async def story() -> None:
+        air, operator = Air(), Operator("of this air")
+        first, second, third = (Speaker(air, node, operator) for node in (1, 2, 3))
+        for _ in range(2):
+            for speaker in (first, second, third):
+                speaker.say(b"beacon")
+                air.carry()
+        before = first.transport.group_key
+        assert first.membership.take_revocations(operator.revoked(3))
+        air.carry()
+        assert second.membership.number == 1, "who is left was told"
+        assert first.transport.group_key != before
+        for speaker in (first, second):
+            speaker.transport._greeting._asked_s.clear()
+        for speaker in (first, second, third):
+            speaker.heard.clear()
+        for _ in range(2):
+            for speaker in (first, second):
+                speaker.say(b"word")
+                air.carry()
+        assert (1, b"word") in second.heard
+        assert third.heard == []
+
+    run(story())
+
+
+def test_a_session_is_made_anew_after_a_while(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        first, second = Speaker(air, 1), Speaker(air, 2)
+        for speaker in (first, second):
+            speaker.say(b"a")
+            air.carry()
+        for speaker in (first, second):
+            speaker.transport._greeting._asked_s.clear()
+            for session in speaker.transport._sessions.values():
+                session.made_s -= 2 * sealed.REKEY_S
+        before = {id(session) for session in first.transport._sessions.values()}
+        first.heard.clear()
+        second.heard.clear()
+        for _ in range(2):
+            first.say(b"b", second.ear.address)
+            second.say(b"c", first.ear.address)
+            air.carry()
+        assert not before & {id(session) for session in first.transport._sessions.values()}
+        assert (len(first.heard), len(second.heard)) == (2, 2), "what was on its way was not lost"
+
+    run(story())
+
+
+def test_slots_that_are_cut_off_are_no_datagram(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        first, second = Speaker(air, 1), Speaker(air, 2)
+        for speaker in (first, second):
+            speaker.say(b"a")
+            air.carry()
+        session = first.transport._me.session
+        for body in (b"\xff", b"\x01" + bytes(SLOT_BYTES - 1), b"\x00", b"\x01" + bytes(SLOT_BYTES)):
+            second.ear.hear(pack(LinkFrame(LinkKind.SEALED_TO_GROUP, 1, session, 99, body)), first.ear.address, True)
+        assert second.dropped.count("link_unsealed") == 4
+
+    run(story())

@@ -1,0 +1,152 @@
+"""A sweep on a real cluster whose workers know nothing of driftcast and share no folder with the driver: an executor
+and then a worker are killed, and the rows are those of a local sweep; all are killed, and what is home stays."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from driftcast.contacts.exact import contacts
+from driftcast.model import Area
+from tests.cli.console import call, environment
+from tests.pipeline.scenarios import tiny
+from tests.pipeline.standalone import Standalone, kill, python_with, standalone, wait_for
+
+pytestmark = pytest.mark.spark
+
+EXPERIMENT = """
+title = "away"
+runs = 12
+trace = "deliveries"
+
+[scenario]
+name = "away"
+duration_s = 120.0
+nodes = 25
+contacts = "plan.parquet"
+protocol = { name = "flooding" }
+subscribe = [{ filter = "true" }]
+publish = [{ count = 60, to_s = 90.0, payload_bytes = 40, lease_s = 60.0 }]
+
+[[axes]]
+name = "protocol"
+values = ["flooding", "epidemic", "fleet_cast"]
+"""
+
+# The protocol imports a module of its user's own, which stands elsewhere on the search path.
+DRIVER = """
+import sys
+from pathlib import Path
+import msgspec
+import pyarrow as pa
+from driftcast.errors import WorkError
+from driftcast.pipeline.cluster import crew
+from driftcast.pipeline.configuration import parse_conf
+from driftcast.pipeline.experiment import load_experiment
+from driftcast.pipeline.ledger import Ledger
+from driftcast.pipeline.plan import planned_runs
+from driftcast.pipeline.session import configure, session, stop
+from driftcast.pipeline.sweep import sweep, worker
+from driftcast.simulation.run import run
+
+master, out = sys.argv[1], Path(sys.argv[2])
+experiment = load_experiment("experiment.toml")
+configure(parse_conf(["spark.executor.memory=512m", "spark.executor.cores=1"]))
+
+def plain(rows):
+    return sorted(({**row, "cpu_s": None} for row in rows), key=lambda row: row["key"])
+
+def files(folder):
+    return {str(path.relative_to(folder)) for path in (folder / "traces").rglob("*.parquet")}
+
+spark = session("away", master)
+assert spark.sparkContext.defaultParallelism == 2, spark.sparkContext.defaultParallelism
+print("there", flush=True)
+rows = sweep([experiment], out / "first", spark, quiet=True)
+planned = [msgspec.structs.asdict(planned) for planned in planned_runs(experiment)]
+here = pa.Table.from_batches(worker(str(out / "here"), run)(pa.Table.from_pylist(planned).to_batches())).to_pylist()
+assert all(row["error"] is None for row in here), here
+assert plain(rows) == plain(here)
+assert files(out / "first") == files(out / "here") and len(files(out / "here")) == 3 * len(planned)
+print("alike", flush=True)
+crew.GONE_S = 3.0
+try:
+    sweep([experiment], out / "second", spark, quiet=True)
+except WorkError as error:
+    print(error, flush=True)
+kept = Ledger(out / "second" / "runs").open().to_pylist()
+done = {row["key"]: row for row in plain(here)}
+assert 0 < len(kept) < len(planned) and all(done[row["key"]] == row for row in plain(kept))
+assert not (out / "second" / "runs.parquet").exists()
+print(len(kept), flush=True)
+stop()
+"""
+
+
+def home(out: Path) -> int:
+    """How many runs have come home."""
+    return sum(path.read_bytes().count(b"\n{") for path in (out / "runs").glob("*.journal"))
+
+
+def next_executor(cluster: Standalone, worker: int, before: int | None = None) -> int:
+    wait_for("an executor", lambda: cluster.executor_of(worker) not in (None, before))
+    found = cluster.executor_of(worker)
+    assert found is not None
+    return found
+
+
+def made_experiment(folder: Path) -> None:
+    """The experiment, the contacts it names, and its user's protocol with a module beside."""
+    (folder / "experiment.toml").write_text(EXPERIMENT)
+    model = tiny().mobility_model()
+    assert model is not None
+    moving = model.trajectories(25, Area(800.0, 800.0), 120.0, np.random.default_rng(1))
+    contacts(moving, 200.0, 120.0).save(folder / "plan.parquet")
+    assert call("new", "protocol", "fleet_cast", "--dir", folder).status == 0
+    (folder / "mine.py").write_text("LEAST = 1\n")
+    protocol = folder / "driftcast" / "dissemination" / "fleet_cast" / "__init__.py"
+    protocol.write_text(f"import mine\n{protocol.read_text()}\nassert mine.LEAST == 1\n")
+
+
+@pytest.mark.timeout(300)
+def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_path: Path) -> None:
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    made_experiment(folder)
+    python = python_with(tmp_path / "python")
+    tried = [str(python), "-c", "import msgspec, numpy, pyarrow, driftcast"]
+    assert "No module named 'driftcast'" in subprocess.run(tried, stderr=subprocess.PIPE, text=True, check=False).stderr
+    out = tmp_path / "out"
+    env = environment(folder, PYSPARK_PYTHON=str(python))
+    with standalone(tmp_path / "cluster", workers=2) as cluster:
+        with subprocess.Popen(
+            [sys.executable, "-c", DRIVER, cluster.master, str(out)],
+            env=env,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as driver:
+            assert driver.stdout is not None
+            assert driver.stderr is not None
+            assert driver.stdout.readline() == "there\n", driver.stderr.read()
+            wait_for("some runs", lambda: home(out / "first") >= 4)
+            first = next_executor(cluster, 0)
+            kill(first)
+            wait_for("more runs", lambda: home(out / "first") >= 12)
+            assert home(out / "first") < 36
+            next_executor(cluster, 0, first)
+            cluster.kill_worker(1)
+            assert driver.stdout.readline() == "alike\n", driver.stderr.read()
+            wait_for("some runs", lambda: home(out / "second") >= 4)
+            cluster.kill_worker(0)
+            told = driver.stdout.readline()
+            kept = int(driver.stdout.readline() or driver.stderr.read())
+            assert told.startswith(
+                f"{cluster.master}: all its executors are gone; {kept} of 36 runs are home and kept in"
+            )
+            said = driver.stderr.read()
+        assert driver.returncode == 0
+        assert "Traceback" not in said

@@ -1,0 +1,331 @@
+"""A watch over the traces of live nodes: its tables are those of the batch job, whatever happens to it meanwhile."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from driftcast.errors import UserError, WorkError
+from driftcast.pipeline.telemetry.arrivals import changed_since
+from driftcast.pipeline.telemetry.folder import SETTINGS_FILE, Settings, WatchFolder
+from driftcast.pipeline.telemetry.picture import Minute, clock, minutes_of
+from driftcast.pipeline.telemetry.step import Steps
+from driftcast.pipeline.telemetry.stream import Watcher
+from driftcast.pipeline.traces import judged, judged_by_minute
+from driftcast.trace import Level
+from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
+from tests.cli.console import COMMAND, call, environment
+from tests.pipeline.live_parts import BEGUN_S, LiveParts, write_part
+from tests.pipeline.scenarios import tiny
+
+COMING_AND_GOING: list[dict[str, object]] = [
+    {"filter": "topic >= 2", "at_s": 30.0, "until_s": 70.0},
+    {"nodes": "50%", "filter": "topic in (1, 2)", "until_s": 45.0},
+]
+# A step takes seconds of two free cores, and these tests take several; on a machine that is busy that is long.
+pytestmark = pytest.mark.timeout(600)
+LOSSY = {"model": "disk", "range_m": 200.0, "loss": 0.2}
+
+
+@pytest.fixture(scope="module")
+def parts() -> LiveParts:
+    """Ten minutes, in six flushes."""
+    scenario = tiny("flooding", subscribe=COMING_AND_GOING, radio=LOSSY, discovery={"mode": "beacon", "period_s": 2.0})
+    return LiveParts(scenario, flushes=6, pace=5.0)
+
+
+def opened(out: Path, traces: Path, late_s: float = 120.0, wait_s: float = 240.0) -> WatchFolder:
+    out.mkdir(exist_ok=True)
+    return WatchFolder(out, Settings(folders=[str(traces)], late_s=late_s, wait_s=wait_s))
+
+
+def watched(spark: SparkSession, folder: WatchFolder) -> None:
+    """Take what is there."""
+    watcher = Watcher(spark, folder)
+    watcher.start(1.0, once=True)
+    watcher.run(threading.Event(), lambda: None)
+
+
+def dies(*_: object) -> None:
+    raise WorkError("killed")
+
+
+def told(out: Path) -> list[Minute]:
+    """The tables, without what only a watch knows."""
+    return [{key: value for key, value in row.items() if key != "final"} for row in minutes_of(out, None)]
+
+
+def test_killed_in_any_step_it_ends_with_the_numbers_of_the_batch_job(
+    spark: SparkSession, tmp_path: Path, parts: LiveParts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    parts.flush(traces, 0)
+    watched(spark, opened(out, traces))
+    # All is written but the word that it is: the step is done again, from the state before it.
+    for number in (1, 2, 3):
+        parts.flush(traces, number)
+    with monkeypatch.context() as killed:
+        killed.setattr(WatchFolder, "done", dies)
+        with pytest.raises(WorkError, match="killed"):
+            watched(spark, opened(out, traces))
+    assert opened(out, traces).commit.step == 0
+    for number in (4, 5):
+        parts.flush(traces, number)
+    watched(spark, opened(out, traces))
+    folder = opened(out, traces)
+    assert (folder.commit.left_out, folder.commit.refused) == (0, 0)
+    assert folder.commit.files == 12 * 6 * 2
+    assert told(out) == judged_by_minute([traces])
+    minutes = minutes_of(out, None)
+    finals = [minute["final"] for minute in minutes if "published" in minute]
+    assert finals == sorted(finals, reverse=True)
+    assert {True, False} == set(finals)
+    assert any(minute.get("drops", {}).get("loss") for minute in minutes)
+    [whole] = judged([traces]).values()
+    for metric in ("published", "eligible", "delivered", "transmissions", "total_bytes", "airtime_us"):
+        assert sum(minute.get(metric, 0) for minute in minutes) == whole[metric], metric
+    assert 0 < int(str(whole["delivered"])) < int(str(whole["eligible"]))
+
+
+def row(time_s: float | None, node: int | None = 1, kind: str = "send", **more: object) -> dict[str, object]:
+    frame = {"class": "data", "size_bytes": 100} if kind == "send" else {}
+    return {"run": "live", "time_s": time_s, "node": node, "layer": "dissemination", "kind": kind, **frame, **more}
+
+
+def event(name: str, time_s: float, source: int = 1) -> dict[str, object]:
+    known = {"attributes": "{}", "size_bytes": 10, "counted": True}
+    return {"run": "live", "event": name, "source": source, "time_s": time_s, **known}
+
+
+def subscription(node: int, from_s: float, to_s: float | None = None, text: str = "true") -> dict[str, object]:
+    id = f"{node}:{from_s}"
+    return {
+        "run": "live",
+        "subscription": id,
+        "node": node,
+        "filter": text,
+        "attributes": "{}",
+        "from_s": from_s,
+        "to_s": to_s,
+    }
+
+
+class Written:
+    """Traces written by hand, and the files of each that no step has had yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers: dict[Path, int] = {}
+        self.new: list[Path] = []
+
+    def add(self, node: str, table: str, rows: list[dict[str, object]], level: Level = Level.FULL) -> Path:
+        columns = {"trace": TRACE_COLUMNS, "events": EVENT_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}[table]
+        place = self._folder / node / table
+        number = self._numbers.get(place, 0)
+        if table != "subscriptions":
+            self._numbers[place] = number + 1
+        path = write_part(place, number, pa.Table.from_pylist(rows, schema=arrow_schema(columns)), level)
+        self.new.append(path)
+        return path
+
+    def take(self) -> list[Path]:
+        taken, self.new = self.new, []
+        return taken
+
+
+def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_path: Path) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    written = Written(traces)
+    steps = Steps(spark, opened(out, traces, late_s=60.0, wait_s=60.0))
+    at = BEGUN_S
+    # A delivery may come before its event, a clock be behind, a frame be of a minute long ago, in the first step.
+    delivered: dict[str, object] = {"event": "1:1", "subscription": "2:0", "hops": 1}
+    written.add(
+        "a", "trace", [row(at - 600), row(at + 1), row(None), row(float("nan")), row(1e300), row(at, node=None)]
+    )
+    written.add(
+        "b", "trace", [row(at + 1.5, 2, "deliver", **delivered), row(at + 6, kind="drop", reason="full: 3 of 3")]
+    )
+    written.add("b", "subscriptions", [subscription(2, at - 10)])
+    written.add("quiet", "trace", [row(at + 2, node=3, kind="publish")], Level.DELIVERIES)
+    broken = written.add("a", "trace", [])
+    broken.write_bytes(broken.read_bytes()[:100])
+    other = written.add("a", "trace", [])
+    pq.write_table(pa.table({"x": [1]}), other)
+    steps.take(0, written.take())
+    written.add("a", "events", [event("1:1", at + 2)])
+    steps.take(1, written.take())
+    # The watermark is at a minute before the last row: what is of a minute before that comes too late.
+    written.add("a", "trace", [row(at + 400)])
+    steps.take(2, written.take())
+    written.add("a", "trace", [row(at + 3), row(at + 4), row(at + 1000, 2, "deliver", **{**delivered, "event": "9:9"})])
+    written.add("a", "events", [event("1:2", at + 3)])
+    written.add("a", "trace", [row(3e9)])
+    steps.take(3, written.take())
+    folder = opened(out, traces, late_s=60.0, wait_s=60.0)
+    # What a clock far ahead says stands where it says; it does not make everybody else late.
+    assert folder.commit.watermark_s is not None
+    assert folder.commit.watermark_s <= time.time()
+    lost = pq.read_table(out / "left_out").to_pylist()
+    assert sorted((one["reason"], one["node"] or 0, one["rows"]) for one in lost) == [
+        ("event_unknown", 2, 1),
+        ("late", 1, 1),
+        ("late", 1, 2),
+        ("malformed", 0, 1),
+        ("malformed", 1, 3),
+    ]
+    assert folder.commit.left_out == 8
+    refused = {Path(one["file"]).name: one["reason"] for one in pq.read_table(out / "refused").to_pylist()}
+    assert refused[broken.name].startswith("cannot be read")
+    assert refused[other.name] == "is of another version of driftcast; record the trace again"
+    by_minute = {minute["minute_s"]: minute for minute in minutes_of(out, None)}
+    first = by_minute[int(at)]
+    assert (first["published"], first["eligible"], first["delivered"], first["final"]) == (1, 1, 1, True)
+    assert (first["delays_negative"], first["delay_p50_s"]) == (1, -0.5)
+    # A trace that keeps deliveries alone tells nothing of frames: its node is not among those that say something.
+    assert (first["transmissions"], first["nodes"], first["drops"]) == (1, 2, {"full": 1})
+    assert by_minute[int(at) - 600]["transmissions"] == 1
+    assert by_minute[3_000_000_000]["final"] is False
+
+
+def test_a_step_looks_again_at_minutes_in_which_other_subscriptions_stood() -> None:
+    schema = arrow_schema(SUBSCRIPTION_COLUMNS)
+
+    def of(*rows: dict[str, object]) -> pa.Table:
+        return pa.Table.from_pylist(list(rows), schema=schema)
+
+    one, ended = subscription(1, 10.0), subscription(1, 10.0, to_s=50.0)
+    assert changed_since(of(one), of(one), 0.0) is None
+    assert changed_since(of(), of(one), 0.0) == 10.0
+    assert changed_since(of(one), of(ended), 0.0) == 50.0
+    assert changed_since(of(one), of(one, subscription(2, 30.0)), 0.0) == 30.0
+    # What ended before anything that is still judged plays no part.
+    assert changed_since(of(ended, one), of(one), 60.0) is None
+
+
+def test_minutes_are_named_by_the_clock_of_the_trace() -> None:
+    assert clock(120) == "2 min"
+    assert ":" in clock(int(BEGUN_S))
+
+
+@pytest.fixture
+def before_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused is refused before Spark starts."""
+    monkeypatch.setattr("driftcast.pipeline.session.session", None)
+
+
+@pytest.mark.usefixtures("before_spark")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["{}/none"], "there is no such folder"),
+        (["{}", "--out", "{}/out"], "which is watched; give another"),
+        (["{}/a", "{}", "--out", "{}-out"], "lies in another folder that is watched"),
+        (["{}/a", "--out", "{}/out", "--late", "0"], "--late 0: give from 1 to 604800 seconds"),
+        (["{}/a", "--out", "{}/out", "--wait", "inf"], "--wait inf: give from 0 to 604800 seconds"),
+        (["{}/a", "--out", "{}/out", "--every", "nan"], "--every nan: give from 0.1 to 604800 seconds"),
+        (["{}/b[1]", "--out", "{}/out"], "which Spark takes for a pattern"),
+        (["{}/a", "--out", "{}/b[1]"], "holds something that no watch wrote; give --out another folder"),
+    ],
+)
+def test_what_cannot_be_watched_is_told_in_a_line(tmp_path: Path, arguments: list[str], told: str) -> None:
+    for name in ("a", "b[1]"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "b[1]" / "notes.txt").touch()
+    assert told in call("watch", *(argument.format(tmp_path) for argument in arguments)).refusal()
+
+
+@pytest.mark.usefixtures("before_spark")
+def test_tables_of_another_version_or_of_other_settings_are_left_as_they_are(tmp_path: Path) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    traces.mkdir()
+    opened(out, traces, late_s=300.0, wait_s=3600.0)
+    way_out = "give --out another folder: the traces are read again from their beginning, and these tables stay"
+    line = call("watch", traces, "--out", out, "--late", "10").refusal()
+    assert line == f"driftcast: {out}: was begun with --late 300; say the same, or {way_out}"
+    settings = msgspec.json.decode((out / SETTINGS_FILE).read_bytes())
+    (out / SETTINGS_FILE).write_bytes(msgspec.json.encode({**settings, "version": 0, "new": 1}))
+    line = call("watch", traces, "--out", out).refusal()
+    assert "was kept by a driftcast with version 0 of these tables, and this one has 1" in line
+    assert line.endswith(way_out)
+    (out / SETTINGS_FILE).write_bytes(b"{")
+    assert "cannot be read" in call("watch", traces, "--out", out).refusal()
+
+
+def test_tables_and_checkpoint_must_belong_together(spark: SparkSession, tmp_path: Path, parts: LiveParts) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    parts.flush_node(traces, 0, 1)
+    watched(spark, opened(out, traces))
+    (out / "committed.json").unlink()
+    parts.flush_node(traces, 1, 1)
+    with pytest.raises(WorkError, match="do not belong together: give --out another folder"):
+        watched(spark, opened(out, traces))
+    (out / "committed.json").write_bytes(b"{")
+    with pytest.raises(UserError, match="another folder"):
+        opened(out, traces)
+
+
+def test_it_ends_between_two_steps_when_asked_to(spark: SparkSession, tmp_path: Path, parts: LiveParts) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    traces.mkdir()
+    watcher = Watcher(spark, opened(out, traces))
+    ended = threading.Event()
+    watcher.start(0.2, once=False)
+    # The folder of a node that starts later is found too.
+    threading.Timer(0.5, lambda: parts.flush_node(traces, 0, 1)).start()
+    watcher.run(ended, ended.set)
+    assert watcher.commit.step >= 0
+    assert told(out) == judged_by_minute([traces])
+
+
+@pytest.mark.slow
+def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    parts.flush(traces, 0)
+    command = [
+        *COMMAND,
+        "watch",
+        str(traces),
+        "--out",
+        str(out),
+        "--json",
+        "--late",
+        "120",
+        "--wait",
+        "240",
+        "--every",
+        "0.5",
+    ]
+
+    def begun() -> "subprocess.Popen[str]":
+        return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    first = begun()
+    assert first.stdout is not None
+    assert '"step":0' in first.stdout.readline()
+    for number in (1, 2):
+        parts.flush(traces, number)
+    # Some of the step's files are written by now, or none, or all.
+    time.sleep(2.0)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    for number in (3, 4, 5):
+        parts.flush(traces, number)
+    second = begun()
+    assert second.stdout is not None
+    wanted = 12 * 6 * 2
+    while (line := second.stdout.readline()) and msgspec.json.decode((out / "committed.json").read_bytes())[
+        "files"
+    ] < wanted:
+        assert '"left_out":0' in line
+    second.send_signal(signal.SIGINT)
+    assert second.wait() == 0
+    assert told(out) == judged_by_minute([traces])
