@@ -254,7 +254,9 @@ def main() -> int:
     facts = {"python": platform.python_version(), "machine": platform.machine(), "quick": arguments.quick}
     RESULTS.write_text(json.dumps({**facts, "rows": rows}, indent=2) + "\n")
     if arguments.markdown is not None:
-        arguments.markdown.write_text(_markdown(rows))
+        # What follows the table is of other commands, and stays.
+        before = arguments.markdown.read_text() if arguments.markdown.exists() else ""
+        arguments.markdown.write_text(_markdown(rows) + "".join(before.partition("\n## ")[1:]))
     console.print(f"written to {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
     return 0
 

@@ -19,7 +19,7 @@ from driftcast.pipeline.advice.candidates import Candidate, candidates_for, with
 from driftcast.pipeline.advice.fleet import EVERYBODY as EVERYBODY_ROLE
 from driftcast.pipeline.advice.fleet import HELD_OUT_SEEDS
 from driftcast.pipeline.advice.objective import Objective, parse_objective
-from driftcast.pipeline.advice.race import Found, Metrics, race, ranked
+from driftcast.pipeline.advice.race import Found, Metrics, race, ranked, settled
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.mishap import RunError
@@ -84,6 +84,7 @@ OBJECTIVES = (
 )
 DURATION_S = 180.0
 RUNS = 10
+SEEDS = [*range(1, RUNS + 1), *range(HELD_OUT_SEEDS, HELD_OUT_SEEDS + RUNS)]
 
 
 def scenario_of(fleet: str, workload: str) -> Scenario:
@@ -101,14 +102,25 @@ def scenario_of(fleet: str, workload: str) -> Scenario:
     return scenario_from(table, fleet)
 
 
+def kept_in(scenario: Scenario, out: Path) -> Path:
+    """The file of a fleet's and workload's runs."""
+    return out / f"{scenario.name.replace(' ', '-')}.json"
+
+
+def complete(scenario: Scenario, candidates: Sequence[Candidate], out: Path) -> bool:
+    """Whether all runs are kept."""
+    path = kept_in(scenario, out)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    return all(str(seed) in kept.get(candidate.label, {}) for candidate in candidates for seed in SEEDS)
+
+
 def everything(scenario: Scenario, candidates: Sequence[Candidate], out: Path) -> dict[int, dict[int, Metrics]]:
     """Every candidate on every seed, training and held out; what is in `out` is not run again."""
-    path = out / f"{scenario.name.replace(' ', '-')}.json"
+    path = kept_in(scenario, out)
     kept: dict[str, dict[str, Metrics]] = json.loads(path.read_text()) if path.exists() else {}
-    seeds = [*range(1, RUNS + 1), *range(HELD_OUT_SEEDS, HELD_OUT_SEEDS + RUNS)]
-    for candidate in candidates:
+    for candidate in () if complete(scenario, candidates, out) else candidates:
         rows = kept.setdefault(candidate.label, {})
-        for seed in seeds:
+        for seed in SEEDS:
             if str(seed) not in rows:
                 try:
                     rows[str(seed)] = dict(run(with_protocol(scenario, candidate), seed).metrics)
@@ -131,7 +143,7 @@ def judged(found: dict[int, dict[int, Metrics]], objective: Objective) -> tuple[
     held = {
         number: {seed: row for seed, row in rows.items() if seed >= HELD_OUT_SEEDS} for number, rows in found.items()
     }
-    pick, best = raced.order[0], ranked(list(held), held, objective)[0]
+    pick, best = raced.order[0], settled(ranked(list(held), held, objective), held, objective)[0]
     return pick, best, pick == best or ties(held[pick], held[best], objective), raced.runs
 
 
@@ -205,17 +217,16 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, object]] = []
     for fleet, workload in in_turn(arguments.fleets.split(","), arguments.workloads.split(",")):
-        kept = arguments.out / f"cases-{fleet}-{workload.replace(' ', '-')}.json"
-        if not kept.exists():
-            if arguments.markdown or time.process_time() > 60.0 * arguments.cpu_minutes:
-                continue
-            scenario = scenario_of(fleet, workload)
-            candidates = [one for one in candidates_for(scenario)[0] if not one.label.startswith(arguments.without)]
-            found = everything(scenario, candidates, arguments.out)
-            made = cases_of(found, [one.label for one in candidates])
-            kept.write_text(json.dumps([{"fleet": fleet, "workload": workload, **row} for row in made], indent=1))
+        scenario = scenario_of(fleet, workload)
+        candidates = [one for one in candidates_for(scenario)[0] if not one.label.startswith(arguments.without)]
+        over = arguments.markdown or time.process_time() > 60.0 * arguments.cpu_minutes
+        if over and not complete(scenario, candidates, arguments.out):
+            continue
+        found = everything(scenario, candidates, arguments.out)
+        made = cases_of(found, [one.label for one in candidates])
+        rows += [{"fleet": fleet, "workload": workload, **row} for row in made]
+        if not arguments.markdown:
             print(f"{fleet}, {workload}: {time.process_time():.0f} CPU s so far", flush=True)
-        rows += json.loads(kept.read_text())
     print(table(rows) if rows else "nothing is kept yet")
 
 

@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -99,8 +100,7 @@ class Place:
         """Killed, and back after a while, perhaps with another time of day."""
         await self.network.crash(self.ids[name])
         await asyncio.sleep(1)
-        there = record.time.time
-        with mock.patch.object(record, "time", mock.Mock(time=lambda: there() + step_s)):
+        with mock.patch.object(record, "wall_s", side_effect=lambda: time.time() + step_s):
             await self.network.start(self.ids[name])
 
     async def publish(self, events: int = EVENTS) -> None:

@@ -5,40 +5,70 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.sweep import experiment_of, process_cpu_s, scenario, scenario_of_length
+from benchmarks.sweep import children, experiment_of, own_cpu_s, process_cpu_s, scenario, scenario_of_length
+from driftcast.pipeline.master import available_cores
 from driftcast.pipeline.plan import planned_runs
 from driftcast.pipeline.records import metric_columns, record_table
 from driftcast.pipeline.reproduce import sweep_experiment
 from driftcast.pipeline.session import session, stop
 from driftcast.pipeline.sweep import sweep
+from driftcast.scenario.scenario import Scenario
 from driftcast.simulation.run import run as simulate
+
+# So many that a run of them takes 6.5 ms and still simulates some seconds.
+NODES = 25
 
 
 def short(runs: int = 1000, seconds: float = 0.0065) -> dict[str, float]:
-    """CPU of so many runs in a loop and in a sweep, in which workers are warm, and the milliseconds more of each."""
-    timed = scenario_of_length(seconds)
-    before = time.process_time()
-    for seed in range(1, runs + 1):
-        simulate(timed, seed)
-    loop_cpu_s = time.process_time() - before
+    """CPU of so many runs in a loop, in as many loops at once as there are cores, and in a sweep in which workers are
+    warm; the milliseconds more of each, and where they are spent."""
+    timed = scenario_of_length(seconds, NODES)
+    loop_cpu_s = looped(timed, range(1, runs + 1))
+    cores = available_cores()
+    with ProcessPoolExecutor(cores) as pool:
+        shares = [range(1 + core, runs + 1, cores) for core in range(cores)]
+        at_once_cpu_s = sum(pool.map(looped, [timed] * cores, shares))
     with tempfile.TemporaryDirectory() as folder:
         spark = session("benchmark")
         try:
-            sweep([experiment_of(scenario(1.0), list(range(1, 65)))], Path(folder, "warm"), spark, quiet=True)
-            before = process_cpu_s(os.getpid())
+            sweep([experiment_of(scenario(1.0, NODES), list(range(1, 65)))], Path(folder, "warm"), spark, quiet=True)
+            before = parts_cpu_s()
             sweep([experiment_of(timed, list(range(1, runs + 1)))], Path(folder, "timed"), spark, quiet=True)
-            sweep_cpu_s = process_cpu_s(os.getpid()) - before
+            spent = [after - began for after, began in zip(parts_cpu_s(), before, strict=True)]
         finally:
             stop()
+    names = ("driver_cpu_s", "java_cpu_s", "workers_cpu_s")
     return {
         "runs": runs,
         "loop_cpu_s": loop_cpu_s,
-        "sweep_cpu_s": sweep_cpu_s,
-        "ratio": sweep_cpu_s / loop_cpu_s,
-        "overhead_ms_per_run": (sweep_cpu_s - loop_cpu_s) / runs * 1000,
+        "loops_at_once_cpu_s": at_once_cpu_s,
+        "sweep_cpu_s": sum(spent),
+        **dict(zip(names, spent, strict=True)),
+        "ratio": sum(spent) / loop_cpu_s,
+        "ratio_at_once": sum(spent) / at_once_cpu_s,
+        "overhead_ms_per_run": (sum(spent) - loop_cpu_s) / runs * 1000,
+        "overhead_at_once_ms_per_run": (sum(spent) - at_once_cpu_s) / runs * 1000,
     }
+
+
+def looped(timed: Scenario, seeds: Iterable[int]) -> float:
+    """The CPU of runs, one after the other, in this process."""
+    simulate(timed, 1)
+    before = time.process_time()
+    for seed in seeds:
+        simulate(timed, seed)
+    return time.process_time() - before
+
+
+def parts_cpu_s() -> tuple[float, float, float]:
+    """So far: this process, Spark's Java, and the Python workers below that."""
+    java = children(os.getpid())
+    own = sum(map(own_cpu_s, java))
+    return time.process_time(), own, sum(map(process_cpu_s, java)) - own
 
 
 def resumed(runs: int = 100_000) -> dict[str, float]:

@@ -68,11 +68,11 @@ def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
     }
 
 
-def scenario_of_length(seconds: float) -> Scenario:
+def scenario_of_length(seconds: float, nodes: int = 50) -> Scenario:
     """A scenario whose run takes about that long on this machine; a run costs something before its first second."""
-    started_s, longer_s = _cost_s(scenario(LEAST_S)), _cost_s(scenario(LONGER_S))
+    started_s, longer_s = _cost_s(scenario(LEAST_S, nodes)), _cost_s(scenario(LONGER_S, nodes))
     per_s = (longer_s - started_s) / (LONGER_S - LEAST_S)
-    return scenario(max(LEAST_S, round(LEAST_S + (seconds - started_s) / per_s, 3)))
+    return scenario(max(LEAST_S, round(LEAST_S + (seconds - started_s) / per_s, 3)), nodes)
 
 
 def _cost_s(probe: Scenario, times: int = 10) -> float:
@@ -94,15 +94,26 @@ def experiment_of(timed: Scenario, seeds: list[int]) -> Experiment:
 
 def process_cpu_s(pid: int) -> float:
     """The CPU time of a process and of everything below it, living or waited for: Python, Java, Spark's workers."""
+    return own_cpu_s(pid) + sum(process_cpu_s(child) for child in children(pid))
+
+
+def own_cpu_s(pid: int) -> float:
+    """The CPU time of a process and of those below it that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        children = Path(f"/proc/{pid}/task").iterdir()
-        below = [int(child) for task in children for child in (task / "children").read_text().split()]
     except FileNotFoundError:
         return 0.0
     # utime, stime, cutime, cstime: fields 14 to 17 of proc(5), counted from 1.
-    ticks = sum(int(field) for field in fields[11:15])
-    return ticks / TICKS_PER_S + sum(process_cpu_s(child) for child in below)
+    return sum(int(field) for field in fields[11:15]) / TICKS_PER_S
+
+
+def children(pid: int) -> list[int]:
+    """The processes right below one."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ watch with Ctrl-C and judges the same traces at once.
 import asyncio
 import json
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -72,6 +73,9 @@ def main(seconds: float) -> None:
         behind = [step["behind_s"] for step in steps]
         found = [{key: value for key, value in row.items() if key != "final"} for row in minutes_of(out, None)]
         last = steps[-1]
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = used.ru_utime + used.ru_stime
+        print(f"CPU of the watch {cpu_s:.0f} s, {cpu_s / len(steps):.1f} for each step with its start in it")
         print(f"steps {len(steps)}, rows {last['rows']}, left out {last['left_out']}, exit {watch.returncode}")
         print(f"behind at the first step {behind[0]:.1f} s; afterwards, worst {max(behind[1:]):.1f} s,", end=" ")
         print(f"median {sorted(behind[1:])[len(behind[1:]) // 2]:.1f} s: {[round(one, 1) for one in behind]}")

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from driftcast.pipeline.advice.objective import parse_objective
-from driftcast.pipeline.advice.race import BUDGET, Found, Measure, cost_of, race, ranked, rounds_of
+from driftcast.pipeline.advice.race import BUDGET, Found, Measure, cost_of, race, ranked, rounds_of, settled
 
 OBJECTIVE = parse_objective("delivery >= 0.9, least bytes")
 
@@ -96,3 +96,21 @@ def test_under_noise_it_finds_the_winner_of_all_runs_or_a_near_tie_nearly_always
         pick = race(27, seeds, OBJECTIVE, measure).order[0]
         hits += pick == best or math.isclose(truth[pick][1], truth[best][1], rel_tol=0.02)
     assert hits >= 57
+
+
+def test_where_nobody_keeps_the_limit_chance_does_not_decide_on_the_cost() -> None:
+    """The first delivers more by chance alone and costs twice as much; the last is clearly worse, and cheap."""
+    noise = (0.02, -0.018, 0.01, -0.012, 0.015, -0.004)
+    found: Found = {
+        0: {seed: {"delivery_ratio": 0.5 + one, "total_bytes": 2000.0} for seed, one in enumerate(noise)},
+        1: {seed: {"delivery_ratio": 0.5, "total_bytes": 1000.0} for seed in range(len(noise))},
+        2: {seed: {"delivery_ratio": 0.4 + one, "total_bytes": 10.0} for seed, one in enumerate(noise)},
+    }
+    order = ranked([0, 1, 2], found, OBJECTIVE)
+    assert order == [0, 1, 2]
+    assert settled(order, found, OBJECTIVE) == [1, 0, 2]
+    # Who keeps the limit is first, whatever it costs.
+    assert settled(order, found, parse_objective("delivery >= 0.5, least bytes")) == [0, 1, 2]
+    # Nothing can be said of what does not exist.
+    nothing: Found = {0: {1: {}}, 1: {1: {}}}
+    assert settled([0, 1], nothing, OBJECTIVE) == [0, 1]

@@ -62,7 +62,7 @@ def environment(*first: Path, **variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, **variables}
 
 
-def spawn(*arguments: str | Path, env: dict[str, str] | None = None) -> Outcome:
+def spawn(*arguments: str | Path, env: dict[str, str] | None = None, timeout_s: float = 60.0) -> Outcome:
     """Run a command in a process of its own, to its end."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
@@ -70,6 +70,6 @@ def spawn(*arguments: str | Path, env: dict[str, str] | None = None) -> Outcome:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=timeout_s,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)

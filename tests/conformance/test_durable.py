@@ -24,10 +24,11 @@ WORLD = {"discovery": {"mode": "beacon"}}
 
 
 def net_of(name: str, contacts: list[tuple[int, int, float, float]], durable: bool) -> Net:
-    return Net.contacts(contacts, name, WORLD, durable=durable, **SOON.get(name, {}))
+    settings: dict[str, object] = {"durable": durable, **SOON.get(name, {})}
+    return Net.contacts(contacts, name, WORLD, 1, **settings)
 
 
-def numbers(events: list[Event]) -> list[object]:
+def numbers(events: list[Event]) -> list[int]:
     return sorted(int(str(event.attributes["n"])) for event in events)
 
 

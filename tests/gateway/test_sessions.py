@@ -193,6 +193,27 @@ def test_a_node_that_stops_says_so_and_publishes_no_will(tmp_path: Path) -> None
         client.close()
 
 
+def test_a_node_stops_while_sessions_end_and_groups_lose_members(tmp_path: Path) -> None:
+    """A session that was kept and is to end with this connection, in a group with others."""
+    with broker(tmp_path) as node:
+        standing = node.subscriptions
+        client, _ = lasting(node.port)
+        client.say(subscribe("a", qos=1), subscribe("$share/g/a", qos=1, id=2))
+        for _ in range(2):
+            client.expect(kinds.SUBACK)
+        client.close()
+        client = Raw(node.port, connect("me", clean=False, properties={"session_expiry_s": 0}))
+        assert client.connected()[0]
+        other = Raw(node.port, connect("other"), subscribe("$share/g/a", qos=1))
+        other.connected()
+        other.expect(kinds.SUBACK)
+        node.restart(crash=False)
+        assert (client.end(), other.end()) == (Reason.SHUTTING_DOWN, Reason.SHUTTING_DOWN)
+        assert node.subscriptions == standing
+        for one in (client, other):
+            one.close()
+
+
 def test_sessions_that_are_kept_are_bounded_and_hold_up_nobody_who_keeps_none(tmp_path: Path) -> None:
     with broker(tmp_path, "max_sessions = 2\nmax_retained = 0") as node:
         for name in ("one", "two"):
@@ -246,6 +267,34 @@ def test_a_group_hands_on_what_a_member_that_left_has_not_acknowledged(tmp_path:
         assert present
         assert sorted(back.message()[1] for _ in range(4)) == [b"1", b"2", b"3", b"4"]
         back.close()
+
+
+def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        members = {name: lasting(node.port, name)[0] for name in ("one", "two")}
+        for member in members.values():
+            member.say(subscribe("$share/g/a", qos=2))
+            member.expect(kinds.SUBACK)
+        with Raw(node.port, connect("writer")) as writer:
+            writer.connected()
+            for id in (1, 2):
+                writer.say(publish("a", str(id).encode(), 2, id))
+                writer.expect(kinds.PUBREC)
+        got = {name: member.message() for name, member in members.items()}
+        for crash in (False, True):
+            for member in members.values():
+                member.close()
+            if crash:
+                node.restart()
+            # Whoever comes first gets its own, and nothing of the other's.
+            for name in ("two", "one"):
+                members[name], present = lasting(node.port, name)
+                assert present
+                assert members[name].message() == (*got[name][:4], True)
+                members[name].say(packet(0xC0))
+                members[name].expect(kinds.PINGRESP)
+        for member in members.values():
+            member.close()
 
 
 def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Path) -> None:

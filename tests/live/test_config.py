@@ -110,7 +110,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 
 def test_a_node_knows_the_ground_that_its_configuration_names(tmp_path: Path) -> None:
     city = read_map("city")
-    shutil.copy(SHIPPED / "city.toml", tmp_path / "own.toml")
+    (tmp_path / "own.toml").write_bytes((SHIPPED / "city.toml").read_bytes())
     for given, area in (
         ('map = "city"\n', Area(city.width_m, city.height_m)),
         ('map = "own.toml"\narea_m = [5000, 6000]\n', Area(5000.0, 6000.0)),

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from driftcast.contacts.exact import contacts
-from driftcast.errors import UserError
+from driftcast.errors import UserError, WorkError
 from driftcast.mobility.fleet import Fleet
 from driftcast.mobility.model import Area
 from driftcast.mobility.ns2 import Ns2
@@ -25,6 +27,7 @@ from driftcast.pipeline.fleets.ingest import Source, ingest
 from driftcast.pipeline.fleets.picture import Sight
 from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
 from driftcast.pipeline.fleets.tables import resampled
+from driftcast.pipeline.fleets.workers import refuse_full_disk
 from driftcast.pipeline.fleets.writers import write_fleet
 from tests.cli.movements import NS2, ONE
 from tests.unit.fleets.test_readers import FEATURES, GPX
@@ -336,7 +339,12 @@ def test_nodes_of_any_size_are_ingested_alike(
 ) -> None:
     """Buckets of columns, several of them, and the windows of Spark that a node of too many rows needs."""
     sights: list[Sight] = []
-    monkeypatch.setattr(page, "draw", lambda sight, facts, to: (sights.append(sight), to.write_bytes(b"")))
+
+    def draw(sight: Sight, facts: dict[str, Any], to: Path) -> None:
+        sights.append(sight)
+        to.write_bytes(b"")
+
+    monkeypatch.setattr(page, "draw", draw)
     files, rules = awkward_log(tmp_path), Rules(disordered=0.3)
     monkeypatch.setattr(buckets, "BUCKET_ROWS", 150)
     by_bucket = ingest(files, tmp_path / "buckets", rules=rules)
@@ -361,6 +369,27 @@ def test_nodes_of_any_size_are_ingested_alike(
     assert drawn.paths.keys() == other.paths.keys()
     for node, way in drawn.paths.items():
         np.testing.assert_array_equal(way, other.paths[node])
+
+
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(WorkError, match=r"^[^\n]*fleet: not written, the disk is full[^\n]*$"):
+        refuse_full_disk(OSError(28, "No space left on device"), tmp_path / "fleet")
+    refuse_full_disk(OSError(5, "Input/output error"), tmp_path / "fleet")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is made by root alone")
+def test_a_disk_that_fills_up_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        with pytest.raises(WorkError, match="the disk is full"):
+            ingest([Path("examples/fleet/gps.csv").absolute()], disk / "fleet")
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_columns_are_resampled_as_rows_are() -> None:

@@ -15,7 +15,8 @@ from driftcast.pipeline.ledger import FOLDED, Ledger
 from driftcast.pipeline.plan import planned_runs
 from driftcast.pipeline.records import Record, record_table
 from driftcast.pipeline.reproduce import sweep_experiment
-from driftcast.pipeline.sweep import Simulate, read_runs, worker
+from driftcast.pipeline.single import Simulate
+from driftcast.pipeline.sweep import read_runs, worker
 from driftcast.simulation.run import run
 from tests.pipeline.deaths import Counting
 from tests.pipeline.scenarios import tiny_experiment

@@ -10,7 +10,7 @@ import pytest
 
 from driftcast.contacts.exact import contacts
 from driftcast.model import Area
-from tests.cli.console import call, environment
+from tests.cli.console import QUICK, call, environment, spawn
 from tests.pipeline.scenarios import tiny
 from tests.pipeline.standalone import Standalone, kill, python_with, standalone, wait_for
 
@@ -42,7 +42,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 from driftcast.errors import WorkError
-from driftcast.pipeline.cluster import crew
+from driftcast.pipeline.cluster import away, crew
 from driftcast.pipeline.configuration import parse_conf
 from driftcast.pipeline.experiment import load_experiment
 from driftcast.pipeline.ledger import Ledger
@@ -61,10 +61,20 @@ def plain(rows):
 def files(folder):
     return {str(path.relative_to(folder)) for path in (folder / "traces").rglob("*.parquet")}
 
+ship_files, plan = away.ship_files, Path("plan.parquet")
+
+def sent_and_hidden(*arguments):
+    # The workers are on the same machine: what they were sent is not to be found where it was.
+    names = ship_files(*arguments)
+    plan.rename("hidden")
+    return names
+
+away.ship_files = sent_and_hidden
 spark = session("away", master)
 assert spark.sparkContext.defaultParallelism == 2, spark.sparkContext.defaultParallelism
 print("there", flush=True)
 rows = sweep([experiment], out / "first", spark, quiet=True)
+Path("hidden").rename(plan)
 planned = [msgspec.structs.asdict(planned) for planned in planned_runs(experiment)]
 here = pa.Table.from_batches(worker(str(out / "here"), run)(pa.Table.from_pylist(planned).to_batches())).to_pylist()
 assert all(row["error"] is None for row in here), here
@@ -150,3 +160,18 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
             said = driver.stderr.read()
         assert driver.returncode == 0
         assert "Traceback" not in said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_cluster_whose_workers_lack_a_package_is_refused_in_one_line(tmp_path: Path) -> None:
+    python = python_with(tmp_path / "python", ("numpy", "pyarrow"))
+    env = environment(PYSPARK_PYTHON=str(python))
+    with standalone(tmp_path / "cluster", workers=1) as cluster:
+        options = ("--protocols", "flooding", "--runs", "1", "--out", str(tmp_path / "out"))
+        conf = ("--master", cluster.master, "--conf", "spark.executor.memory=512m")
+        found = spawn("compare", QUICK, *options, *conf, env=env, timeout_s=120.0)
+    refusal = found.refusal(1)
+    assert refusal.startswith(f"driftcast: {cluster.master}: the Python of its workers, {python} on ")
+    assert "has no msgspec: `" in refusal
+    assert not (tmp_path / "out" / "runs.parquet").exists()

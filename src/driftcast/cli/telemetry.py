@@ -128,7 +128,7 @@ def _picture(watcher: "Watcher", whole: bool = False) -> "Group":
     skewed = sum(minute.get("delays_negative") or 0 for minute in minutes)
     if skewed:
         lines.append(Text(f"{skewed} deliveries before their publication: clocks of nodes do not agree", "yellow"))
-    return Group(table_of_minutes(minutes, console().width), *lines)
+    return Group(table_of_minutes(minutes), *lines)
 
 
 def _status(watcher: "Watcher") -> str:
@@ -139,7 +139,8 @@ def _status(watcher: "Watcher") -> str:
     behind = f", {watcher.behind_s:.1f} s behind" if watcher.behind_s is not None and watcher.behind_s < WEEK_S else ""
     lost = f", {found.left_out:,} left out" if found.left_out else ""
     refused = f", {found.refused} files refused" if found.refused else ""
-    told = f"{found.rows:,} rows of {len(found.traces)} traces{behind}{lost}{refused}"
+    traces = "1 trace" if len(found.traces) == 1 else f"{len(found.traces)} traces"
+    told = f"{found.rows:,} rows of {traces}{behind}{lost}{refused}"
     return f"{told}; tables in {watcher.folder.out}"
 
 

@@ -88,7 +88,7 @@ def _minutes(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"minutes": minutes})
     else:
-        console().print(table_of_minutes(minutes, console().width))
+        console().print(table_of_minutes(minutes))
     return 0
 
 

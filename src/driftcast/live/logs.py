@@ -31,9 +31,9 @@ class LogSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class _Written(logging.Formatter):
     """One line for each message."""
 
-    def __init__(self, style: LogFormat) -> None:
+    def __init__(self, how: LogFormat) -> None:
         super().__init__()
-        self._style = style
+        self._how = how
 
     def format(self, record: logging.LogRecord) -> str:
         """As JSON, or as text with the fields behind it."""
@@ -42,7 +42,7 @@ class _Written(logging.Formatter):
         message = record.getMessage()
         if record.exc_info:
             message += f"\n{self.formatException(record.exc_info)}"
-        if self._style == "json":
+        if self._how == "json":
             told = {"time": when, "level": record.levelname.lower(), "message": message, **fields}
             return json.dumps(told, default=str)
         words = "".join(f" {name}={value}" for name, value in fields.items())

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig
@@ -66,9 +65,7 @@ class LiveNode(Applications):
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -137,8 +134,7 @@ class LiveNode(Applications):
         self._applications.tenants.start()
         flushing.start(config.trace.flush_s)
         cleanup.push_async_callback(flushing.stop)
-        # Who comes in at once is served.
-        self._running = True
+        self._running = True  # Who comes in at once is served.
         await self._open_doors()
 
     async def _open_doors(self) -> None:

@@ -27,6 +27,9 @@ STRANGE = frozenset(
 """Drops that tell of somebody who does not belong here, or of another driftcast."""
 COMPLAIN_S = 60.0
 
+wall_s = time.time
+"""The time of day, as a node reads it once, at its start."""
+
 
 class Record:
     """The trace and the counts of one node.
@@ -44,7 +47,7 @@ class Record:
         self._node = node
         self._loop = asyncio.get_running_loop()
         # The clock of every loop of asyncio, without the call in between.
-        self._wall_offset_s = time.time() - time.monotonic()
+        self._wall_offset_s = wall_s() - time.monotonic()
         self._complaints: dict[str, float] = {}
         """Until when nothing more is said of a reason."""
         self._bad_second = 0

@@ -116,12 +116,15 @@ def session(name: str, master: str | None = None, cores: int | None = None) -> "
         stop()
         await_master(wanted)
         scratch = Path(tempfile.mkdtemp(prefix="driftcast-"))
+        spark: SparkSession | None = None
         try:
             spark = _start(name, wanted, scratch)
             if not is_local(wanted):
                 ship_code(spark, scratch)
                 await_crew(spark, wanted)
         except BaseException:
+            if spark is not None:
+                spark.stop()
             _end_java()
             shutil.rmtree(scratch, ignore_errors=True)
             raise

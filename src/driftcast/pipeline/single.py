@@ -1,8 +1,9 @@
 """One planned run, done: its scenario read, its files looked at, its outcome as a row, its trace where it belongs."""
 
+import gc
 import shutil
 import time
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +29,14 @@ class Simulate(Protocol):
 
     def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
         """One run."""
+
+
+@cache
+def settle() -> None:
+    """Once in a worker's process: what it has imported stays, and need not be looked through again. Spark collects
+    garbage after every task, which took 50 ms each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def done(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:

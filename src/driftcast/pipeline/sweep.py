@@ -31,7 +31,7 @@ from driftcast.pipeline.records import (
     record_table,
 )
 from driftcast.pipeline.session import scratch_of
-from driftcast.pipeline.single import DEADLY_ATTEMPTS, Simulate, died, done
+from driftcast.pipeline.single import DEADLY_ATTEMPTS, Simulate, died, done, settle
 from driftcast.simulation.mishap import told
 from driftcast.simulation.run import run as simulate_run
 
@@ -200,6 +200,8 @@ def worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]
         from pyspark import TaskContext
 
         context = TaskContext.get()
+        if context is not None:
+            settle()
         folder = Path(out) / RUNS_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         with room(folder), Journal(folder, context.partitionId() if context is not None else 0) as journal:

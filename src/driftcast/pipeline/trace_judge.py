@@ -1,6 +1,6 @@
 """The metrics of the traces in some folders: each file is read once, where a core is free, and only digests travel.
 
-The same as `trace_metrics`, which takes any DataFrames, in a fifth of its CPU: tests hold both to the same bits.
+The same as `trace_metrics`, which takes any DataFrames, in a third of its CPU: tests hold both to the same bits.
 """
 
 import re
@@ -198,7 +198,7 @@ def _pairs(event: Integers, node: Integers, nodes: Integers) -> tuple[Integers, 
 def _buffer_peak(digest: "pa.Table") -> int:
     """The most copies at one node at one time. A crash empties it; of a live node that is killed a start tells."""
     lives = _flat(digest["lives"]).reshape(-1, LIFE)
-    peak = max([0, *digest["anew_peak"].to_pylist()])
+    peak: int = max([0, *digest["anew_peak"].to_pylist()])
     if not len(lives):
         return peak
     first_s = digest["lives_s"].combine_chunks().flatten().to_numpy()

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driftcast.matching import Filter, FilterError, FilterIndex
-from driftcast.mobility.trajectory import Integers
 
+Integers = NDArray[np.int64]
 Pair = tuple[str, str, int, float, str | None]
 """Run, event, node, when it was published, and the subscription if it is to get what its processor makes of it."""
 LIKE_EVENTS = 4096
@@ -49,11 +50,12 @@ class Wishes:
         time_s = event["time_s"]
         # An end that is not there is no number, and nothing comes after it. Nobody gets what it published itself.
         stands = (self._from_s[selected] <= time_s) & ~(time_s >= self._to_s[selected])
-        fitting = selected[stands & (self.node[selected] != event["source"])]
+        fitting: Integers = selected[stands & (self.node[selected] != event["source"])]
         if event["access"] is None:
             return fitting
         access = _access(event["access"])
-        return fitting[np.array([access.matches(self._attributes[place]) for place in fitting], dtype=np.bool_)]
+        allowed = [place for place in fitting.tolist() if access.matches(self._attributes[place])]
+        return np.array(allowed, dtype=np.int64)
 
     def _matching(self, attributes: str) -> Integers:
         found = self._selected.get(attributes)

@@ -56,7 +56,8 @@ def check_part(path: Path, table: str) -> str:
     said = schema.metadata or {}
     if said.get(VERSION_KEY, VERSION.encode()) != VERSION.encode() or not schema.equals(arrow_schema(TABLES[table])):
         raise UserError(f"{path}: is of another version of driftcast; record the trace again")
-    return said.get(LEVEL_KEY, b"nobody knows what").decode(errors="replace")
+    level: bytes = said.get(LEVEL_KEY, b"nobody knows what")
+    return level.decode(errors="replace")
 
 
 def level_of(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """Frames: whatever the bytes are, a message or a DecodeError with a name."""
 
 import struct
+from enum import StrEnum
 
 import msgspec
 import pytest
@@ -46,7 +47,7 @@ EVENT = Event(EventId(1, 2), {"topic": "x"}, b"payload", 3.0, 60.0)
 FRAME = CODEC.encode(Carrier(EVENT, 1, 60.0))
 
 
-def flaw(frame: bytes, codec: Codec = CODEC) -> Flaw:
+def flaw(frame: bytes, codec: Codec = CODEC) -> StrEnum:
     with pytest.raises(DecodeError) as caught:
         codec.decode(frame)
     return caught.value.flaw

@@ -55,7 +55,7 @@ class Spreading:
 
     def publish(self, now: float, stored: Stored) -> None:
         """An own event goes out at once, to everybody around."""
-        self._send(now, stored, self._around)
+        self._send(now, stored, self._around.links)
 
     def begin(self, now: float, id: EventId, sender: NodeId, names: bytes) -> None:
         """An event has come for the first time, in a frame that names others."""

@@ -19,4 +19,6 @@ class Entry(Struct):
     name: str | None = None
     """Of one whose events wait in the store."""
     id: SubscriptionId | None = None
-    """At the node, while it stands there."""
+    """At the node, as far as it is known there; one with a name stands from before a restart, too."""
+    read: bool = False
+    """Whether its events come here."""

@@ -129,7 +129,7 @@ class Session:
     def attach(self) -> None:
         """The client is connected: what stands in its name brings its events here."""
         for entry in list(self._entries.values()):
-            if entry.id is None and entry.wanted.group is None:
+            if not entry.read and entry.wanted.group is None:
                 if self.rights.may_subscribe(entry.wanted.topics):
                     self._open(entry)
                 else:
@@ -140,10 +140,12 @@ class Session:
         """The client has gone, and may come back."""
         left = self.outbox.disconnect()
         for entry in self._entries.values():
-            if entry.wanted.group is None and entry.id is not None:
+            if entry.read and entry.id is not None:
                 self._shop.backing.node.detach(entry.id)
                 self._shop.vitals.leave(self, entry)
-                entry.id = None
+                entry.read = False
+                if entry.name is None:
+                    entry.id = None
         self._shop.groups.refresh(self)
         self._shop.groups.hand_on(left)
 
@@ -168,7 +170,7 @@ class Session:
             self._shop.groups.join(self, entry)
             return
         reader = Reader(partial(self._on_delivery, entry), acknowledges=entry.name is not None, window=WINDOW)
-        entry.id = self._subscribed(entry, reader)
+        entry.id, entry.read = self._subscribed(entry, reader), True
         self._shop.vitals.join(self, entry)
 
     def _subscribed(self, entry: Entry, reader: Reader | None) -> SubscriptionId:
@@ -185,7 +187,7 @@ class Session:
         self._shop.vitals.leave(self, entry)
         if entry.id is not None:
             self._shop.backing.node.unsubscribe(entry.id)
-            entry.id = None
+            entry.id, entry.read = None, False
 
     # Deliveries.
 

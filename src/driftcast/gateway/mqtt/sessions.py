@@ -128,9 +128,6 @@ class Sessions:
         del self._present[session.client_id]
         will = found[1]
         session.detach()
-        if session.lasting:
-            session.until_wall_s = time.time() + session.expiry_s
-            session.save()
         if with_will and will is not None:
             publishing, rights = self._shop.publishing, session.rights
             delay_s = min(will.delay_s, session.expiry_s)
@@ -139,7 +136,14 @@ class Sessions:
                 delay_s,
                 lambda: publishing.publish(session.client_id, rights, will.message, lambda reason: None),
             )
-        if not session.lasting:
+        self._put_away(session)
+
+    def _put_away(self, session: Session) -> None:
+        """Keep a session whose client has gone, or not."""
+        if session.lasting:
+            session.until_wall_s = time.time() + session.expiry_s
+            session.save()
+        else:
             self._end(session)
 
     def review(self) -> None:
@@ -153,9 +157,14 @@ class Sessions:
     def close(self) -> None:
         """The node stops: everybody is told, and nobody's will is published, for they are not gone."""
         self._wills.close()
-        for client_id, (connection, _) in list(self._present.items()):
+        gone = [(self._sessions[client_id], connection) for client_id, (connection, _) in self._present.items()]
+        self._present.clear()
+        for session, connection in gone:
             connection.close(Reason.SHUTTING_DOWN, "the node stops")
-            self.leave(self._sessions[client_id], connection, with_will=False)
+            session.detach()
+        # When nobody is there any more: what some leave is not taken over by others, for the node takes nothing new.
+        for session, _ in gone:
+            self._put_away(session)
 
     def _end(self, session: Session) -> None:
         session.end()

@@ -14,8 +14,9 @@ class LineTooLongError(Exception):
     """Somebody sends more than a line may have."""
 
 
-async def lines(reader: asyncio.StreamReader, transport: asyncio.Transport) -> AsyncIterator[bytes]:
+async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> AsyncIterator[bytes]:
     """Every whole line, until the other side is gone; what it had not ended by then is none."""
+    assert isinstance(transport, asyncio.ReadTransport)
     begun: list[bytes] = []
     begun_bytes = 0
     moderation = Moderation()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from driftcast.pipeline.advice.objective import Objective
+from driftcast.pipeline.statistics import interval, paired_differences
 
 BUDGET = 0.4
 """Of the runs that all candidates on all seeds would take."""
@@ -85,7 +86,30 @@ def race(candidates: int, seeds: Sequence[int], objective: Objective, measure: M
         rounds.append(Round(tuple(left), count))
         left = ranked(left, found, objective)
         done = count
-    return Race(left, rounds, found, runs)
+    return Race(settled(left, found, objective), rounds, found, runs)
+
+
+def settled(order: Sequence[int], found: Found, objective: Objective) -> list[int]:
+    """The last word on an order. Where nobody keeps the limits, those who miss them by no more than the first, as far
+    as the runs can tell, are ordered by the goal: chance does not decide what twice the cost is spent on."""
+    first, *others = order
+    missed = objective.excess(means_of(found[first], objective.metrics))
+    if not 0.0 < missed < math.inf:
+        return list(order)
+    equal = [first, *(one for one in others if not _misses_more(found[one], found[first], objective))]
+    costs = {one: objective.cost(means_of(found[one], [objective.goal])[objective.goal]) for one in equal}
+    return [*sorted(equal, key=costs.__getitem__), *(one for one in others if one not in costs)]
+
+
+def _misses_more(rows: Mapping[int, Metrics], other: Mapping[int, Metrics], objective: Objective) -> bool:
+    """Whether the limits are missed by more than another does, seed by seed."""
+    mine, theirs = ({seed: objective.excess(row) for seed, row in one.items()} for one in (rows, other))
+    if not all(map(math.isfinite, [*mine.values(), *theirs.values()])):
+        return True
+    apart = interval(paired_differences(mine, theirs))
+    if apart.mean is None or apart.low is None:
+        return apart.mean != 0.0
+    return apart.low > 0.0
 
 
 def ranked(candidates: Sequence[int], found: Found, objective: Objective, hopeful: bool = False) -> list[int]:

@@ -24,7 +24,7 @@ from driftcast.pipeline.ledger import RUNS_FOLDER
 from driftcast.pipeline.plan import PlannedRun
 from driftcast.pipeline.records import Record, json_text, json_value
 from driftcast.pipeline.results import TRACES_FOLDER
-from driftcast.pipeline.single import Simulate, done, record_of, scenario_of
+from driftcast.pipeline.single import Simulate, done, record_of, scenario_of, settle
 from driftcast.scenario.inputs import input_files
 from driftcast.settings import relocate
 from driftcast.trace import Level
@@ -149,6 +149,8 @@ def traveler(
         from pyspark import SparkFiles, TaskContext
 
         context = TaskContext.get()
+        if context is not None:
+            settle()
         again = context is not None and context.attemptNumber() > 0
         relocate(Path(home), {path: SparkFiles.get(name) for path, name in places.items()})
         folder = Path(tempfile.mkdtemp(prefix="driftcast-"))

@@ -1,6 +1,6 @@
 """Cleaning a bucket: the steps of `cleaning` that look at more than one row, on the columns of all rows of some nodes.
 
-The same as there, in a tenth of the CPU: tests hold both to the same rows.
+The same as there, in a seventh of the CPU of a whole ingest: tests hold both to the same rows.
 """
 
 from typing import Any

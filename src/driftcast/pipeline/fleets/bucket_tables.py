@@ -162,8 +162,17 @@ class Writing(NamedTuple):
         present_s = np.bincount(place, weights=lasting_s, minlength=len(number))
         path_m = np.bincount(place, weights=np.hypot(vx_mps, vy_mps) * lasting_s, minlength=len(number))
         tracks = np.add.reduceat(_firsts(rows).astype(np.int64), first) if len(first) else count
-        sums = (number, count, rows.time_s[first], rows.time_s[first + count - 1], present_s, path_m, tracks)
-        np.savez(self.scratch / "nodes" / f"{bucket:05}.npz", **dict(zip(NODE_SUMS, sums, strict=True)))
+        sums: tuple[Any, ...] = (
+            number,
+            count,
+            rows.time_s[first],
+            rows.time_s[first + count - 1],
+            present_s,
+            path_m,
+            tracks,
+        )
+        kept: dict[str, Any] = dict(zip(NODE_SUMS, sums, strict=True))
+        np.savez(self.scratch / "nodes" / f"{bucket:05}.npz", **kept)
 
     def _keep_sight(self, rows: Positions, bucket: int) -> None:
         """What a picture needs of these rows."""

@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
     def take(self, chosen: "Integers | np.ndarray[Any, np.dtype[np.bool_]]") -> "Rows":
         """Some of them, or another order."""
-        return Rows(*(column[chosen] for column in self))
+        return Rows(**{name: column[chosen] for name, column in self._asdict().items()})
 
 
 class Logs(NamedTuple):
@@ -120,7 +120,9 @@ class Dealing(NamedTuple):
     def _marked(self, batch: "pa.RecordBatch", known: Mapping[Log, int]) -> Rows:
         place, names, _ = owners(batch, self.naming)
         log = np.array([known[name] for name in names], dtype=np.int64)[place]
-        columns = {name: numbers(batch[name]) for name in ("clock_s", "x_m", "y_m", "longitude", "latitude")}
+        columns: dict[str, Any] = {
+            name: numbers(batch[name]) for name in ("clock_s", "x_m", "y_m", "longitude", "latitude")
+        }
         given = batch["longitude"].is_valid().to_numpy(zero_copy_only=False)
         if self.crs is not None:
             _project(columns, given, self.crs)
@@ -135,8 +137,8 @@ class Dealing(NamedTuple):
             [CODES["unreadable"], CODES["no_place"], CODES["clock"]],
             FINE,
         )
-        order = batch["place"].to_numpy()
-        return Rows(log, order, *columns.values(), stated, reason.astype(np.int64))
+        told = {"log": log, "place": batch["place"].to_numpy(), "stated": stated, "reason": reason.astype(np.int64)}
+        return Rows(**told, **columns)
 
     def _write(self, rows: Rows, logs: Logs, to: Path) -> None:
         """A file with a batch for each bucket."""

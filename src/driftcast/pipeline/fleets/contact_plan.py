@@ -15,6 +15,7 @@ from driftcast.contacts.plan import VERSION, VERSION_KEY, ContactPlan
 from driftcast.errors import UserError, WorkError
 from driftcast.mobility.fleet import Fleet, FleetFacts
 from driftcast.mobility.model import Area
+from driftcast.pipeline.fleets.workers import refuse_full_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,6 +76,7 @@ def _told(to: Path) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
+        refuse_full_disk(error, to)
         told = [line.strip() for line in str(error).splitlines() if "Error: " in line]
         if told and "UserError: " in told[-1]:
             raise UserError(told[-1].partition("UserError: ")[2]) from None

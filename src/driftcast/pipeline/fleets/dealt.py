@@ -122,7 +122,7 @@ class Passes:
         columns |= {name: pa.array([one[k] for one in told], pa.string()) for k, name in enumerate(("fleet", "node"))}
         table = pa.table({name: columns[name] for name in names(NODES)})
         pq.write_table(table, self._folder / "nodes" / "part-00000.parquet")
-        return table.num_rows
+        return int(table.num_rows)
 
     def _close_rejected(self) -> None:
         """A table without rows is a table as well."""

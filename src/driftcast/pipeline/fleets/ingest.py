@@ -23,6 +23,7 @@ from driftcast.pipeline.fleets.schema import POSITIONS, RAW, ddl, names
 from driftcast.pipeline.fleets.staging import stage
 from driftcast.pipeline.fleets.survey import Naming, clash, survey
 from driftcast.pipeline.fleets.tables import Written, refuse_clash, write_tables
+from driftcast.pipeline.fleets.workers import refuse_full_disk
 from driftcast.pipeline.session import session
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def ingest(
 
         with unfinished(out) as folder:
             return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
-    with unfinished(out) as folder, _told():
+    with unfinished(out) as folder, _told(out):
         spark = session("driftcast", master)
         check_shared(spark, folder, *paths)
         scratch = folder / ".scratch"
@@ -216,7 +217,7 @@ def unfinished(out: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(out: Path) -> Iterator[None]:
     """What Spark has to say of a file that it cannot read, or of a disk that is full, in one line."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -224,6 +225,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
+        refuse_full_disk(error, out)
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if line.startswith("Caused by:")]
         told = (causes or lines)[-1].removeprefix("Caused by:").strip()

@@ -1,12 +1,26 @@
 """Work on files, spread over Spark's workers: a function and the things it is to be done with, each a task."""
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from driftcast.errors import WorkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+
+
+def refuse_full_disk(error: Exception, out: Path) -> None:
+    """Say it in a line if Spark, or a worker of it, had no room left; whatever it wrote so far is taken away."""
+    if any(one in str(error) for one in _FULL):
+        places = f"{out.absolute().parent} or {tempfile.gettempdir()}"
+        raise WorkError(f"{out}: not written, the disk is full: make room at {places}, where Spark works") from None
 
 
 def each(spark: "SparkSession", work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from driftcast.errors import UserError
-from driftcast.pipeline.reproduce import write_whole
+from driftcast.pipeline.disk import write_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

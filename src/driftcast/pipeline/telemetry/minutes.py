@@ -60,16 +60,17 @@ def drops_by_minute(trace: "DataFrame") -> "DataFrame":
 
 
 def deliveries_by_minute(
-    trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", wanted: "DataFrame | None" = None
+    trace: "DataFrame", events: "DataFrame", subscriptions: "DataFrame", wanted: "Column | None" = None
 ) -> "DataFrame":
-    """run, minute_s of publication, and what became of the events of that minute; of the minutes `wanted`, if told.
+    """run, minute_s of publication, and what became of the events of that minute; of those minutes that are
+    `wanted`, by a condition on run and minute_s, if one is told.
 
     `trace` need not have other rows than deliveries.
     """
     from pyspark.sql import functions as f
 
     known = events.where(usable(node="source")).withColumn("minute_s", minute())
-    judged = known if wanted is None else known.join(f.broadcast(wanted), KEY, "semi")
+    judged = known if wanted is None else known.where(wanted)
     published = judged.where("counted").groupBy(*KEY).agg(f.count(f.lit(1)).alias("published"))
     pairs = eligible_pairs(judged, subscriptions)
     eligible = pairs.groupBy("run", minute("published_s")).agg(f.count(f.lit(1)).alias("eligible"))

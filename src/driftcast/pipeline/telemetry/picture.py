@@ -45,12 +45,12 @@ def put_together(load: list[Minute], deliveries: list[Minute], drops: list[Minut
     return [found[key] for key in sorted(found)]
 
 
-def table_of_minutes(minutes: list[Minute], width: int) -> "Table":
+def table_of_minutes(minutes: list[Minute]) -> "Table":
     """As a terminal shows them."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), width=width)
+    table = Table(box=None, padding=(0, 2, 0, 0))
     runs = {minute["run"] for minute in minutes}
     names = ["published", "delivered", "ratio", "p50 s", "p95 s", "frames", "kB", "nodes"]
     for name in [*(["run"] if len(runs) > 1 else []), "minute"]:

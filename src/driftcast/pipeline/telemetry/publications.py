@@ -4,6 +4,7 @@ The state are events and their first deliveries. A step judges only the minutes 
 the events that it delivers, and those in which other subscriptions stood than was known.
 """
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.pipeline.telemetry.arrivals import changed_since
@@ -15,7 +16,7 @@ from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, Kind, ar
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 TABLE_COLUMNS = (
     *(("run", "string"), ("minute_s", "int64")),
@@ -125,9 +126,8 @@ class Publications:
             return before
         minutes = zip(before["run"].to_pylist(), before["minute_s"].to_pylist(), strict=True)
         kept = pa.array([one not in touched for one in minutes], pa.bool_())
-        wanted = self._spark.createDataFrame(sorted(touched), "run string, minute_s bigint")
         stands = self._spark.createDataFrame(subscriptions)
-        fresh = deliveries_by_minute(delivered, known, stands, wanted).toArrow()
+        fresh = deliveries_by_minute(delivered, known, stands, _any_of(touched)).toArrow()
         return pa.concat_tables([before.filter(kept), fresh.cast(schema)], promote_options="default")
 
     def _leave(
@@ -149,6 +149,17 @@ class Publications:
         for name, frame in (("events", known), ("deliveries", delivered)):
             frame.coalesce(1).write.mode("overwrite").parquet(str((self._folder.state(step) / name).resolve()))
         return stray
+
+
+def _any_of(minutes: set[tuple[str, int]]) -> "Column":
+    """Whether a row is of one of some minutes: a condition, where a join would be a job more."""
+    from pyspark.sql import functions as f
+
+    of_run: dict[str, list[int]] = {}
+    for run, minute_s in sorted(minutes):
+        of_run.setdefault(run, []).append(minute_s)
+    wanted = [(f.col("run") == run) & f.col("minute_s").isin(times) for run, times in of_run.items()]
+    return reduce(lambda one, other: one | other, wanted)
 
 
 def _late(events: "DataFrame", over_s: float) -> "pa.Table":

@@ -1,0 +1,189 @@
+"""The rooms of a cluster, one by one; `test_standalone.py` has a real one."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from driftcast.errors import UserError, WorkError
+from driftcast.model import Area
+from driftcast.pipeline.cluster import away
+from driftcast.pipeline.cluster.away import Home, Parcel, run_away
+from driftcast.pipeline.cluster.cargo import ship_files
+from driftcast.pipeline.cluster.crew import Seen, check, reason_of
+from driftcast.pipeline.configuration import JAVA_OPTIONS, defaults, parse_conf, together
+from driftcast.pipeline.definition import Axis, Definition
+from driftcast.pipeline.experiment import unfold
+from driftcast.pipeline.journal import Journal
+from driftcast.pipeline.ledger import Ledger
+from driftcast.pipeline.master import checked_master, cores_of, is_here, is_local
+from driftcast.pipeline.plan import planned_runs, tasks
+from driftcast.pipeline.records import Record
+from driftcast.pipeline.single import done
+from driftcast.pipeline.sweep import runs_frame
+from driftcast.simulation.run import run
+from driftcast.trace import Level
+from tests.cli.console import QUICK, call
+from tests.pipeline.deaths import DyingAlways
+from tests.pipeline.scenarios import tiny, tiny_experiment
+from tests.unit.mobility.test_fleet import save
+
+
+@pytest.mark.parametrize(
+    ("master", "cores", "local", "here"),
+    [
+        ("local", 1, True, True),
+        ("local[3,4]", 3, True, True),
+        ("local-cluster[2,3,1024]", 6, False, True),
+        ("spark://127.0.0.1:7077", None, False, True),
+        ("spark://localhost:7077,[::1]:7077", None, False, True),
+        ("spark://127.0.0.1:7077,head:7077", None, False, False),
+        ("yarn", None, False, False),
+    ],
+)
+def test_a_master_says_where_it_is_and_with_how_many_cores(
+    master: str, cores: int | None, local: bool, here: bool
+) -> None:
+    assert (cores_of(master), is_local(master), is_here(master)) == (cores, local, here)
+
+
+def test_spark_connect_is_refused_with_what_to_give_instead() -> None:
+    with pytest.raises(UserError, match=r"is Spark Connect, which sends nothing home.*give spark://HOST:PORT"):
+        checked_master("sc://somewhere:15002")
+
+
+@pytest.mark.parametrize("text", ["", "spark.x", "=1", "x=1", "spark.x=", "spark.x y=1", "spark.master=local"])
+def test_what_is_no_setting_of_spark_is_refused(text: str) -> None:
+    refusal = call("compare", QUICK, "--protocols", "flooding", "--conf", text).refusal()
+    assert f"--conf {text!r}: " in refusal
+
+
+def test_what_is_said_comes_before_the_file_and_the_file_before_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert defaults() == {}
+    (tmp_path / "conf").mkdir()
+    written = tmp_path / "conf" / "spark-defaults.conf"
+    written.write_text(
+        "# of the cluster\n! too\n\nspark.master  spark://head:7077\nspark.a=1\nspark.b : 2\n  spark.c   3 4 \n"
+        "spark.sql.session.timeZone CET\nspark.driver.extraJavaOptions -Dx=1 \\\n   -Dy=2\nspark.empty\n"
+    )
+    fixed = {"spark.sql.session.timeZone": "UTC", JAVA_OPTIONS: "-Dours"}
+    found = together({"spark.a": "ours", "spark.d": "ours"}, fixed, parse_conf(["spark.b=said", "spark.e=a=b"]))
+    assert found == {
+        "spark.a": "1",
+        "spark.b": "said",
+        "spark.c": "3 4",
+        "spark.d": "ours",
+        "spark.e": "a=b",
+        "spark.sql.session.timeZone": "UTC",
+        JAVA_OPTIONS: "-Dours -Dx=1 -Dy=2",
+    }
+    written.write_bytes(b"spark.a \xff")
+    with pytest.raises(UserError, match=r"spark-defaults\.conf: cannot be read: "):
+        defaults()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert defaults() == {}
+
+
+def test_a_worker_without_a_package_is_named_with_what_to_install() -> None:
+    lacking = Seen("far", "/usr/bin/python3", ("msgspec", "pyarrow"), "")
+    check([Seen("near", "python3", (), "")], "spark://m:1")
+    with pytest.raises(WorkError) as raised:
+        check([Seen("near", "python3", (), ""), lacking], "spark://m:1")
+    assert str(raised.value) == (
+        "spark://m:1: the Python of its workers, /usr/bin/python3 on far, has no msgspec, pyarrow: "
+        "`/usr/bin/python3 -m pip install msgspec pyarrow` there, or name another with PYSPARK_PYTHON"
+    )
+    with pytest.raises(WorkError, match="driftcast does not work on far with python3: SyntaxError: no"):
+        check([Seen("far", "python3", (), "SyntaxError: no")], "spark://m:1")
+
+
+def test_what_spark_says_becomes_one_line() -> None:
+    python = (
+        'An exception was thrown:\nTraceback (most recent call last):\n  File "x"\n    y()\nValueError: no\n  at java'
+    )
+    assert reason_of(Exception(python)) == "ValueError: no"
+    ours = "Traceback (most recent call last):\n  z\ndriftcast.errors.WorkError: out: cannot be written"
+    assert reason_of(Exception(ours)) == "out: cannot be written"
+    java = "An error occurred while calling x.\n: SparkException: Job: Task 0, most recent failure: Lost: b\n\tat"
+    assert reason_of(Exception(java)) == "Lost: b"
+    assert reason_of(KeyError()) == "KeyError"
+
+
+def test_tasks_of_a_cluster_are_small_and_those_with_traces_smaller() -> None:
+    runs = planned_runs(tiny_experiment(("flooding",), runs=640))
+    assert [len(tasks(runs, cores=2, away=away)) for away in (False, True)] == [16, 64]
+    traced = [msgspec.structs.replace(run, trace="full") for run in runs]
+    assert max(map(len, tasks(traced, cores=2, away=True))) == 4
+
+
+def test_a_parcel_is_taken_in_once_and_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
+    cancelled: list[bool] = []
+    (tmp_path / "runs").mkdir()
+    with Journal(tmp_path / "runs", 0) as journal:
+        home = Home(tmp_path, journal, lambda: cancelled.append(True))
+        parcel = msgspec.msgpack.encode(Parcel('{"key": "one", "error": null}', {"trace/part": b"1"}))
+        home.receive(parcel)
+        home.receive(parcel)
+        assert (tmp_path / "traces" / "one" / "trace" / "part").read_bytes() == b"1"
+        for name in ("../../x", "/x"):
+            home.error = None
+            home.receive(msgspec.msgpack.encode(Parcel('{"key": "two"}', {name: b"1"})))
+            assert "leads out of its folder" in str(home.error)
+        assert len(cancelled) == 2
+    assert list(home.records) == ["one"]
+    assert Ledger(tmp_path / "runs").count() == 1
+    assert [path.name for path in (tmp_path / "traces").iterdir()] == ["one"]
+
+
+def without_cost(records: list[Record]) -> list[Record]:
+    known = [
+        {key: value for key, value in record.items() if key != "cpu_s" and value is not None} for record in records
+    ]
+    return sorted(known, key=lambda record: str(record["key"]))
+
+
+def sent_and_hidden(spark: SparkSession, folder: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """These workers are on the same machine: what they were sent is not to be found where it was."""
+    found = list(paths)
+    names = ship_files(spark, folder, found)
+    for path in found:
+        path.parent.rename(path.parent.with_name("buses-hidden"))
+    return names
+
+
+def test_a_fleet_travels_and_a_run_that_ends_its_workers_ends_no_sweep(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # These workers have driftcast in place; all others of the session shall have it there too.
+    monkeypatch.setattr(away, "ship_code", lambda spark, folder: None)
+    monkeypatch.chdir(tmp_path)
+    model = tiny().mobility_model()
+    assert model is not None
+    save(tmp_path / "buses", model.trajectories(12, Area(600.0, 600.0), 120.0, np.random.default_rng(1)))
+    table = msgspec.to_builtins(tiny(mobility={"model": "fleet", "folder": "buses"}))
+    table.pop("base")
+    axes = [Axis(name="protocol", values=["flooding"])]
+    definition = Definition(name="fleet", scenario=table, runs=3, axes=axes, trace=Level.DELIVERIES)
+    runs = planned_runs(unfold(definition, tmp_path))
+    out = tmp_path / "out"
+    (out / "runs").mkdir(parents=True)
+    (tmp_path / "scratch").mkdir()
+    frame = runs_frame(spark, runs, partitions=1)
+    monkeypatch.setattr(away, "ship_files", sent_and_hidden)
+    records = run_away(spark, frame, runs, out, DyingAlways(2), tmp_path / "scratch")
+    (tmp_path / "buses-hidden").rename(tmp_path / "buses")
+    failed = [record for record in records if record.get("error")]
+    assert [(record["seed"], record["error"]) for record in failed] == [
+        (2, "the worker died each of the 3 times that this run was tried")
+    ]
+    here = [done(planned, tmp_path / "here", run) for planned in runs if planned.seed != 2]
+    assert all(record.get("error") is None for record in here)
+    assert without_cost([record for record in records if record not in failed]) == without_cost(here)
+    assert [path.suffix for path in (tmp_path / "scratch").iterdir()] == [".zip"]
