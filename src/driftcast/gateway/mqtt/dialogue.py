@@ -132,7 +132,7 @@ class Dialogue:
         if message.retain and self._section.max_retained == 0:
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         kind = kinds.PUBACK if message.qos == 1 else kinds.PUBREC
-        if message.qos == 2 and not session.first(packet_id):
+        if message.qos == 2 and packet_id in session.received:
             # The first may still be on its way to the disk.
             self._ack_on_disk(kind, packet_id)
             return
@@ -141,11 +141,17 @@ class Dialogue:
             if self.version == V5 and self.pending > self._section.receive_maximum:
                 raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "more publications than may be on their way")
 
+        answers: list[Reason] = []
+
         def done(reason: Reason) -> None:
+            answers.append(reason)
             if message.qos:
                 self._published(session, kind, packet_id, reason)
 
         self._shop.publishing.publish(session.client_id, session.rights, message, done)
+        if message.qos == 2 and (not answers or answers[0] < Reason.UNSPECIFIED):
+            # In one commit with the event: if only one of them were kept, it would be lost or come twice.
+            session.receive(packet_id)
 
     def _published(self, session: Session, kind: int, packet_id: int, reason: Reason) -> None:
         self.pending -= 1

@@ -5,6 +5,7 @@ QoS 1 ends with PUBACK. QoS 2 is the client's with PUBREC; then its id stays tak
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
@@ -70,8 +71,8 @@ class Keeper(Protocol):
     def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None:
         """A message has arrived for good; `saved` is called when that is kept."""
 
-    def keep_flight(self, flight: Flight) -> None:
-        """Remember a flight of QoS 2 over restarts."""
+    def keep_flight(self, flight: Flight, kept: Callable[[], None] | None) -> None:
+        """Remember a flight of QoS 2 over restarts; `kept` is called when that is written."""
 
     def forget_flight(self, flight: Flight) -> None: ...
 
@@ -207,8 +208,11 @@ class Outbox:
                 flight = Flight(self._free_id(), qos, parcel.origin)
                 self._enter(flight)
                 if qos == 2 and parcel.origin is not None:
-                    self._keeper.keep_flight(flight)
-                self._send(flight, parcel, parcel.again)
+                    # Not before the id is kept: a node that forgot it would give it to another message, which the
+                    # client would take for this one.
+                    self._keeper.keep_flight(flight, partial(self._send_kept, line, flight, parcel))
+                else:
+                    self._send(flight, parcel, parcel.again)
 
     def _fetch(self) -> bool:
         """Let the next wait of what comes later; False if there is none."""
@@ -255,8 +259,12 @@ class Outbox:
         if flight.origin is None or not first:
             release()
         else:
-            self._keeper.keep_flight(flight)
+            self._keeper.keep_flight(flight, None)
             self._keeper.settle(flight.origin, release)
+
+    def _send_kept(self, line: Line, flight: Flight, parcel: Parcel) -> None:
+        if self._line is line and self._flights.get(flight.packet_id) is flight:
+            self._send(flight, parcel, parcel.again)
 
     def _send(self, flight: Flight, parcel: Parcel, again: bool) -> None:
         assert self._line is not None

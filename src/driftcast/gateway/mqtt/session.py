@@ -270,9 +270,11 @@ class Session:
         entry = self._entries.get(name.rpartition("\0")[2])
         return None if entry is None else entry.id
 
-    def keep_flight(self, flight: Flight) -> None:
+    def keep_flight(self, flight: Flight, kept: Callable[[], None] | None) -> None:
         if self.lasting:
             self._shop.records.keep_flight(self.client_id, flight)
+        if kept is not None:
+            self._shop.backing.saving.after(lambda lost: kept() if lost is None else None)
 
     def forget_flight(self, flight: Flight) -> None:
         if self.lasting:
@@ -286,14 +288,11 @@ class Session:
 
     # QoS 2 of what the client publishes.
 
-    def first(self, packet_id: int) -> bool:
-        """Whether a publication of QoS 2 comes for the first time; it is remembered until it is released."""
-        if packet_id in self.received:
-            return False
+    def receive(self, packet_id: int) -> None:
+        """A publication of QoS 2 was taken in, which is remembered until it is released."""
         self.received.add(packet_id)
         if self.lasting:
             self._shop.records.keep_received(self.client_id, packet_id)
-        return True
 
     def release(self, packet_id: int) -> bool:
         """The client will not send it again; False if it never did."""
