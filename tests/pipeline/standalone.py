@@ -16,7 +16,7 @@ import pyspark
 from driftcast.pipeline.java import find_java, make_java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 _SMALL = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
