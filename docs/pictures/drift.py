@@ -43,7 +43,7 @@ OTHERS = {
 WITHOUT = {
     "offers": "drift:offer_below=0",
     "paths": "drift:path_share=0",
-    "waits": "drift:wait_s=1e-6",
+    "waits, but those by size": "drift:wait_s=1e-6",
     "hashes": "drift:contact_s=3600,news_s=3600,hash_max_s=86400",
 }
 AS_MANY = 0.002
@@ -77,9 +77,10 @@ def measure(out: Path, seeds: list[int]) -> None:
 def means(rows: list[Row], name: str) -> dict[str, dict[str, float]]:
     """Of each protocol in a network, over the seeds that all of them have."""
     here = [row for row in rows if row["s"] == name]
-    seeds = {row["seed"] for row in here if row["p"] == "drift"} & {
-        row["seed"] for row in here if row["p"] == "epidemic"
-    }
+    by_protocol: dict[str, set[object]] = {}
+    for row in here:
+        by_protocol.setdefault(str(row["p"]), set()).add(row["seed"])
+    seeds = set.intersection(*by_protocol.values()) if by_protocol else set()
     found: dict[str, dict[str, float]] = {}
     for protocol in dict.fromkeys(str(row["p"]) for row in here):
         own = {row["seed"]: row for row in here if row["p"] == protocol and row["seed"] in seeds}
