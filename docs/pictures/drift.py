@@ -7,7 +7,6 @@ drift.
 """
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -177,12 +176,9 @@ def table(runs: Path, page: Path) -> None:
     text = page.read_text()
     parts: dict[str, Callable[[list[Row]], Iterator[str]]] = {"networks": networks, "ablation": ablation}
     for name, lines in parts.items():
-        text = re.sub(
-            rf"(<!-- drift {name} -->\n).*?(<!-- end of drift -->)",
-            lambda found, lines=lines: found[1] + "\n".join(lines(rows)) + "\n" + found[2],
-            text,
-            flags=re.DOTALL,
-        )
+        begin, end = f"<!-- drift {name} -->\n", "<!-- end of drift -->"
+        before, _, after = text.partition(begin)
+        text = before + begin + "\n".join(lines(rows)) + "\n" + end + after.partition(end)[2]
     page.write_text(text)
     draw(rows)
 

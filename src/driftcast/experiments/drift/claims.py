@@ -6,6 +6,7 @@ from pathlib import Path
 
 from driftcast.experiments.drift.bounds import HERE, reachable, tree_frames
 from driftcast.pipeline.claims import Claim, claimed_of_all
+from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
 from driftcast.pipeline.statistics import Interval, interval, paired_differences
 from driftcast.pipeline.verdict import Case
@@ -79,7 +80,7 @@ def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
 
 def times_a_tree(results: Results, setting: str, path: Path) -> Iterator[float]:
     """Of each seed, the frames with an event for each one of a greedy tree."""
-    drift = {"setting": setting, "protocol": "drift"}
+    drift: Selector = {"setting": setting, "protocol": "drift"}
     control = results.selected(drift, "control_transmissions")
     for seed, sent in results.selected(drift, "transmissions").items():
         least, talk = tree_frames(path, seed), control[seed]
