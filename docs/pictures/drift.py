@@ -17,6 +17,7 @@ import matplotlib as mpl
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
+from matplotlib.patches import Circle
 
 import driftcast
 from driftcast import simulate
@@ -159,10 +160,11 @@ def wave() -> None:
             for row in run.trace.to_pylist()
             if row["event"] == event["event"] and row["kind"] == "send" and row["time_s"] < event["time_s"] + 2
         ]
-        x, y = zip(*(moving.position(node, event["time_s"])[:2] for node in range(50)), strict=True)
+        places = [moving.position(node, event["time_s"]) or (0.0, 0.0) for node in range(50)]
+        x, y = [place[0] for place in places], [place[1] for place in places]
         ax.plot(x, y, "o", color="0.75")
         for node in {row["node"] for row in sent}:
-            ax.add_patch(plt.Circle((x[node], y[node]), 250, color="C0", alpha=0.05))
+            ax.add_patch(Circle((x[node], y[node]), 250, color="C0", alpha=0.05))
             ax.plot(x[node], y[node], "o", color="C3" if node == event["source"] else "C0")
         ax.set_title(f"{protocol}: {len(sent)} frames with the event", fontsize=10)
         ax.set_aspect("equal")
