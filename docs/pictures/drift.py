@@ -7,7 +7,6 @@ drift.
 """
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import matplotlib as mpl
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
+from matplotlib.patches import Circle
 
 import driftcast
 from driftcast import simulate
@@ -43,7 +43,7 @@ OTHERS = {
 WITHOUT = {
     "offers": "drift:offer_below=0",
     "paths": "drift:path_share=0",
-    "waits": "drift:wait_s=1e-6",
+    "waits, but those by size": "drift:wait_s=1e-6",
     "hashes": "drift:contact_s=3600,news_s=3600,hash_max_s=86400",
 }
 AS_MANY = 0.002
@@ -77,9 +77,10 @@ def measure(out: Path, seeds: list[int]) -> None:
 def means(rows: list[Row], name: str) -> dict[str, dict[str, float]]:
     """Of each protocol in a network, over the seeds that all of them have."""
     here = [row for row in rows if row["s"] == name]
-    seeds = {row["seed"] for row in here if row["p"] == "drift"} & {
-        row["seed"] for row in here if row["p"] == "epidemic"
-    }
+    by_protocol: dict[str, set[object]] = {}
+    for row in here:
+        by_protocol.setdefault(str(row["p"]), set()).add(row["seed"])
+    seeds = set.intersection(*by_protocol.values()) if by_protocol else set()
     found: dict[str, dict[str, float]] = {}
     for protocol in dict.fromkeys(str(row["p"]) for row in here):
         own = {row["seed"]: row for row in here if row["p"] == protocol and row["seed"] in seeds}
@@ -159,10 +160,11 @@ def wave() -> None:
             for row in run.trace.to_pylist()
             if row["event"] == event["event"] and row["kind"] == "send" and row["time_s"] < event["time_s"] + 2
         ]
-        x, y = zip(*(moving.position(node, event["time_s"])[:2] for node in range(50)), strict=True)
+        places = [moving.position(node, event["time_s"]) or (0.0, 0.0) for node in range(50)]
+        x, y = [place[0] for place in places], [place[1] for place in places]
         ax.plot(x, y, "o", color="0.75")
         for node in {row["node"] for row in sent}:
-            ax.add_patch(plt.Circle((x[node], y[node]), 250, color="C0", alpha=0.05))
+            ax.add_patch(Circle((x[node], y[node]), 250, color="C0", alpha=0.05))
             ax.plot(x[node], y[node], "o", color="C3" if node == event["source"] else "C0")
         ax.set_title(f"{protocol}: {len(sent)} frames with the event", fontsize=10)
         ax.set_aspect("equal")
@@ -176,12 +178,9 @@ def table(runs: Path, page: Path) -> None:
     text = page.read_text()
     parts: dict[str, Callable[[list[Row]], Iterator[str]]] = {"networks": networks, "ablation": ablation}
     for name, lines in parts.items():
-        text = re.sub(
-            rf"(<!-- drift {name} -->\n).*?(<!-- end of drift -->)",
-            lambda found, lines=lines: found[1] + "\n".join(lines(rows)) + "\n" + found[2],
-            text,
-            flags=re.DOTALL,
-        )
+        begin, end = f"<!-- drift {name} -->\n", "<!-- end of drift -->"
+        before, _, after = text.partition(begin)
+        text = before + begin + "\n".join(lines(rows)) + "\n" + end + after.partition(end)[2]
     page.write_text(text)
     draw(rows)
 

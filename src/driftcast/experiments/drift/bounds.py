@@ -12,6 +12,8 @@ from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import load
 from driftcast.scenario.workload import workload
 
+HERE = Path(__file__).parent
+"""Where the networks are; a report keeps a copy of the claims alone."""
 Links = Mapping[int, Set[int]]
 
 

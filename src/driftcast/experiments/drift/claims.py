@@ -4,7 +4,7 @@ how far it is from what anybody could do."""
 from collections.abc import Iterator
 from pathlib import Path
 
-from driftcast.experiments.drift.bounds import reachable, tree_frames
+from driftcast.experiments.drift.bounds import HERE, reachable, tree_frames
 from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
@@ -25,7 +25,6 @@ BOUNDED = {
     "grid": "grid.toml",
 }
 """Networks whose links are those of the contacts: a contended radio loses more."""
-HERE = Path(__file__).parent
 SHORT = 0.05
 """Of all pairs: what contacts that are over before they are noticed cost."""
 FRAMES = 1.5
