@@ -100,7 +100,7 @@ class Place:
         """Killed, and back after a while, perhaps with another time of day."""
         await self.network.crash(self.ids[name])
         await asyncio.sleep(1)
-        with mock.patch.object(record, "wall_s", lambda: time.time() + step_s):
+        with mock.patch.object(record, "wall_s", return_value=time.time() + step_s):
             await self.network.start(self.ids[name])
 
     async def publish(self, events: int = EVENTS) -> None:
