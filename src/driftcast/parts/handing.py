@@ -317,7 +317,8 @@ class Handing:
 
     def _introduce(self) -> None:
         for neighbor in self.introductions.untold():
-            self.introductions.tell(neighbor)
+            # One that has started anew may have told this node before it was noticed, and does not by itself again.
+            self.introductions.tell(neighbor, answer=not self.introductions.knows(neighbor))
 
     def _introducing(self, neighbor: NodeId) -> Token:
         self._tokens += 1
