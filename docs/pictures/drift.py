@@ -18,6 +18,7 @@ import matplotlib as mpl
 mpl.use("agg")
 import matplotlib.pyplot as plt
 from matplotlib.patches import Circle
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import driftcast
 from driftcast import simulate
@@ -136,13 +137,16 @@ def draw(rows: list[Row]) -> None:
                 enough = value["dr"] >= own["dr"] - AS_MANY
                 color = "C3" if protocol == "drift" else "C0" if enough else "0.8"
                 ax.plot(value[key] / own[key], at, "o", color=color, zorder=3 if enough else 2)
-                if enough and protocol in ("epidemic", "asp/repaired"):
-                    ax.annotate(protocol, (value[key] / own[key], at), (3, 5), textcoords="offset points", fontsize=7)
+                if enough and protocol == "epidemic":
+                    ax.plot(value[key] / own[key], at, "o", mfc="none", mec="k", ms=9, zorder=4)
         ax.axvline(1, color="C3", lw=1)
         ax.set_yticks(range(len(names)), names)
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(f"{title}, for each of drift's")
-    axes[0].set_title("blue: delivers as much as drift; gray: delivers less", fontsize=9)
+    axes[0].set_title("red: drift; blue: delivers as much, with a ring epidemic; gray: delivers less", fontsize=9)
     canvas.savefig(HERE / "results-drift.png", dpi=110)
 
 
