@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from driftcast.pipeline.advice.candidates import Candidate, candidates_for, with_protocol
@@ -148,24 +148,40 @@ def judged(found: dict[int, dict[int, Metrics]], objective: Objective) -> tuple[
 
 
 def ties(pick: dict[int, Metrics], best: dict[int, Metrics], objective: Objective) -> bool:
-    """Whether nothing that was asked for is clearly worse: goal and limits, by the intervals of paired differences.
+    """Whether the runs leave open which of the two is better, by intervals: of limits, and of paired differences.
 
-    A limit that both keep, or that the winner does not keep either and misses no less, does not count.
+    A limit that the choice misses by clearly more than the winner settles it. So does a goal that is clearly worse,
+    unless it is open whether the winner keeps a limit that the choice keeps, or misses by clearly less.
     """
-    for metric, at_least, value in [
-        (objective.goal, not objective.least, None),
-        *((limit.metric, limit.at_least, limit.value) for limit in objective.limits),
-    ]:
-        mine, other = ({seed: row.get(metric) for seed, row in rows.items()} for rows in (pick, best))
-        mean = interval(mine.values())
-        if value is not None and mean.mean is not None and (mean.mean >= value if at_least else mean.mean <= value):
-            continue
-        found = interval(paired_differences(mine, other))
-        if found.mean is None or found.low is None or found.high is None:
+    in_doubt = False
+    for limit in objective.limits:
+        mine, other = by_seed(pick, limit.metric), by_seed(best, limit.metric)
+        sign = 1 if limit.at_least else -1
+        ahead = bounds(paired_differences(mine, other), sign)
+        kept, theirs = bounds(mine.values(), sign), bounds(other.values(), sign)
+        value = sign * limit.value
+        if ahead is None or kept is None or theirs is None or (kept[1] < value and ahead[2] < 0):
             return False
-        if (found.high < 0) if at_least else (found.low > 0):
-            return False
-    return True
+        in_doubt = in_doubt or (theirs[0] < value and (kept[0] >= value or ahead[0] > 0))
+    goal = paired_differences(by_seed(pick, objective.goal), by_seed(best, objective.goal))
+    behind = bounds(goal, 1 if objective.least else -1)
+    return behind is not None and (behind[0] <= 0 or in_doubt)
+
+
+def by_seed(rows: dict[int, Metrics], metric: str) -> dict[int, float | None]:
+    """One metric of some runs."""
+    return {seed: row.get(metric) for seed, row in rows.items()}
+
+
+def bounds(values: Iterable[float | None], sign: int) -> tuple[float, float, float] | None:
+    """The lower bound of a mean, the mean and the upper bound, of values or of their negatives; runs that are all alike
+    are taken at their word."""
+    found = interval(values)
+    if found.mean is None:
+        return None
+    low = found.mean if found.low is None else found.low
+    high = found.mean if found.high is None else found.high
+    return (low, found.mean, high) if sign > 0 else (-high, -found.mean, -low)
 
 
 def in_turn(fleets: Sequence[str], workloads: Sequence[str]) -> list[tuple[str, str]]:
