@@ -1,0 +1,40 @@
+"""What the benchmark of advice calls a tie."""
+
+import pytest
+
+from benchmarks.advice import ties
+from driftcast.pipeline.advice.objective import parse_objective
+from driftcast.pipeline.advice.race import Metrics
+
+OBJECTIVE = parse_objective("delivery >= 0.6, least bytes")
+
+
+def runs(delivery: float, spread: float, total_bytes: float) -> dict[int, Metrics]:
+    """Ten seeds around a mean, each other one above and below it."""
+    return {
+        seed: {"delivery_ratio": delivery + (-1) ** seed * spread * (1 + seed / 20), "total_bytes": total_bytes + seed}
+        for seed in range(10)
+    }
+
+
+@pytest.mark.parametrize(
+    ("pick", "best", "tied"),
+    [
+        (runs(0.7, 0.01, 200), runs(0.7, 0.01, 100), False),
+        (runs(0.7, 0.01, 200), runs(0.605, 0.05, 100), True),
+        (runs(0.5, 0.01, 100), runs(0.7, 0.01, 100), False),
+        (runs(0.59, 0.05, 200), runs(0.605, 0.05, 100), False),
+        (runs(0.5, 0.01, 200), runs(0.4, 0.01, 100), True),
+        (runs(0.7, 0.01, 100), runs(0.7, 0.01, 100), True),
+    ],
+    ids=[
+        "both keep the limit and one costs more",
+        "the winner may not keep the limit and the choice does",
+        "only the winner keeps the limit",
+        "neither is sure of the limit and one costs more",
+        "neither keeps it, and the choice misses it by less",
+        "alike",
+    ],
+)
+def test_a_tie_is_what_the_runs_leave_open(pick: dict[int, Metrics], best: dict[int, Metrics], tied: bool) -> None:
+    assert ties(pick, best, OBJECTIVE) is tied
