@@ -46,13 +46,11 @@ def test_a_wrong_scenario_is_told_with_file_and_key(
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_a_scenario_without_a_protocol_is_named_by_its_file(tmp_path: Path, command: str) -> None:
+def test_a_scenario_without_a_protocol_runs_drift(tmp_path: Path, command: str) -> None:
     path = tmp_path / "field.toml"
     path.write_text(QUICK.read_text().replace('[protocol]\nname = "flooding"\n', ""))
-    line = call(command, path).refusal()
-    assert str(path) in line
-    assert "add [protocol] or say --protocol NAME" in line
-    assert call(command, path, "--protocol", "gossip").status == 0
+    assert "drift" in call(command, path).out
+    assert "gossip" in call(command, path, "--protocol", "gossip").out
 
 
 @pytest.mark.parametrize("command", ["run", "check", "node"])

@@ -71,9 +71,8 @@ def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path,
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert said.startswith("node car-1 (")
-            assert "this node is open" in said
+            assert process.stderr.readline().startswith("node car-1 (")
+            assert process.stderr.readline().startswith("this node is open")
             publish(str(tmp_path / "car-1.sock"), {"speed": 31})
             process.send_signal(number)
             output = process.communicate(timeout=10)[1]
@@ -194,9 +193,10 @@ def test_a_hangup_signal_reads_the_configuration_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "runs flooding" in process.stderr.readline()
+        assert any("runs flooding" in line for line in iter(process.stderr.readline, ""))
         process.send_signal(signal.SIGHUP)
-        told = json.loads(process.stderr.readline())
+        lines = iter(process.stderr.readline, "")
+        told = next(json.loads(line) for line in lines if "was read again" in line and line.startswith("{"))
         assert (told["level"], told["message"]) == ("info", "the configuration was read again")
         assert told["file"] == str(path)
         process.send_signal(signal.SIGTERM)

@@ -39,7 +39,9 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def written(text: str) -> Counter[str]:
-    """The lines of an output, without what differs from run to run: ids of events, ports, and how tables are set."""
+    """The lines of an output, without what differs from run to run: times, ids of events, ports, and how tables are
+    set."""
+    text = re.sub(r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", text)
     without_ids = re.sub(r"\b\d{10,}:\d{10,}", "ID", text)
     without_ports = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", without_ids)
     return Counter(" ".join(line.split()) for line in without_ports.splitlines())

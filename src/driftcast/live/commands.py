@@ -78,8 +78,9 @@ async def _run(node: "LiveNode", path: Path) -> None:
             clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
-            warning = "" if node.trust.warning is None else f"; {node.trust.warning}"
-            print(f"{who} on {where}{clients}; Ctrl-C stops it{warning}", file=sys.stderr, flush=True)
+            print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            if node.trust.warning is not None:
+                print(node.trust.warning, file=sys.stderr, flush=True)
             service.ready(f"{who} on {where}")
             await stop.wait()
             service.stopping()
