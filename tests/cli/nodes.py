@@ -54,6 +54,8 @@ def running_node(config: Path, env: dict[str, str] | None = None) -> Iterator["s
         assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith(f"node {config.stem} ("), line
+        line = process.stderr.readline()
+        assert line.startswith("this node is open: "), line
         yield process
 
 
