@@ -1,14 +1,14 @@
 """In each network: nobody reaches more than drift, and nobody who does as well sends less, in bytes and in airtime; and
 how far it is from what anybody could do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from driftcast.experiments.drift.bounds import HERE, reachable, tree_frames
 from driftcast.pipeline.claims import Claim, claimed_of_all
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval, paired_differences
+from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.pipeline.verdict import Case
 
 OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
@@ -36,33 +36,41 @@ def claims(results: Results) -> Iterator[Claim]:
     for setting in results.experiment.labels("setting"):
         present = [str(point.labels["protocol"]) for point in results.points({"setting": setting})]
         rivals = [name for name in present if name not in (*OWN, *OF_100)]
+        where = f"In the network `{setting}`"
+        here: Selector = {"setting": setting}
         if "drift" in present and rivals:
-            yield from standing(results, setting, "drift", rivals)
+            yield from standing(results, where, here, "drift", rivals)
         small = [name for name in OF_100 if name in present]
         if "drift of 100" in present and small:
-            yield from standing(results, setting, "drift of 100", small)
+            yield from standing(results, where, here, "drift of 100", small)
         if "drift" in present and setting in BOUNDED:
             yield from bounded(results, setting, HERE / BOUNDED[setting])
 
 
-def standing(results: Results, setting: str, own: str, rivals: list[str]) -> Iterator[Claim]:
-    """Delivery against all rivals, costs against those that deliver as much."""
-    where = f"In the network `{setting}`"
-    reached = [Case(rival, more(results, setting, own, rival, "delivery_ratio")) for rival in rivals]
+def standing(
+    results: Results,
+    where: str,
+    here: Selector,
+    own: str,
+    rivals: list[str],
+    costs: Mapping[str, tuple[str, str]] = COSTS,
+) -> Iterator[Claim]:
+    """Delivery against all rivals, costs against those that deliver as much. `where` begins the statements."""
+
+    def more(rival: str, metric: str) -> Case:
+        """Own minus the rival's, paired by seed."""
+        return Case(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
+
+    reached = [more(rival, "delivery_ratio") for rival in rivals]
     statement = f"{where} nobody reaches more than {own}"
     yield claimed_of_all(results, "delivery", statement, reached, ">=", 0.0, AS_MANY)
     # Whoever may reach as many: one that surely reaches fewer is no rival in costs.
     equals = [case.name for case in reached if case.found.low is None or case.found.low <= AS_MANY]
-    for metric, (figure, less) in COSTS.items():
-        spent = [Case(rival, more(results, setting, own, rival, metric)) for rival in equals]
+    for metric, (figure, less) in costs.items():
+        spent = [more(rival, metric) for rival in equals]
         if spent:
             statement = f"{where} nobody who reaches as many as {own} {less}"
             yield claimed_of_all(results, figure, statement, spent, "<=", 0.0)
-
-
-def more(results: Results, setting: str, own: str, rival: str, metric: str) -> Interval:
-    """Own minus the rival's, paired by seed."""
-    return results.difference({"setting": setting, "protocol": own}, {"setting": setting, "protocol": rival}, metric)
 
 
 def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
