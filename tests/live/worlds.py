@@ -38,9 +38,9 @@ CERTAIN: dict[str, dict[str, object]] = {
     "spray_and_wait": {"copies": 1024},
     "prophet": {"exchange_s": 0.1},
 }
-REPORT_S = {"adaptive": 1.0, "semi_probabilistic": 1.5, "prophet": 1.0, "first_contact": 0.5}
-"""Who tells its neighbors every 0.1 s, or when they meet, what it wants is given so long after links have changed: a
-new neighbor is heard only once it has answered, and what is not sent to it by then goes elsewhere, or is lost to it."""
+REPORT_S = {"adaptive": 1.0, "semi_probabilistic": 1.5, "prophet": 1.0}
+"""Who tells its neighbors every 0.1 s what it wants is given so long after links have changed: a new neighbor is heard
+only once it has answered, and what is not sent to it by then is lost to it."""
 SEED = 1
 OFFERED = offered(store=False, facts=HostFacts())
 
