@@ -8,15 +8,13 @@ of every second. Spark is measured with its start, and once more without work, s
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.cost import module_cost
 from benchmarks.fleet import CITY, METERS_PER_DEGREE, Plan, bus
 from driftcast.mobility.trajectory import Floats, Integers
 
@@ -165,14 +163,15 @@ CASES: dict[str, Callable[[Path], int]] = {
 
 def measure(case: str, folder: Path) -> dict[str, object]:
     """Run a case in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.fleet_contacts", "--case", case, "--folder", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        told = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    cpu_s = round(used.ru_utime + used.ru_stime, 2)
-    return {"case": case, "contacts": int(told), "cpu_s": cpu_s, "peak_mb": used.ru_maxrss // 1024}
+    cost = module_cost("benchmarks.fleet_contacts", "--case", case, "--folder", str(folder))
+    rounded = {program: round(cpu_s, 1) for program, cpu_s in cost.cpu_by.items()}
+    return {
+        "case": case,
+        "contacts": int(cost.said),
+        "cpu_s": round(cost.cpu_s, 1),
+        "of it": rounded,
+        "memory": cost.memory,
+    }
 
 
 def main() -> None:
@@ -182,6 +181,7 @@ def main() -> None:
     parser.add_argument("--days", type=float, default=0.1)
     parser.add_argument("--every", type=float, default=4.0, metavar="S")
     parser.add_argument("--case", choices=CASES, help="only this, without a process of its own")
+    parser.add_argument("--cases", default="", help="only these, with semicolons between")
     parser.add_argument("--folder", type=Path, help="a folder that was made before")
     arguments = parser.parse_args()
     if arguments.case is not None and arguments.folder is not None:
@@ -191,7 +191,7 @@ def main() -> None:
         folder = Path(scratch) / "fleet"
         facts = make(Plan(buses=arguments.buses, days=arguments.days, every_s=arguments.every), folder)
         print(json.dumps(facts), flush=True)
-        for case in CASES:
+        for case in arguments.cases.split(";") if arguments.cases else CASES:
             print(json.dumps(measure(case, folder)), flush=True)
 
 

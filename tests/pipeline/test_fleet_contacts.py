@@ -35,6 +35,15 @@ def test_spark_finds_the_contacts_of_one_process(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["contacts.parquet", "fleet", "one.parquet"]
 
 
+def test_every_task_is_solved_once(spark: SparkSession, tmp_path: Path) -> None:
+    save(tmp_path / "fleet", WORLDS["sampled"]())
+    found = fleet_contacts(spark, tmp_path / "fleet", RANGE_M, DURATION_S, 700)
+    plan = found.orderBy("start_s")._jdf.queryExecution().executedPlan().toString()
+    # One place that solves, and what it has found shuffled right after it: to sort, Spark looks at its input twice.
+    assert plan.count("MapInArrow") == 1
+    assert plan.index("rangepartitioning") < plan.index("hashpartitioning(a") < plan.index("MapInArrow")
+
+
 def test_a_range_must_be_one(spark: SparkSession, tmp_path: Path) -> None:
     save(tmp_path / "fleet", WORLDS["standing"]())
     with pytest.raises(UserError, match="positive range"):

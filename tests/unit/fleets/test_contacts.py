@@ -26,10 +26,10 @@ def in_parts(folder: Path, tasks: list[Task]) -> list[Contact]:
     facts = FleetFacts.read(folder)
     parts: dict[int, list[tuple[float, float]]] = {}
     for task in tasks:
-        pair, start_s, end_s, border = solved(folder, facts, task, RANGE_M, DURATION_S)
-        for key, low_s, high_s, open_ in zip(pair.tolist(), start_s.tolist(), end_s.tolist(), border, strict=True):
+        pair, start_s, end_s = solved(folder, facts, task, RANGE_M)
+        for key, low_s, high_s in zip(pair.tolist(), start_s.tolist(), end_s.tolist(), strict=True):
             parts.setdefault(key, []).append((low_s, high_s))
-            assert open_ or task.begin_s < low_s < high_s < task.until_s
+            assert task.begin_s <= low_s < high_s <= task.until_s
     found: list[Contact] = []
     for key, spans in parts.items():
         whole: list[list[float]] = []

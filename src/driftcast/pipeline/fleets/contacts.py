@@ -2,8 +2,8 @@
 
 Each task reads the legs that are under way in its slice, and solves them as one process does. A pair in contact is
 within half the range of the point in its middle, so it is found in the strip of that point if a strip's legs are all
-that come within half the range of it. What reaches to the end of a slice, or may be seen in two strips, is joined
-with what continues it before anything is rounded.
+that come within half the range of it. What one task has found is joined with what continues it in another before
+anything is rounded.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from driftcast.contacts.exact import RESOLUTION_S, intervals
+from driftcast.contacts.exact import RESOLUTION_S, Intervals, intervals
 from driftcast.contacts.pieces import Legs
 from driftcast.errors import UserError
 from driftcast.mobility.fleet import FleetFacts, legs_between
-from driftcast.mobility.trajectory import Floats, Integers
 from driftcast.pipeline.fleets.schema import CONTACTS, ddl
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 # Legs of a task: some hundred megabytes while it is solved. Measured from 100,000 to 2,000,000: flat.
 LEGS_PER_TASK = 500_000
-_PARTS = "a bigint, b bigint, start_s double, end_s double, open boolean"
+_PARTS = "a bigint, b bigint, start_s double, end_s double"
 
 
 class Task(NamedTuple):
@@ -79,22 +78,25 @@ def fleet_contacts(
     columns = "begin_s double, until_s double, west_m double, east_m double"
     # One task of Spark for each, so that a core that is done takes the next.
     work = spark.createDataFrame(tasks, columns).repartition(max(len(tasks), 1))
-    parts = work.mapInArrow(_solver(folder, facts, range_m, lasts_s), _PARTS)
+    parts = work.mapInArrow(_solver(folder, facts, range_m), _PARTS)
     return joined_parts(parts, lasts_s)
 
 
 def joined_parts(parts: "DataFrame", duration_s: float) -> "DataFrame":
-    """Parts of contacts, those of a pair that touch made one, rounded to the microsecond."""
+    """Parts of contacts, those of a pair that touch made one, rounded to the microsecond.
+
+    All go through one shuffle. Whole ones need none, but to take them past it, Spark would solve every task again: for
+    them apart, and once more to look at what it is to sort.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     pair = Window.partitionBy("a", "b").orderBy("start_s", "end_s")
     until = f.max("end_s").over(pair.rowsBetween(Window.unboundedPreceding, -1))
     new = f.when(f.col("start_s") - until <= RESOLUTION_S, 0).otherwise(1)
-    numbered = parts.where("open").withColumn("new", new)
-    numbered = numbered.withColumn("nth", f.sum("new").over(pair.rowsBetween(Window.unboundedPreceding, 0)))
-    whole = numbered.groupBy("a", "b", "nth").agg(f.min("start_s").alias("start_s"), f.max("end_s").alias("end_s"))
-    found = parts.where(~f.col("open")).select("a", "b", "start_s", "end_s").unionByName(whole.drop("nth"))
+    nth = f.sum("new").over(pair.rowsBetween(Window.unboundedPreceding, 0))
+    numbered = parts.withColumn("new", new).withColumn("nth", nth)
+    found = numbered.groupBy("a", "b", "nth").agg(f.min("start_s").alias("start_s"), f.max("end_s").alias("end_s"))
     end_s = f.when(f.col("end_s") > duration_s - RESOLUTION_S, duration_s).otherwise(_rounded(f.col("end_s")))
     made = found.select("a", "b", _rounded(f.col("start_s")).alias("start_s"), end_s.alias("end_s"))
     return made.where("end_s > start_s").to(_schema())
@@ -114,7 +116,7 @@ def _rounded(time_s: "Column") -> "Column":
 
 
 def _solver(
-    folder: Path, facts: FleetFacts, range_m: float, duration_s: float
+    folder: Path, facts: FleetFacts, range_m: float
 ) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
     """For workers: the contacts of each task that a batch names."""
 
@@ -124,30 +126,26 @@ def _solver(
         for batch in batches:
             for row in batch.to_pylist():
                 task = Task(**row)
-                pair, start_s, end_s, border = solved(folder, facts, task, range_m, duration_s)
+                pair, start_s, end_s = solved(folder, facts, task, range_m)
                 a, b = np.divmod(pair, max(facts.nodes, 1))
-                columns = {"a": a, "b": b, "start_s": start_s, "end_s": end_s, "open": border}
+                columns = {"a": a, "b": b, "start_s": start_s, "end_s": end_s}
                 yield pa.RecordBatch.from_pydict(columns)
 
     return solve
 
 
-def solved(
-    folder: Path, facts: FleetFacts, task: Task, range_m: float, duration_s: float
-) -> tuple[Integers, Floats, Floats, "np.ndarray[Any, np.dtype[np.bool_]]"]:
-    """The contacts of one task: pair, start, end, and whether another task may have more of it."""
+def solved(folder: Path, facts: FleetFacts, task: Task, range_m: float) -> Intervals:
+    """The contacts of one task, some of which others may have more of."""
     table = legs_between(folder, facts, task.begin_s, task.until_s)
     number, start_s, end_s, x_m, y_m, vx_mps, vy_mps = (column.to_numpy() for column in table.columns)
     lasting_s = task.until_s - task.begin_s
     # Times count from the start of the slice: small numbers keep more digits.
     columns = (number.astype(np.int64), start_s - task.begin_s, end_s - task.begin_s, x_m, y_m, vx_mps, vy_mps)
     legs = Legs.between(lasting_s, *columns)
-    narrow = task.west_m > -inf or task.east_m < inf
-    if narrow:
+    if task.west_m > -inf or task.east_m < inf:
         legs = legs.select(_within(legs, task.west_m - range_m / 2, task.east_m + range_m / 2))
     pair, low_s, high_s = intervals(legs, facts.nodes, range_m, lasting_s)
-    border = (low_s <= RESOLUTION_S) | (high_s >= lasting_s - RESOLUTION_S) | narrow
-    return pair, low_s + task.begin_s, high_s + task.begin_s, border
+    return pair, low_s + task.begin_s, high_s + task.begin_s
 
 
 def _within(legs: Legs, west_m: float, east_m: float) -> "np.ndarray[Any, np.dtype[np.bool_]]":
