@@ -36,6 +36,7 @@ class Publications:
         if not entry.stream.window.add(item.counter):
             self._broker.drop("publication_repeated", item.event.id, sender)
             return
+        self._broker.table.meet(entry.stream, item)
         if sender == self._broker.node and self._broker.settings.fragment_bytes and self.is_large(item.event):
             self._large.publish(now, entry, item)
         elif sender == self._broker.node and self.is_large(item.event):

@@ -13,6 +13,8 @@ from driftcast.parts.window import CounterWindow
 
 MAX_ANNOUNCEMENTS = 10_000
 """Announcements known at one time; forged ones cannot fill the memory."""
+MAX_LEASED_STREAMS = 10_000
+"""Streams up to which each is remembered as long as its messages may come again, however long their leases."""
 
 
 SPARE_ENDS = 256
@@ -197,11 +199,20 @@ class Table:
         self._announced[entry.id] = entry
         stream = entry.stream
         self._push(entry.until, entry, stream)
-        if entry.until + memory_s > stream.until:
-            stream.until = entry.until + memory_s
-            self._push(stream.until, stream, stream)
+        self._remember(stream, entry.until + memory_s)
+        self.meet(stream, entry.item)
         if entry.item.counter >= stream.current_counter:
             stream.current, stream.current_counter = entry.id, entry.item.counter
+
+    def meet(self, stream: Stream, item: Item) -> None:
+        """A message has come: until its lease is over it may come again, as its source announces it anew, say."""
+        if len(self._streams) <= MAX_LEASED_STREAMS:
+            self._remember(stream, item.lease_until)
+
+    def _remember(self, stream: Stream, until: float) -> None:
+        if until > stream.until:
+            stream.until = until
+            self._push(until, stream, stream)
 
     def keep(self, stream: Stream, item: Item) -> None:
         """Keep a message of a stream until its lease is over."""

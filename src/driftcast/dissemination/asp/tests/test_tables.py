@@ -5,15 +5,18 @@ from random import Random
 
 import pytest
 
+from driftcast.dissemination.asp import tables
 from driftcast.dissemination.asp.path_state import PathState
 from driftcast.dissemination.asp.tables import SPARE_ENDS, Announced, Item, Stream, Table
-from driftcast.dissemination.asp.tests.bench import CELSIUS, Broker, C, announcement, event, publication
+from driftcast.dissemination.asp.tests.bench import CELSIUS, SINK, Broker, C, announcement, event, publication
+from driftcast.model import Subscription
+from driftcast.protocol.effects import Deliver
 
 MEMORY_S = 5.0
 
 
 def announced(table: Table, id: int, stream: int, until: float, sequence: int = 1) -> Announced:
-    return Announced(id, table.stream(stream), sequence, Item(sequence, CELSIUS, 0, math.inf), until, PathState(1, 0.1))
+    return Announced(id, table.stream(stream), sequence, Item(sequence, CELSIUS, 0, until), until, PathState(1, 0.1))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -55,6 +58,26 @@ def test_a_stream_is_remembered_for_a_while_after_its_last_announcement() -> Non
     assert table.next_end() is None
 
 
+def test_a_stream_is_remembered_until_the_leases_of_its_messages_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its source may announce the last one anew long after the first announcement of it has ended."""
+    table = Table()
+    table.put(announced(table, 1, 7, 10.0), MEMORY_S)
+    table.meet(table.stream(7), Item(2, CELSIUS, 0, 40.0))
+    assert not table.expire(39.9).streams
+    assert [stream.id for stream in table.expire(40.0).streams] == [7]
+    # Forged streams whose messages never end are not many.
+    monkeypatch.setattr(tables, "MAX_LEASED_STREAMS", 2)
+    for stream in range(3):
+        table.put(announced(table, 10 + stream, stream, 50.0), MEMORY_S)
+    for stream in range(3):
+        table.meet(table.stream(stream), Item(2, CELSIUS, 0, math.inf))
+    assert [stream.id for stream in table.expire(55.0).streams] == [0, 1, 2]
+    table.put(announced(table, 10, 0, 60.0), MEMORY_S)
+    table.meet(table.stream(0), Item(2, CELSIUS, 0, math.inf))
+    assert not table.expire(1e9).streams
+    assert table.next_end() is None
+
+
 def test_asking_for_the_next_end_does_not_look_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     is_live = Table.is_live
@@ -90,3 +113,14 @@ def test_the_newest_message_of_a_stream_stays_the_newest_when_an_older_one_comes
     entry = broker.asp.broker.table.get(C)
     assert entry is not None
     assert entry.latest.counter == 3
+
+
+def test_a_message_that_is_announced_anew_within_its_lease_is_delivered_once() -> None:
+    """Its announcement has been over for longer than streams are remembered after it, its lease has not."""
+    broker = Broker(1, memory_s=5.0)
+    broker.asp.on_subscribe(0.0, Subscription(SINK, "true"))
+    told = announcement(0.02, validity_s=10.0)
+    assert Deliver(SINK, CELSIUS, 1) in broker.hear(1, told)
+    broker.asp.on_timer(40.0, "expiry")
+    assert broker.asp.broker.table.get(C) is None
+    assert not any(isinstance(effect, Deliver) for effect in broker.hear(1, announcement(0.02, 2), 40.0))
