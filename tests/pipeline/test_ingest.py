@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,15 @@ NOON = 1777896000.0
 
 def raw(spark: SparkSession, *rows: tuple[float, float], **fixed: object) -> DataFrame:
     """Rows (time, x) of one node, in the order of its log, as readers give them."""
-    made = [
+    return spark.createDataFrame(raw_rows(rows, **fixed), ddl(RAW))
+
+
+def raw_rows(rows: Iterable[tuple[float, float]], **fixed: object) -> list[dict[str, object]]:
+    return [
         {**dict.fromkeys(names(RAW)), "file": "log", "fleet": "f", "node": "n", "place": place, "y_m": 0.0, **fixed}
         | {"clock_s": NOON + time_s, "x_m": x_m}
         for place, (time_s, x_m) in enumerate(rows)
     ]
-    return spark.createDataFrame(made, ddl(RAW))
 
 
 def reasons(rows: DataFrame, rules: Rules | None = None) -> list[str | None]:
@@ -61,6 +65,11 @@ def walk(*changes: tuple[int, tuple[float, float]], rows: int = 40) -> list[tupl
     return log
 
 
+def days(*changes: tuple[int, tuple[float, float]]) -> list[tuple[float, float]]:
+    """Two logs of twenty rows, with a night between in which a node may go anywhere."""
+    return walk(*((20 + k, (30_000.0 + 10.0 * k, 2_000.0 + 100.0 * k)) for k in range(20)), *changes)
+
+
 CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
     (walk(), {}),
     (walk((5, (40.0, 400.0))), {5: "duplicate"}),
@@ -69,6 +78,12 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
     (walk((5, (50.0, 99_999.0)), (6, (60.0, 99_999.0))), {5: "jump", 6: "jump"}),
     (walk((0, (0.0, 99_999.0))), {0: "jump"}),
     (walk((39, (390.0, 99_999.0))), {39: "jump"}),
+    (days(), {}),
+    (days((19, (190.0, 99_999.0))), {19: "jump"}),
+    (days((20, (30_000.0, 99_999.0))), {20: "jump"}),
+    (days((18, (180.0, 99_999.0)), (19, (190.0, 99_999.0))), {18: "jump", 19: "jump"}),
+    # So little between two nights that nobody can say.
+    (days((19, (9_000.0, 1_900.0))), {}),
     (walk((5, (-NOON, 500.0))), {5: "clock"}),
     (walk((5, (35.0, 500.0))), {5: "clock"}),
     (walk((5, (7000.0, 500.0))), {5: "clock"}),
@@ -82,10 +97,8 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
 
 
 def test_each_step_finds_what_is_wrong_and_nothing_else(spark: SparkSession) -> None:
-    logs = [raw(spark, *rows, node=str(case)) for case, (rows, _) in enumerate(CASES)]
-    whole = logs[0]
-    for log in logs[1:]:
-        whole = whole.unionByName(log)
+    rows = [row for case, (log, _) in enumerate(CASES) for row in raw_rows(log, node=str(case))]
+    whole = spark.createDataFrame(rows, ddl(RAW))
     found: dict[int, dict[int, str]] = {case: {} for case in range(len(CASES))}
     for row in cleaned(whole, Rules(), NOON).where("reason is not null").collect():
         found[int(row["node"])][row["place"]] = row["reason"]

@@ -89,25 +89,33 @@ def _too_fast(rows: Rows, fine: Integers, before: Integers, rules: Rules) -> Fla
 
 
 def _mark_jumps(rows: Rows, owner: Integers, rules: Rules) -> None:
-    """A few rows that could be reached, and left, only faster than the limit. The rows around them stay."""
+    """A few rows that could be reached, or left, only faster than the limit. The rows around them stay."""
     fine, before = _fine(rows, owner)
     if not len(fine):
         return
     measured = rows.stated[fine] == NOTHING
     leap = measured & _too_fast(rows, fine, before, rules)
     first = _begins(owner[fine])
-    run = np.cumsum(leap | first) - 1
-    length = np.bincount(run, weights=measured)[run]
-    # A node without a leap has no jump, however few its rows are.
-    leaps = np.add.reduceat(leap.astype(np.int64), np.flatnonzero(first))[np.cumsum(first) - 1]
-    rows.reason[fine[measured & (leaps > 0) & (length < rules.least_run)]] = CODES["jump"]
+    begins = np.flatnonzero(first | leap | (measured & _silent(rows, fine, before, rules)))
+    run = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(fine))))
+    length = np.bincount(run, weights=measured)
+    # A leap is where a run begins: this one, or the next of the same node.
+    led = leap[begins]
+    leaps = led | np.append(led[1:], False)
+    rows.reason[fine[measured & (leaps & (length < rules.least_run))[run]]] = CODES["jump"]
+
+
+def _silent(rows: Rows, fine: Integers, before: Integers, rules: Rules) -> Flags:
+    """Whether nothing was heard of a row's node for too long before it."""
+    found: Flags = (before >= 0) & (rows.clock_s[fine] - rows.clock_s[before] > rules.gap_s)
+    return found
 
 
 def _tracks(rows: Rows, owner: Integers, rules: Rules) -> Integers:
     """The track of each row that is fine: a new one where the node was silent for too long, where it was told from
     elsewhere than it can have come from, or where the format says so."""
     fine, before = _fine(rows, owner)
-    silent = rows.clock_s[fine] - rows.clock_s[before] > rules.gap_s
+    silent = _silent(rows, fine, before, rules)
     joined = (rows.stated[fine] == rows.stated[before]) & (rows.log[fine] == rows.log[before])
     measured = rows.stated[fine] == NOTHING
     apart = (before >= 0) & np.where(measured, silent | _too_fast(rows, fine, before, rules), ~joined)

@@ -32,7 +32,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     until_s: float | None = None
     """Times outside of these, in seconds as the file counts, are left out by wish."""
     least_run: Annotated[int, Meta(ge=1)] = 3
-    """Rows between two jumps that are fewer than this are wrong themselves; more, and the node really was there."""
+    """Rows between two jumps, or a jump and a silence, are wrong themselves if they are fewer; more, and the node
+    really was there."""
     every_s: Annotated[float, Meta(gt=0, description="a row for each node so often (s)")] | None = None
     disordered: Annotated[float, Meta(ge=0, le=1)] = 0.05
     """A log with a larger share of steps back in time is no log in the order of time: then no row is wrong for it."""
@@ -101,17 +102,23 @@ def duplicates(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
 
 
 def jumps(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
-    """A few rows that could be reached, and left, only faster than the limit. The rows around them stay."""
+    """A few rows that could be reached, or left, only faster than the limit. The rows around them stay.
+
+    A silence parts them as well: the night between two days is long enough to have come from anywhere.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     fine = f.col("reason").isNull() & f.col("stated").isNull()
+    known = _known()
     rows = rows.withColumn("fine", fine)
-    leap = f.when(fine & (_speed(_known()) > rules.max_speed_mps), 1).otherwise(0)
-    rows = rows.withColumn("leap", leap)
-    rows = rows.withColumn("run", f.sum("leap").over(_in_time().rowsBetween(Window.unboundedPreceding, 0)))
+    rows = rows.withColumn("leap", f.when(fine & (_speed(known) > rules.max_speed_mps), 1).otherwise(0))
+    silent = fine & (f.col("clock_s") - known["clock_s"] > rules.gap_s)
+    begins = f.when(silent, 1).otherwise(f.col("leap"))
+    rows = rows.withColumn("run", f.sum(begins).over(_in_time().rowsBetween(Window.unboundedPreceding, 0)))
     length = f.count_if(f.col("fine")).over(Window.partitionBy("fleet", "node", "run"))
-    leaps = f.max("run").over(Window.partitionBy("fleet", "node"))
+    # A leap is where a run begins: this one, or the next.
+    leaps = f.max("leap").over(Window.partitionBy("fleet", "node").orderBy("run").rangeBetween(0, 1))
     rows = _marked(rows, fine & (leaps > 0) & (length < rules.least_run), "jump")
     return rows.drop("fine", "leap", "run")
 
