@@ -32,6 +32,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 CONFIG = """
 name = "{name}"
+roles = ["broker"]
 [listen]
 host = "127.0.0.1"
 port = {port}
@@ -43,10 +44,11 @@ ack_timeout_s = 0.1
 [protocol]
 name = "{protocol}"
 durable = true
-buffer = 1000000
 {settings}
 [store]
 file = "{name}.db"
+[directory]
+broker = {nodes}
 [control]
 socket = "{name}.sock"
 """
@@ -81,6 +83,7 @@ class Subject(NamedTuple):
     """Some 100 a second: more than enough to be killed in the middle of something."""
     relays: bool = True
     """Whether it claims to carry for others."""
+    room: str = "buffer = 1000000"
 
 
 SUBJECTS = {
@@ -93,6 +96,10 @@ SUBJECTS = {
     # These try all that they store again and again until its lease is over, so there has to be less of it.
     "semi_probabilistic": Subject("retry_s = 3.0\nattempts = 1000000\nupdate_s = 0.2", pause_s=0.1),
     "adaptive": Subject("retry_s = 3.0\nupdate_min_s = 0.2\nsample_s = 0.2", pause_s=0.1),
+    # What is kept is told in rounds, so many at a time.
+    "tree": Subject(
+        "recover_s = 0.2\ngroup_s = 0.2\nrefresh_s = 0.5\ndefer_s = 0.5", pause_s=0.02, room="recover_buffer = 100000"
+    ),
 }
 PAIR, LINE = ("publisher", "subscriber"), ("publisher", "relay", "subscriber")
 VICTIMS = ("publisher", "subscriber", "application", "relay")
@@ -114,7 +121,14 @@ class World:
         ports = _free_ports(len(nodes))
         for at, name in enumerate(nodes):
             beside = [f"127.0.0.1:{port}" for port in (*ports[max(0, at - 1) : at], *ports[at + 1 : at + 2])]
-            text = CONFIG.format(name=name, port=ports[at], peers=beside, protocol=protocol, settings=subject.settings)
+            text = CONFIG.format(
+                name=name,
+                port=ports[at],
+                peers=beside,
+                protocol=protocol,
+                nodes=list(nodes),
+                settings=f"{subject.room}\n{subject.settings}",
+            )
             (folder / f"{name}.toml").write_text(text)
 
     def start(self, who: str) -> None:

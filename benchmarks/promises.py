@@ -58,7 +58,9 @@ SUBJECTS = {
     "semi_probabilistic": "durable = true\nretry_s = 1.0\nupdate_s = 0.2",
     "adaptive": "durable = true\nretry_s = 1.0\nupdate_min_s = 0.2\nsample_s = 0.2",
     "tree": "group_s = 0.2\nrefresh_s = 0.5\ndefer_s = 0.5",
-    "tree/recovering": 'group_s = 0.2\nrefresh_s = 0.5\ndefer_s = 0.5\nvariant = "recovering"\nrecover_s = 0.5',
+    "tree/recovering": (
+        'durable = true\ngroup_s = 0.2\nrefresh_s = 0.5\ndefer_s = 0.5\nvariant = "recovering"\nrecover_s = 0.5'
+    ),
     "flooding": "",
     "gossip": "",
     "asp": "",
@@ -208,7 +210,7 @@ async def row(subject: str) -> list[str]:
     for name in clocks:
         found[name] = await outcome(subject, name)
     levels = ["accepted"]
-    levels += ["stored"] if issubclass(kind, KeepsEvents) else []
+    levels += ["stored"] if issubclass(kind, KeepsEvents) and "durable" in SUBJECTS[subject] else []
     levels += ["held"] if issubclass(kind, CountsHolders) else []
     return [f"`{subject}`", ", ".join(levels), *(str(found[name]) if name in found else "-" for name in MISHAPS)]
 

@@ -1,6 +1,7 @@
 """What every protocol that keeps events owes who published at level `stored`: a crash takes nothing of it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -18,8 +19,10 @@ SOON: Mapping[str, dict[str, object]] = {
     "adaptive": {"retry_s": 2.0, "sigma": 0.0},
     "prophet": {"exchange_s": 2.0},
     "semi_probabilistic": {"retry_s": 2.0, "attempts": 1000},
+    "tree": {"recover_s": 2.0},
 }
-NO_RELAYS = {"direct"}
+# The tree sends along the paths of subscriptions that stand: a broker on the way has only what was wanted beyond it.
+NO_RELAYS = {"direct", "tree"}
 WORLD = {"discovery": {"mode": "beacon"}}
 
 
@@ -47,7 +50,14 @@ def story(name: str, durable: bool) -> tuple[list[Event], list[Event]]:
 
 
 def test_there_are_protocols_that_keep_events() -> None:
-    assert set(KEEPERS) >= {"epidemic", "drift", "adaptive", "semi_probabilistic", "spray_and_wait", "prophet"}
+    assert set(KEEPERS) >= {"epidemic", "drift", "adaptive", "semi_probabilistic", "spray_and_wait", "prophet", "tree"}
+
+
+def test_of_every_protocol_the_page_says_what_it_promises_or_why_nothing() -> None:
+    promised, _, refused = (Path(__file__).parents[2] / "docs" / "promises.md").read_text().partition("is refused\n")
+    stored = [line for line in promised.splitlines() if "stored" in line]
+    assert [name for name in KEEPERS if not any(line.startswith(f"| `{name}") for line in stored)] == []
+    assert [name for name in protocol_names() if name not in KEEPERS and f"`{name}`" not in refused] == []
 
 
 @every_keeper

@@ -18,7 +18,7 @@ from tests.gateway.world import Broker, broker, configured
         ("connect_s = nan", "mqtt.connect_s: nan is no value"),
         ("connect_s = inf", "mqtt.connect_s: "),
         ("session_s = -1", "mqtt.session_s: "),
-        ("max_packet_bytes = 100000", "mqtt.max_packet_bytes: "),
+        ("max_packet_bytes = 2000000", "mqtt.max_packet_bytes: "),
         ('host = "example.org"', "mqtt.host: 'example.org' is no IP address of this machine"),
         ('host = "0.0.0.0"', "mqtt: anybody who reaches 0.0.0.0 could connect; name [mqtt.users.NAME]"),
         ('level = "held"', "mqtt.level: "),

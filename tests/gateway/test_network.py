@@ -69,6 +69,9 @@ def test_clients_of_nodes_with_keys_hear_each_other(tmp_path: Path) -> None:
             client = await asyncio.to_thread(reader, port(two), "cars/#")
             await asyncio.to_thread(write, port(one), "cars/a", b"x" * 60_000)
             assert (await asyncio.to_thread(client.message))[:2] == ("cars/a", b"x" * 60_000)
+            table = "\n".join(f"{n},{n % 97},A{n % 7}" for n in range(15_000)).encode()
+            await asyncio.to_thread(write, port(one), "cars/table", table)
+            assert (await asyncio.to_thread(client.message))[:2] == ("cars/table", table)
             client.close()
 
     asyncio.run(story())

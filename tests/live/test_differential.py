@@ -61,10 +61,17 @@ ON_TIME = {"asp", "asp/individual"}
 
 OF_THE_AIR = {Kind.RETRY, Kind.DROP}
 """Kinds that depend on what the air or the operating system does at a moment."""
-LIVE_REASONS = {"unacknowledged", "link_repeated", "link_unexpected_acknowledgement"}
-"""Live nodes learn by silence what the simulator knows, and acknowledge in messages of their own."""
-AIR_REASONS = {"out_of_reach"}
-OF_KEYS = {"link_unexpected_handshake", "link_unexpected_response", "link_unsealed", "link_stranger", "link_unproven"}
+LIVE_REASONS = {
+    "unacknowledged",
+    "link_repeated",
+    "link_unexpected_acknowledgement",
+    "link_unproven",
+    "link_unexpected_response",
+}
+"""Live nodes learn by silence what the simulator knows, and acknowledge and challenge in messages of their own."""
+AIR_REASONS = {"out_of_reach", "not_a_neighbor"}
+"""Whether somebody is sent to after it has gone, or speaks before it was found, is a matter of moments."""
+OF_KEYS = {"link_unexpected_handshake", "link_unsealed", "link_stranger"}
 """Handshakes that cross as links come and go, and what one end says before the other has finished its own."""
 
 

@@ -1,10 +1,12 @@
 """Five nodes on loopback in a line, with links that come and go."""
 
 import asyncio
+import time
 
 from driftcast.live.link.interface import UDP
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import NodeId
+from driftcast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
 
 
@@ -129,5 +131,20 @@ def test_a_stopped_node_leaves_no_task_no_timer_and_no_socket(config: MakeConfig
                 asyncio.DatagramProtocol, local_addr=node.address
             )
             endpoint.close()
+
+    run(story())
+
+
+def test_nodes_that_are_held_up_together_keep_their_links(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LoopbackNetwork(config(id) for id in range(3)) as network:
+            network.line()
+            await network.discovered()
+            for _ in range(5):
+                await asyncio.sleep(0.1)
+                time.sleep(0.4)  # Nobody runs; three beacons are 0.15 s.
+            await asyncio.sleep(0.2)
+            kinds = [row["kind"] for node in network.nodes.values() for row in node.trace.table().to_pylist()]
+            assert kinds.count(Kind.LINK_DOWN) == 0
 
     run(story())

@@ -140,7 +140,12 @@ class LoopbackNetwork:
 
     async def discovered(self, within_s: float = 5.0) -> None:
         """Wait until every node knows exactly the links that it has."""
-        await until(lambda: all(_known(node) == self._linked(id) for id, node in self.nodes.items()), within_s)
+        await until(lambda: self.is_discovered, within_s)
+
+    @property
+    def is_discovered(self) -> bool:
+        """Whether every node knows exactly the links that it has."""
+        return all(_known(node) == self._linked(id) for id, node in self.nodes.items())
 
     def _linked(self, id: NodeId) -> set[tuple[NodeId, Interface]]:
         ends = [(a, b, on) for a, b, on in self._links if id in (a, b) and {a, b} <= self.nodes.keys()]

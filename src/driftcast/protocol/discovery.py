@@ -5,6 +5,7 @@ Every `period_s` a node says one beacon on each of its interfaces; whoever hears
 noticed changes results more than most details of a protocol, so both numbers are part of every scenario.
 """
 
+import math
 from abc import ABC, abstractmethod
 from random import Random
 from typing import Annotated, ClassVar
@@ -83,11 +84,13 @@ class BeaconDiscovery(StateMachine):
         self._deadlines: dict[tuple[NodeId, Interface], float] = {}
         self._incarnations: dict[tuple[NodeId, Interface], int] = {}
         self._watching = False
+        self._due = math.inf
+        """When this node's own next beacon is to be said."""
 
     def on_start(self, now: float) -> None:
         # The first beacon comes at a random moment of the first period, so that nodes started together do not speak
         # together for ever.
-        self.port.set_timer("beacon", self._settings.period_s * self.rng.random())
+        self._rest(now, self._settings.period_s * self.rng.random())
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer("beacon")
@@ -97,11 +100,13 @@ class BeaconDiscovery(StateMachine):
         assert isinstance(settings, BeaconSettings)
         self._settings = settings
         # At once: neighbors go by the period that they were last told, and would miss the longer one.
-        self._speak()
+        self._speak(now)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
+        if now - self._due > self._settings.period_s:
+            self._excuse(now)
         if key == "beacon":
-            self._speak()
+            self._speak(now)
         else:
             self._watching = False
             self._drop_silent(now)
@@ -132,12 +137,24 @@ class BeaconDiscovery(StateMachine):
         """Whether there is a link with a neighbor over an interface."""
         return (neighbor, interface) in self._links
 
-    def _speak(self) -> None:
+    def _excuse(self, now: float) -> None:
+        """This node was held up itself: suspended, or without a processor. Whoever shares its machine was as well, and
+        that time is no silence of theirs."""
+        late_s, self._due = now - self._due, now
+        latest = now + self._settings.period_s * self._settings.missed
+        for link, deadline in self._deadlines.items():
+            self._deadlines[link] = max(deadline, min(deadline + late_s, latest))
+
+    def _speak(self, now: float) -> None:
         settings = self._settings
         for interface in self._interfaces:
             self.port.broadcast(Beacon(settings.period_s, self.host.incarnation), on=interface)
         spread = settings.jitter * (2 * self.rng.random() - 1)
-        self.port.set_timer("beacon", settings.period_s * (1 + spread))
+        self._rest(now, settings.period_s * (1 + spread))
+
+    def _rest(self, now: float, delay_s: float) -> None:
+        self._due = now + delay_s
+        self.port.set_timer("beacon", delay_s)
 
     def _watch(self, now: float) -> None:
         # One timer, armed for the earliest deadline there was. Beacons mostly push deadlines back, so it is early; a

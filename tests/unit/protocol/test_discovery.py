@@ -95,6 +95,42 @@ def test_a_neighbor_that_started_anew_is_lost_and_found_however_short_it_was_awa
     assert above.causes == [Failure.RESTARTED]
 
 
+def speaks_on(machine: BeaconDiscovery, port: RecordingPort, now: float, until: float) -> None:
+    """Its beacons, each when it is due."""
+    while (now := now + next(e.delay_s for e in port.take() if isinstance(e, SetTimer) and e.key == "beacon")) < until:
+        machine.on_timer(now, "beacon")
+
+
+def test_who_was_held_up_itself_does_not_take_that_for_the_silence_of_its_neighbors() -> None:
+    machine, port, above = discovery()
+    machine.on_start(0.0)
+    machine.on_message(0.0, 5, Beacon(2.0), "radio")
+    due_s = next(effect.delay_s for effect in port.take() if isinstance(effect, SetTimer))
+    # Both were to come while the node stood still; neighbors on the same machine stood still too.
+    machine.on_timer(due_s + 7.0, "silence")
+    machine.on_timer(due_s + 7.0, "beacon")
+    assert above.lost == []
+    speaks_on(machine, port, due_s + 7.0, 13.0)
+    machine.on_timer(12.99, "silence")
+    assert above.lost == []
+    machine.on_timer(13.0, "silence")
+    assert above.lost == [Link(5, "radio", 0.25)], "as late as the node itself was, and no later"
+
+
+def test_who_was_suspended_for_a_day_waits_no_longer_than_for_a_new_neighbor() -> None:
+    machine, port, above = discovery()
+    machine.on_start(0.0)
+    machine.on_message(0.0, 5, Beacon(2.0), "radio")
+    machine.on_message(86_400.0, 6, Beacon(2.0), "radio")
+    machine.on_timer(86_400.0, "silence")
+    assert above.lost == []
+    port.take()
+    machine.on_timer(86_400.0, "beacon")
+    speaks_on(machine, port, 86_400.0, 86_406.0)
+    machine.on_timer(86_406.0, "silence")
+    assert {link.neighbor for link in above.lost} == {5, 6}
+
+
 def test_a_stop_disarms_both_timers() -> None:
     machine, port, _ = discovery()
     machine.on_stop(0.0)

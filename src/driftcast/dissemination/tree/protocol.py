@@ -30,7 +30,6 @@ from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
 from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
-from driftcast.parts.seen import SeenCache
 from driftcast.protocol import (
     Advertises,
     AnswersRequests,
@@ -38,6 +37,7 @@ from driftcast.protocol import (
     Fact,
     Host,
     Interface,
+    KeepsEvents,
     Link,
     Port,
     Protocol,
@@ -49,7 +49,7 @@ from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
 
 
-class Tree(Protocol, Advertises, AnswersRequests, Ways):
+class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
     """A broker if that is its role, else a client of one."""
 
     name = "tree"
@@ -87,11 +87,11 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         self._brokers = frozenset(host.directory(settings.role))
         self._links = Neighbors()
         self.overlay: Overlay = self._overlay(settings)
-        self._seen = SeenCache()
+        self._recovery = Recovery(port, rng, settings, host.store)
+        self._seen = self._recovery.met
         self.talk = Talk(node, port, settings)
         self._retrieval = Retrieval(node, port, host, rng, settings, self)
         self._clients = Clients(port, self.talk, self._retrieval)
-        self._recovery = Recovery(port, rng, settings)
         self._advertised: dict[object, str] = {}
         self._lost: dict[NodeId, None] = {}
         """Neighbors whose filters are kept although they are gone."""
@@ -111,8 +111,12 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         if isinstance(self.overlay, BuiltTree):
             self.port.set_timer("group", self._settings.group_s * self.rng.random())
         self.port.set_timer("refresh", self._settings.refresh_s * self.rng.uniform(0.5, 1.0))
-        if self.is_broker:
-            self._recovery.start()
+        if self.is_broker or self._settings.durable:
+            self._recovery.start(now)
+
+    @property
+    def durable(self) -> bool:
+        return self._settings.durable
 
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, TreeSettings)
@@ -138,7 +142,7 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         elif key == "catch up":
             self._clients.catch_up(now)
         elif key == "recover":
-            self._recovery.round(now, [node for node in self.talk.wanted.origins() if node in self._links], self.talk)
+            self._recover_others(now)
         elif isinstance(key, tuple) and key[0] == "deferred":
             assert isinstance(key[1], int)
             self._forget(key[1])
@@ -267,14 +271,18 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
         self._spread(now, self.node, event, 0, event.lease_s)
 
     def _spread(self, now: float, sender: NodeId, event: Event, hops: int, remaining_s: float) -> None:
-        until = now + min(max(self._settings.seen_s, remaining_s), MAX_SEEN_S)
+        remembered_s = min(max(self._settings.seen_s, remaining_s), MAX_SEEN_S)
+        until = now + max(remembered_s, self._recovery.remembered_s(remaining_s))
         if not self._seen.add(now, event.id, until):
             return
         self._clients.deliver(now, event, hops, until)
         if self._retrieval.stored.wants(event):
             self._retrieval.stored.keep(now, event, remaining_s)
         if isinstance(self.overlay, HomeBroker):
-            targets = [node for node in self.overlay.neighbors if node != sender] if sender == self.node else []
+            own = sender == self.node
+            targets = [node for node in self.overlay.neighbors if node != sender] if own else []
+            if own and self._settings.durable:
+                self._recovery.keep(now, event, hops, remaining_s)
         else:
             self._recovery.keep(now, event, hops, remaining_s)
             # [000 §IV] "following the reverse path put in place by the subscription".
@@ -284,6 +292,15 @@ class Tree(Protocol, Advertises, AnswersRequests, Ways):
 
     def history(self, now: float, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self._clients.give_history(now, subscription, event, hops)
+
+    def _recover_others(self, now: float) -> None:
+        if isinstance(self.overlay, HomeBroker):
+            # A client keeps nothing but what it has published, and its broker knows who wants that.
+            self._recovery.round(now, list(self.overlay.neighbors), lambda neighbor, event: True)
+        else:
+            wanting = [node for node in self.talk.wanted.origins() if node in self._links]
+            wants = self.talk.wanting
+            self._recovery.round(now, wanting, lambda neighbor, event: neighbor in wants(event.attributes))
 
     def _recover(self, now: float, sender: NodeId, message: Ids | Want) -> None:
         if sender not in self._links:

@@ -2,54 +2,91 @@
 algorithms we expect to easily obtain a full delivery"].
 
 Now and then a broker tells one neighbor at random which events it has seen of late that this neighbor wants; whoever
-misses some asks for them. What comes then is passed on as if it had come in time.
+misses some asks for them. What comes then is passed on as if it had come in time. With a durable store all that
+outlives a crash, and a client offers its broker in the same way what it has published itself.
 """
 
 import math
-from collections.abc import Container
+from collections.abc import Callable, Container
 from random import Random
 
 from driftcast.dissemination.tree.messages import Ids, Publish, Want
 from driftcast.dissemination.tree.settings import TreeSettings
-from driftcast.dissemination.tree.talk import Talk
 from driftcast.model import Event, EventId, NodeId
-from driftcast.parts.buffer import LeasedBuffer, Stored
-from driftcast.protocol import Fact, Port
+from driftcast.parts.buffer import Stored
+from driftcast.parts.durable import memory, reload
+from driftcast.protocol import DurableStore, Fact, Port
 from driftcast.services.retrieval.messages import MAX_HOPS
 
 MAX_IDS = 256
+MAX_TOLD = 4096
+"""Neighbors of which it is known how far they were told."""
+GRACE_S = 60.0
+"""How long past the end of a lease an event is remembered: other nodes may have met it a little later."""
 
 
 class Recovery:
     """The events that one node can give to others, and its part in the gossip about them."""
 
-    def __init__(self, port: Port, rng: Random, settings: TreeSettings) -> None:
+    def __init__(self, port: Port, rng: Random, settings: TreeSettings, store: DurableStore) -> None:
         self._port = port
         self._rng = rng
         self._period_s = settings.recover_s
-        self._buffer = LeasedBuffer(settings.recover_buffer)
+        self._lease_s = settings.recover_lease_s
+        self._tells = settings.durable
+        self._buffer, self.met = memory(settings.recover_buffer, store if settings.durable else None)
+        self._told: dict[NodeId, int] = {}
+        """Of neighbors that want more than is said at once: up to where they were told."""
 
-    def start(self) -> None:
-        """The first round comes at a random moment."""
+    def start(self, now: float) -> None:
+        """Go on with what was kept; the first round comes at a random moment."""
         if self._period_s < math.inf:
             self._port.set_timer("recover", self._period_s * self._rng.random())
+            reload(self._port, now, self._buffer, self._lease_s)
+            self.met.load(now + self._lease_s + GRACE_S)
+
+    def remembered_s(self, remaining_s: float) -> float:
+        """How long an event has to be remembered, so that it is not taken again from who keeps it."""
+        return min(remaining_s, self._lease_s) + GRACE_S if self._period_s < math.inf else 0.0
 
     def keep(self, now: float, event: Event, hops: int, remaining_s: float) -> None:
         """An event was met."""
         if self._period_s < math.inf and event.id not in self._buffer:
-            self._buffer.expire(now)
-            self._buffer.add(Stored(now + remaining_s, event.id, event, hops))
+            self._expire(now)
+            evicted = self._buffer.add(Stored(now + min(remaining_s, self._lease_s), event.id, event, hops))
+            if self._tells:
+                self._port.note(Fact("store", event.id))
+                if evicted is not None:
+                    self._port.note(Fact("evict", evicted.id, reason="buffer_full"))
 
-    def round(self, now: float, neighbors: list[NodeId], talk: Talk) -> None:
+    def round(self, now: float, neighbors: list[NodeId], wants: Callable[[NodeId, Event], bool]) -> None:
         """Tell one neighbor what it may have missed."""
         self._port.set_timer("recover", self._period_s)
-        self._buffer.expire(now)
+        self._expire(now)
         if not neighbors:
             return
         neighbor = self._rng.choice(neighbors)
-        ids = [id for id, kept in self._buffer.events.items() if neighbor in talk.wanting(kept.event.attributes)]
+        ids = [id for id, kept in self._buffer.events.items() if wants(neighbor, kept.event)]
         if ids:
-            self._port.send(neighbor, Ids(tuple([(id.source, id.sequence) for id in ids[-MAX_IDS:]])))
+            self._port.send(neighbor, Ids(tuple([(id.source, id.sequence) for id in self._next(neighbor, ids)])))
+
+    def _next(self, neighbor: NodeId, ids: list[EventId]) -> list[EventId]:
+        """The newest; in later rounds those before them, until all were told."""
+        if len(ids) <= MAX_IDS:
+            self._told.pop(neighbor, None)
+            return ids
+        told = self._told.get(neighbor, 0)
+        told = 0 if told >= len(ids) else told
+        if neighbor not in self._told and len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told[neighbor] = told + MAX_IDS
+        end = len(ids) - told
+        return ids[max(0, end - MAX_IDS) : end]
+
+    def _expire(self, now: float) -> None:
+        for ended in self._buffer.expire(now):
+            if self._tells:
+                self._port.note(Fact("evict", ended.id, reason="lease_over"))
 
     def on_ids(self, sender: NodeId, message: Ids, seen: Container[EventId]) -> None:
         """A neighbor has these; those that never came here are asked for."""

@@ -61,6 +61,18 @@ class TreeSettings(RetrievalSettings, frozen=True):
         ),
     ] = float("inf")
     recover_buffer: Annotated[int, Meta(ge=1, le=100_000, description="events a broker keeps for recovery")] = 1000
+    # As long as other protocols that keep events do.
+    recover_lease_s: Annotated[
+        float, Meta(gt=0, le=1e9, description="how long one is kept for that, if its own lease is longer")
+    ] = 3600.0
+    durable: Annotated[
+        bool,
+        Meta(description="what is kept for recovery and what was met is in the durable store; clients keep their own"),
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.durable and self.recover_s == float("inf"):
+            raise ValueError("durable needs recover_s: else nothing is kept for anybody")
 
     def needs_roles(self) -> frozenset[str]:
         """Somebody must be a broker."""

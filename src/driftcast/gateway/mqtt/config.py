@@ -17,8 +17,9 @@ from driftcast.settings import typed
 
 Topics = Annotated[tuple[str, ...], Meta(max_length=1000)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
-MOST_PACKET_BYTES = 64_000
-"""An event fits in a datagram, with what is put around it."""
+MOST_PACKET_BYTES = 1 << 20
+PACKET_BYTES = 1 << 18
+"""Four times what fits in a datagram, deflated: enough for texts and tables."""
 
 
 class UserSection(Section, frozen=True):
@@ -48,7 +49,7 @@ class MqttSection(Section, frozen=True):
     """Of clients that are away, too."""
     max_subscriptions: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Of one client."""
-    max_packet_bytes: Annotated[int, Meta(ge=1024, le=MOST_PACKET_BYTES)] = MOST_PACKET_BYTES
+    max_packet_bytes: Annotated[int, Meta(ge=1024, le=MOST_PACKET_BYTES)] = PACKET_BYTES
     max_queued: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
     """Messages for a connected client that reads more slowly than they come."""
     max_retained: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000

@@ -262,4 +262,4 @@ class Dialogue:
             properties["topic_alias"], topic = alias, ""
         elif len(self._told_aliases) < most:
             properties["topic_alias"] = self._told_aliases[topic] = len(self._told_aliases) + 1
-        return Message(topic, message.payload, message.qos, message.retain, properties)
+        return Message(topic, message.payload, message.qos, message.retain, properties, message.packed)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.octets import variable
 from driftcast.gateway.mqtt.packets import V5, Message
+from driftcast.gateway.mqtt.packing import unpacked
 from driftcast.gateway.mqtt.properties import NONE, Properties, write_properties
 
 PONG = bytes((kinds.PINGRESP << 4, 0))
@@ -25,13 +26,14 @@ def publish(version: int, message: Message, packet_id: int = 0, again: bool = Fa
     """A message for a subscriber."""
     head = kinds.PUBLISH << 4 | again << 3 | message.qos << 1 | message.retain
     topic = message.topic.encode()
+    payload = unpacked(message.payload) if message.packed else message.payload
     return _packet(
         head,
         len(topic).to_bytes(2, "big"),
         topic,
         packet_id.to_bytes(2, "big") if message.qos else b"",
         write_properties(message.properties) if version == V5 else b"",
-        message.payload,
+        payload or b"",
     )
 
 

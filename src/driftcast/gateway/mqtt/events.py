@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from driftcast.gateway.mqtt.packets import Message
+from driftcast.gateway.mqtt.packing import DEFLATE, ENCODING, unpacked
 from driftcast.gateway.mqtt.wishes import TOPIC
 from driftcast.model import Event, Scalar
 from driftcast.model.event import MAX_ATTRIBUTES, MAX_NAME_LENGTH, MAX_TEXT_LENGTH
@@ -94,7 +95,9 @@ def message_of(event: Event) -> Message | None:
     text = "".join(str(attributes[name]) for name in _parts(attributes))
     if text:
         properties |= _user(text)
-    return Message(topic, event.payload, qos, attributes.get(RETAIN) is True, properties)
+    # What says that it is packed and is not goes on as it is.
+    packed = attributes.get(ENCODING) == DEFLATE and unpacked(event.payload) is not None
+    return Message(topic, event.payload, qos, attributes.get(RETAIN) is True, properties, packed)
 
 
 class Messages:

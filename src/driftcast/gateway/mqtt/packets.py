@@ -18,6 +18,8 @@ class Message(Struct, gc=False):
     qos: int = 0
     retain: bool = False
     properties: Properties = NONE
+    packed: bool = False
+    """Whether the payload is deflated, as it came through the network."""
 
 
 class Connect(Struct):

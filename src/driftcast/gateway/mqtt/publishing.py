@@ -10,6 +10,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.gateway.mqtt.config import MqttSection, Rights
 from driftcast.gateway.mqtt.events import attributes_of, lease_of
 from driftcast.gateway.mqtt.packets import Message
+from driftcast.gateway.mqtt.packing import DEFLATE, ENCODING, packed
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.vitals import SYS
@@ -73,7 +74,7 @@ class Publishing:
         lease_s = lease_of(message, self._lease_s)
         self._publisher = client_id
         try:
-            id, attributes = self._published(message, lease_s, stored)
+            id, attributes, payload = self._published(message, lease_s, stored)
         except UserError as error:
             LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
@@ -89,16 +90,26 @@ class Publishing:
             self._publishers.popitem(last=False)
         if message.retain:
             # Not every protocol brings a node its own events.
-            self._retained.keep(Event(id, attributes, message.payload, time.time(), lease_s), own=True)
+            self._retained.keep(Event(id, attributes, payload, time.time(), lease_s), own=True)
         if stored is None:
             done(Reason.SUCCESS)
 
-    def _published(self, message: Message, lease_s: float, stored: Saved | None) -> tuple[EventId, dict[str, Scalar]]:
+    def _published(
+        self, message: Message, lease_s: float, stored: Saved | None
+    ) -> tuple[EventId, dict[str, Scalar], bytes]:
         attributes, complete = attributes_of(message)
-        if len(_encode(attributes)) + len(message.payload) > MAX_EVENT_BYTES - AROUND_BYTES:
+        payload = message.payload
+        if _is_long(attributes, payload):
             # What it says is in it twice, which is too much.
             attributes, complete = attributes_of(message, look_inside=False)[0], False
-        id = self._node.publish(attributes, message.payload, lease_s, None, stored, None)
+            if _is_long(attributes, payload):
+                attributes[ENCODING], payload = DEFLATE, packed(payload)
+        id = self._node.publish(attributes, payload, lease_s, None, stored, None)
         if not complete:
             self._node.note_drop("mqtt_attributes")
-        return id, attributes
+        return id, attributes, payload
+
+
+def _is_long(attributes: dict[str, Scalar], payload: bytes) -> bool:
+    """Whether an event of these would not fit in a datagram."""
+    return len(_encode(attributes)) + len(payload) > MAX_EVENT_BYTES - AROUND_BYTES

@@ -224,7 +224,7 @@ class Session:
             properties = {**properties, "subscription_id": [entry.subscription_id]}
         retain = retained or (message.retain and entry.wish.as_published)
         qos = min(message.qos, entry.wish.qos)
-        return Parcel(Message(message.topic, message.payload, qos, retain, properties), until_s)
+        return Parcel(Message(message.topic, message.payload, qos, retain, properties, message.packed), until_s)
 
     def _retained(self, entry: Entry) -> Iterator[Parcel]:
         for event, until_s in self._shop.retained.matching(entry.wanted):

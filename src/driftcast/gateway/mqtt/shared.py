@@ -101,7 +101,7 @@ class _Group:
         if share.subscription_id is not None:
             properties["subscription_id"] = [share.subscription_id]
         qos = min(message.qos, share.wish.qos)
-        given = Message(message.topic, message.payload, qos, message.retain, properties)
+        given = Message(message.topic, message.payload, qos, message.retain, properties, message.packed)
         if qos == 0 and parcel.origin is not None and self.id is not None:
             self._backing.node.acknowledge(self.id, [parcel.origin.position], None)
         chosen.outbox.offer(Parcel(given, parcel.until_s, parcel.origin, again=True, group=self.key))

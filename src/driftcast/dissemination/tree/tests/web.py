@@ -41,11 +41,24 @@ class Web:
         self.effects: list[tuple[NodeId, Effect]] = []
         self.timers: list[dict[object, float]] = [{} for _ in range(nodes)]
         named = list(range(nodes)) if brokers is None else list(brokers)
+        self._settings = settings
+        self._hosts = [BrokerHost(node, named) for node in range(nodes)]
         for node in range(nodes):
-            tree, port = alone("tree", node, BrokerHost(node, named), 1, refresh_s=float("inf"), **settings)
-            assert isinstance(tree, Tree)
+            tree, port = self._made(node)
             self.nodes.append(tree)
             self.ports.append(port)
+        self.settle()
+
+    def _made(self, node: NodeId) -> tuple[Tree, RecordingPort]:
+        tree, port = alone("tree", node, self._hosts[node], 1, refresh_s=float("inf"), **self._settings)
+        assert isinstance(tree, Tree)
+        return tree, port
+
+    def crash(self, node: NodeId) -> None:
+        """A node without links loses all but its durable store, and starts anew; its applications are gone."""
+        assert not any(node in link for link in self.links)
+        self.timers[node].clear()
+        self.nodes[node], self.ports[node] = self._made(node)
         self.settle()
 
     def link(self, a: NodeId, b: NodeId) -> None:
