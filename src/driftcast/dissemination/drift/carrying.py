@@ -104,7 +104,8 @@ class Carrying:
 
     def links_changed(self, now: float) -> list[NodeId]:
         """A neighbor has come or gone: who is around and what they want is known no longer."""
-        return self._settle(now, self._paths.end_all(now))
+        ended = self._paths.end_all(now)
+        return self._settle(now, ended) if ended else ended
 
     def stop(self) -> None:
         """Wait for nobody."""

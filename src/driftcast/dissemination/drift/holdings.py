@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Digest
@@ -14,6 +15,7 @@ from driftcast.parts.durable import memory, reload
 from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import DurableStore, Fact, Port
 
+LEASE = "lease"
 _PAIRS_AMONG = 2000
 """Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
 
@@ -37,6 +39,7 @@ class Holdings:
         """What came by paths, by source: held, and not compared with anybody while the paths stand."""
         self._past = BoundedSeenCache(settings.max_met)
         self._ends: list[tuple[float, EventId]] = []
+        self._watching_until = inf
         self._runs: RunsOf | None = None
         self.hash = 0
         self.crowded = False
@@ -59,7 +62,7 @@ class Holdings:
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
-        return id in self.met or id in self._past.ids or self.is_quiet(id)
+        return id in self.met or id in self._past.ids or (bool(self._quiet) and self.is_quiet(id))
 
     def is_quiet(self, id: EventId) -> bool:
         """Whether it came by a path that stands."""
@@ -113,7 +116,7 @@ class Holdings:
 
     def release_one(self, id: EventId) -> bool:
         """Somebody speaks of an event that came by a path here; False if it did not."""
-        quiet = self._quiet.get(id.source)
+        quiet = self._quiet.get(id.source) if self._quiet else None
         if quiet is None or id not in quiet:
             return False
         del quiet[id]
@@ -128,14 +131,21 @@ class Holdings:
         self._buffer.resize(settings.buffer)
         self.crowded = 2 * len(self.held) >= settings.buffer
 
-    def expire(self, now: float) -> None:
+    def on_lease_timer(self, now: float) -> None:
         """What has reached the end of its lease goes."""
+        self._watching_until = inf
         while self._ends and self._ends[0][0] <= now:
             self._end(now, "lease_over")
 
-    def next_end(self) -> float | None:
-        """When the next lease ends."""
-        return self._ends[0][0] if self._ends else None
+    def watch_leases(self, now: float) -> None:
+        """Wait for the first lease to end, if that is sooner than what is waited for."""
+        if self._ends and self._ends[0][0] < self._watching_until:
+            self._watching_until = self._ends[0][0]
+            self._port.set_timer(LEASE, max(0.0, self._watching_until - now))
+
+    def stop(self) -> None:
+        """Wait for no lease."""
+        self._port.cancel_timer(LEASE)
 
     # What is said of it.
 

@@ -181,7 +181,7 @@ class Paths:
     def end_all(self, now: float) -> list[NodeId]:
         """A link of this node has changed."""
         self.changed_s = now
-        return self.end(list(self._bets))
+        return self.end(list(self._bets)) if self._bets else []
 
     def on_end(self, end: End) -> list[NodeId]:
         """A neighbor says that bets are over; the sources of those that stood here."""
