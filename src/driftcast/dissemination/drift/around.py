@@ -84,7 +84,8 @@ class Around:
 
     def on_timer(self, now: float) -> list[NodeId]:
         """Guests that discovery has not found are gone; who they were."""
-        over = [(node, via) for node, (until, via) in self._guests.items() if until <= now]
+        # Who came by a clock that has been set back since would stay for long.
+        over = [(node, via) for node, (until, via) in self._guests.items() if not now < until <= now + GUEST_S]
         for node, _ in over:
             del self._guests[node]
         if self._guests:

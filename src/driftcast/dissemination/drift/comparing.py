@@ -117,7 +117,11 @@ class Comparing:
     def _say_hash(self) -> None:
         self._said = self._holdings.hash
         self._new.clear()
-        self._around.say(Hash(self._said))
+        if self._holdings.hashes_clash:
+            for digest in self._holdings.digests():
+                self._around.say(digest)
+        else:
+            self._around.say(Hash(self._said))
 
     def _begin(self, interval_s: float) -> None:
         """A shorter interval replaces the one that runs. It ends at a random moment of its second half."""

@@ -155,4 +155,5 @@ class Spreading:
 
     def _arm(self, now: float, id: EventId, due: _Due) -> None:
         wait_s = relay_wait_s(self.settings.wait_s + due.size_s, len(due.lacking), len(self._links), due.draw)
-        self._port.set_timer((SPEAK, id), max(0.0, due.since + wait_s - now))
+        # No longer than that, should the clock have been set back since.
+        self._port.set_timer((SPEAK, id), min(wait_s, max(0.0, due.since + wait_s - now)))
