@@ -171,7 +171,11 @@ class Stack(Upward, Neighborhood):
 
     def on_timer(self, now: float, layer: Layer, key: TimerKey) -> None:
         """A timer of one layer."""
-        self._input(now, layer, self._machine(layer).on_timer, key)
+        machine = self._by_layer[layer]
+        assert machine is not None
+        self.enter(now, layer, machine.on_timer, (key,))
+        if self._waiting:
+            self._settle(now)
 
     def on_sent(self, now: float, layer: Layer, token: Token, failure: Failure | None) -> None:
         """The outcome of a send of one layer."""

@@ -19,7 +19,8 @@ _COMPACT_FROM = 1024
 _NEVER_S = 1e12
 """After any run; a later time would not fit the numbers that times are kept in."""
 
-_Entry = tuple[int, int, Callable[[object], None], object]
+_Entry = tuple[int, int, Callable[[object], None] | None, object]
+"""When, in which order, what to call and with what. Without a call, what stands there is a timer."""
 
 
 class Timer:
@@ -77,7 +78,12 @@ class Kernel(Scheduler):
     def timer(self, delay_s: float, action: Callable[[object], None], argument: object) -> Timer:
         """Call after a delay, unless called off before."""
         timer = Timer(action, argument)
-        self.at(self.now_us + delay_us(delay_s), self._fire, timer)
+        time_us = self.now_us + delay_us(delay_s)
+        self._sequence += 1
+        if time_us < self._horizon_us:
+            heappush(self._queue, (time_us, self._sequence, None, timer))
+        else:
+            self._put_off((time_us, self._sequence, None, timer))
         return timer
 
     def cancel(self, timer: Timer) -> None:
@@ -99,7 +105,15 @@ class Kernel(Scheduler):
                 self.now_us = time_us
                 self.now_s = time_us / US_PER_S
             self.popped += 1
-            action(argument)
+            if action is not None:
+                action(argument)
+                continue
+            assert isinstance(argument, Timer)
+            if argument.alive:
+                argument.alive = False
+                argument.action(argument.argument)
+            else:
+                self._cancelled -= 1
         self.now_us = until_us
         self.now_s = until_us / US_PER_S
 
@@ -135,14 +149,6 @@ class Kernel(Scheduler):
         self._waiting = sum(map(len, self._later.values()))
         self._cancelled = 0
 
-    def _fire(self, timer: object) -> None:
-        assert isinstance(timer, Timer)
-        if timer.alive:
-            timer.alive = False
-            timer.action(timer.argument)
-        else:
-            self._cancelled -= 1
-
 
 def _wanted(argument: object) -> bool:
     return not isinstance(argument, Timer) or argument.alive
@@ -151,7 +157,10 @@ def _wanted(argument: object) -> bool:
 def delay_us(delay_s: float) -> int:
     """A delay rounded up. One rounded down would end before its deadline, and whoever then waits for the rest, less
     than half a microsecond, would wait for ever at the same moment. Below a nanosecond it is the error of a float."""
-    return max(1, math.ceil(min(delay_s, _NEVER_S) * US_PER_S - 1e-3)) if delay_s > 0 else 0
+    if not delay_s > 0:
+        return 0
+    whole_us = math.ceil((delay_s if delay_s < _NEVER_S else _NEVER_S) * US_PER_S - 1e-3)
+    return whole_us if whole_us > 1 else 1
 
 
 def microseconds(time_s: float) -> int:

@@ -300,4 +300,4 @@ class SimNode:
         assert isinstance(armed, tuple)
         layer, key = armed
         del self._timers[layer][key]
-        self.stack.on_timer(self.now(), layer, key)
+        self.stack.on_timer(self._kernel.now_s if self.clock is None else self.now(), layer, key)

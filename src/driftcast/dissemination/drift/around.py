@@ -1,9 +1,10 @@
 """Who is around: neighbors by interface and by short name, and broadcasts only where somebody is meant."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from math import inf
 
-from driftcast.dissemination.drift.messages import MAX_NAMES, NAME_BYTES
+from driftcast.dissemination.drift.messages import MAX_NAMES
 from driftcast.dissemination.drift.rules import short_name
 from driftcast.model import NodeId
 from driftcast.protocol import Interface, Link, Port
@@ -13,8 +14,6 @@ GUESTS = "guests"
 GUEST_S = 3.0
 """So long who was heard counts as a neighbor; by then discovery has found it, or it is gone."""
 MAX_GUESTS = 64
-MAX_PARSED = 64
-"""Frames whose names are remembered; then it begins anew."""
 
 
 class Around:
@@ -27,11 +26,11 @@ class Around:
         """The cost of each link of each neighbor; to be read only."""
         self.names: dict[NodeId, bytes] = {}
         """The short name of each neighbor; to be read only."""
+        self._links_on: dict[Interface, int] = {}
+        """How many links each interface has."""
         self._named: dict[tuple[Interface, ...], bytes] = {}
         self._everywhere: tuple[Interface, ...] | None = None
         """The interfaces that reach all neighbors, until a link changes."""
-        self._parsed: dict[bytes, frozenset[bytes]] = {}
-        """The names in frames: a neighbor says the same ones again and again."""
         self._guests: dict[NodeId, tuple[float, Interface]] = {}
         """Until when, and where it was heard."""
 
@@ -47,11 +46,17 @@ class Around:
     def add(self, link: Link) -> bool:
         """A link has come or changed; True if it makes a new neighbor."""
         self._changed()
-        self._guests.pop(link.neighbor, None)
-        new = link.neighbor not in self.links
-        self.links.setdefault(link.neighbor, {})[link.interface] = link.cost_s
-        self.names[link.neighbor] = short_name(link.neighbor)
-        return new
+        neighbor, interface = link.neighbor, link.interface
+        self._guests.pop(neighbor, None)
+        links = self.links.get(neighbor)
+        if links is None or interface not in links:
+            self._links_on[interface] = self._links_on.get(interface, 0) + 1
+        if links is not None:
+            links[interface] = link.cost_s
+            return False
+        self.links[neighbor] = {interface: link.cost_s}
+        self.names[neighbor] = short_name(neighbor)
+        return True
 
     def remove(self, link: Link) -> bool:
         """A link has gone; True if the neighbor is gone with it."""
@@ -59,6 +64,9 @@ class Around:
         if links is None or links.pop(link.interface, None) is None:
             return False
         self._changed()
+        self._links_on[link.interface] -= 1
+        if not self._links_on[link.interface]:
+            del self._links_on[link.interface]
         if links:
             return False
         del self.links[link.neighbor], self.names[link.neighbor]
@@ -76,7 +84,8 @@ class Around:
 
     def on_timer(self, now: float) -> list[NodeId]:
         """Guests that discovery has not found are gone; who they were."""
-        over = [(node, via) for node, (until, via) in self._guests.items() if until <= now]
+        # Who came by a clock that has been set back since would stay for long.
+        over = [(node, via) for node, (until, via) in self._guests.items() if not now < until <= now + GUEST_S]
         for node, _ in over:
             del self._guests[node]
         if self._guests:
@@ -87,18 +96,18 @@ class Around:
         """Wait for nobody."""
         self._port.cancel_timer(GUESTS)
 
-    def unnamed(self, names: bytes, sender: NodeId) -> list[NodeId]:
+    def unnamed(self, named: frozenset[int], sender: NodeId) -> list[NodeId]:
         """The neighbors that a frame of the sender's does not name."""
-        named = self._parse(names)
-        return [node for node, name in self.names.items() if name not in named and node != sender]
+        return [node for node in self.links if node & 0xFFFF not in named and node != sender]
 
-    def unnamed_of(self, nodes: Iterable[NodeId], names: bytes, sender: NodeId) -> list[NodeId]:
+    def unnamed_of(self, nodes: Iterable[NodeId], named: frozenset[int], sender: NodeId) -> list[NodeId]:
         """The same, of some neighbors."""
-        named, known = self._parse(names), self.names
-        return [node for node in nodes if node != sender and known[node] not in named]
+        return [node for node in nodes if node & 0xFFFF not in named and node != sender]
 
-    def interfaces_to(self, nodes: Iterable[NodeId]) -> tuple[Interface, ...]:
+    def interfaces_to(self, nodes: Collection[NodeId]) -> tuple[Interface, ...]:
         """The fewest interfaces that reach them, as far as one look tells; of two ways to a node the cheaper."""
+        if len(self._links_on) == 1:
+            return () if self.links.keys().isdisjoint(nodes) else tuple(self._links_on)
         chosen: dict[Interface, None] = {}
         several = []
         for node in nodes:
@@ -116,8 +125,11 @@ class Around:
         """The short names of all that hear a broadcast on these interfaces."""
         named = self._named.get(interfaces)
         if named is None:
-            hear = [node for node, links in self.links.items() if any(one in links for one in interfaces)]
-            named = self._named[interfaces] = b"".join(self.names[node] for node in hear[:MAX_NAMES])
+            hear: Iterable[bytes] = self.names.values()
+            if len(self._links_on) > 1:
+                heard = [node for node, links in self.links.items() if any(one in links for one in interfaces)]
+                hear = [self.names[node] for node in heard]
+            named = self._named[interfaces] = b"".join(islice(hear, MAX_NAMES))
         return named
 
     def everywhere(self) -> tuple[Interface, ...]:
@@ -126,7 +138,7 @@ class Around:
             self._everywhere = self.interfaces_to(self.links)
         return self._everywhere
 
-    def say(self, message: Message, nodes: Iterable[NodeId] | None = None) -> None:
+    def say(self, message: Message, nodes: Collection[NodeId] | None = None) -> None:
         """Broadcast where these nodes, or all neighbors, hear it."""
         for interface in self.everywhere() if nodes is None else self.interfaces_to(nodes):
             self._port.broadcast(message, on=interface)
@@ -134,12 +146,3 @@ class Around:
     def _changed(self) -> None:
         self._named.clear()
         self._everywhere = None
-
-    def _parse(self, names: bytes) -> frozenset[bytes]:
-        named = self._parsed.get(names)
-        if named is None:
-            if len(self._parsed) >= MAX_PARSED:
-                self._parsed.clear()
-            named = frozenset(names[at : at + NAME_BYTES] for at in range(0, len(names), NAME_BYTES))
-            self._parsed[names] = named
-        return named

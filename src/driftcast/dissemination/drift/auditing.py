@@ -95,7 +95,8 @@ class Auditing:
     def say(self, now: float, source: NodeId, number: int, wants: list[Filter]) -> None:
         """Tell what was sent, unless it is too young."""
         tally = self._tallies.get(source)
-        old = [one for one, sent_s in self._sent.items() if now - sent_s >= AGE_S]
+        # What was sent later than now was sent before the clock was set back.
+        old = [one for one, sent_s in self._sent.items() if not 0.0 <= now - sent_s < AGE_S]
         if tally is not None and old and wants:
             until = max(old)
             sums = {filter_key(one.text): tally.total(one, self._after, until) for one in wants[:MAX_FILTERS]}
@@ -127,7 +128,7 @@ class Auditing:
         """Whether this node has what it should have."""
         tally = self._tallies[audit.source]
         tally.forget(audit.first - 1)
-        if now - self.changed_s < SETTLE_S:
+        if 0.0 <= now - self.changed_s < SETTLE_S:
             return True
         for text in wants:
             wanted = Filter(text)

@@ -20,10 +20,10 @@ class Betting:
         """Since when events go by paths."""
         self._published: deque[float] = deque(maxlen=EVENTS)
 
-    def worth(self, now: float, changed_s: float) -> bool:
-        """An event is being published: whether to ask who wants the next ones."""
+    def worth(self, now: float, quiet_s: float) -> bool:
+        """An event is being published, and no link has changed for so long: whether to ask who wants the next ones."""
         self._published.append(now)
-        quiet = now - changed_s >= self.quiet_s
+        quiet = quiet_s >= self.quiet_s
         often = len(self._published) == EVENTS and now - self._published[0] <= self.quiet_s
         return quiet and often and self.settings.path_share > 0
 

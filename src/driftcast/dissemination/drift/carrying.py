@@ -64,7 +64,7 @@ class Carrying:
 
     def published(self, now: float) -> None:
         """An own event has gone to everybody: it may be time to ask who wants the next ones."""
-        if self._betting.worth(now, self._paths.changed_s) and self._paths.get(self._node) is None:
+        if self._betting.worth(now, self._paths.quiet_s(now)) and self._paths.get(self._node) is None:
             self._paths.begin(self._betting.begin(), int(self._betting.quiet_s))
 
     def wants_changed(self, now: float) -> None:
@@ -104,7 +104,8 @@ class Carrying:
 
     def links_changed(self, now: float) -> list[NodeId]:
         """A neighbor has come or gone: who is around and what they want is known no longer."""
-        return self._settle(now, self._paths.end_all(now))
+        ended = self._paths.end_all(now)
+        return self._settle(now, ended) if ended else ended
 
     def stop(self) -> None:
         """Wait for nobody."""

@@ -35,6 +35,7 @@ class Comparing:
         self._rng = rng
         self.settings = settings
         self._around = around
+        self._links = around.links
         self._holdings = holdings
         self._interval_s = 0.0
         """The one that runs; 0 if none does."""
@@ -49,7 +50,7 @@ class Comparing:
     def contact(self, node: NodeId) -> None:
         """A neighbor has come."""
         self._new.add(node)
-        self._begin(crowd_wait_s(self.settings.contact_s, len(self._around)))
+        self._begin(crowd_wait_s(self.settings.contact_s, len(self._links)))
 
     def parted(self, node: NodeId) -> None:
         """A neighbor has gone."""
@@ -61,15 +62,14 @@ class Comparing:
 
     def on_hash_timer(self, now: float) -> None:
         """Say the hash, unless somebody just did; at the longest interval in any case, since who said it may lie."""
-        longest = self._interval_s >= self.settings.hash_max_s
+        settings = self.settings
         last_s, self._interval_s = self._interval_s, 0.0
-        if not self._around:
-            self._new.clear()
-            return
-        if len(self._holdings) and (longest or self._new or not self._heard_same):
-            self._say_hash()
+        longest = last_s >= settings.hash_max_s
+        if self._links:
+            if self._holdings.met and (longest or self._new or not self._heard_same):
+                self._say_hash()
+            self._begin(min(max(LONGER * last_s, settings.news_s), settings.hash_max_s))
         self._new.clear()
-        self._begin(min(max(LONGER * last_s, self.settings.news_s), self.settings.hash_max_s))
 
     def same(self, node: NodeId) -> None:
         """A neighbor has met just what this node has."""
@@ -89,7 +89,7 @@ class Comparing:
             return lacked
         if self._reply is None:
             self._reply = (node, value)
-            longest_s = crowd_wait_s(self.settings.reply_s, len(self._around))
+            longest_s = crowd_wait_s(self.settings.reply_s, len(self._links))
             self._port.set_timer(REPLY, longest_s * self._rng.random())
         return ()
 
@@ -98,7 +98,7 @@ class Comparing:
         assert self._reply is not None
         (node, value), self._reply = self._reply, None
         difference = value ^ self._holdings.hash
-        if not difference or node not in self._around:
+        if not difference or node not in self._links:
             return
         known = self._said == self._holdings.hash and node not in self._new
         if not known and len(self._holdings) > FEW:
@@ -117,7 +117,11 @@ class Comparing:
     def _say_hash(self) -> None:
         self._said = self._holdings.hash
         self._new.clear()
-        self._around.say(Hash(self._said))
+        if self._holdings.hashes_clash:
+            for digest in self._holdings.digests():
+                self._around.say(digest)
+        else:
+            self._around.say(Hash(self._said))
 
     def _begin(self, interval_s: float) -> None:
         """A shorter interval replaces the one that runs. It ends at a random moment of its second half."""

@@ -28,48 +28,43 @@ class Errands:
         self._rng = rng
         self.settings = settings
         self._around = around
-        self._for: dict[EventId, dict[NodeId, None]] = {}
+        self.for_whom: dict[EventId, dict[NodeId, None]] = {}
+        """To be read only."""
         self._due: dict[EventId, None] = {}
         self._asked = PerMinute()
 
-    def __contains__(self, id: EventId) -> bool:
-        return id in self._for
-
-    def __bool__(self) -> bool:
-        return bool(self._for)
-
     def take(self, node: NodeId, id: EventId) -> None:
         """A neighbor lacks what was here once."""
-        known = self._for.get(id)
+        known = self.for_whom.get(id)
         if known is not None:
             # Somebody else has asked meanwhile: that may do.
             known[node] = None
             self._due.pop(id, None)
-        elif len(self._for) < min(MAX_ERRANDS, max(1, self.settings.buffer // 2)):
-            self._for[id] = {node: None}
+        elif len(self.for_whom) < min(MAX_ERRANDS, max(1, self.settings.buffer // 2)):
+            self.for_whom[id] = {node: None}
             self._ask_soon(id)
 
     def contact(self) -> None:
         """Somebody has come who may hold it."""
-        for id in self._for:
+        for id in self.for_whom:
             self._ask_soon(id)
 
     def done(self, id: EventId) -> list[NodeId]:
         """The event is here: for whom, of those around. If none of them is, it stays an errand until one comes."""
-        here = [node for node in self._for.get(id, ()) if node in self._around]
+        here = [node for node in self.for_whom.get(id, ()) if node in self._around]
         if here:
             self.forget(id)
         return here
 
     def forget(self, id: EventId) -> None:
         """Nobody need look for it any more."""
-        self._for.pop(id, None)
+        self.for_whom.pop(id, None)
         self._due.pop(id, None)
 
     def forget_unless(self, lives: Callable[[EventId], bool]) -> None:
         """What lives no longer is over."""
-        if self._for:
-            for id in [id for id in self._for if not lives(id)]:
+        if self.for_whom:
+            for id in [id for id in self.for_whom if not lives(id)]:
                 self.forget(id)
 
     def on_timer(self, now: float) -> None:

@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Digest
@@ -14,6 +15,9 @@ from driftcast.parts.durable import memory, reload
 from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import DurableStore, Fact, Port
 
+LEASE = "lease"
+STEP_S = 1.0
+"""By less than that a clock is late or early; by more it was set."""
 _PAIRS_AMONG = 2000
 """Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
 
@@ -37,6 +41,9 @@ class Holdings:
         """What came by paths, by source: held, and not compared with anybody while the paths stand."""
         self._past = BoundedSeenCache(settings.max_met)
         self._ends: list[tuple[float, EventId]] = []
+        self._watching_until = inf
+        self._seen_s = -inf
+        """The last time that was seen on the clock."""
         self._runs: RunsOf | None = None
         self.hash = 0
         self.crowded = False
@@ -59,7 +66,7 @@ class Holdings:
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
-        return id in self.met or id in self._past.ids or self.is_quiet(id)
+        return id in self.met or id in self._past.ids or (bool(self._quiet) and self.is_quiet(id))
 
     def is_quiet(self, id: EventId) -> bool:
         """Whether it came by a path that stands."""
@@ -75,6 +82,7 @@ class Holdings:
 
     def add(self, now: float, stored: Stored, names: bytes = b"", quiet: bool = False) -> None:
         """An event that was not met before; the frame that brought it names others. `quiet` if it came by a path."""
+        self._look_at_clock(now, self._seen_s)
         if len(self._ends) >= self._settings.max_met:
             self._end(now, "too_many")
         id = stored.id
@@ -113,7 +121,7 @@ class Holdings:
 
     def release_one(self, id: EventId) -> bool:
         """Somebody speaks of an event that came by a path here; False if it did not."""
-        quiet = self._quiet.get(id.source)
+        quiet = self._quiet.get(id.source) if self._quiet else None
         if quiet is None or id not in quiet:
             return False
         del quiet[id]
@@ -128,14 +136,24 @@ class Holdings:
         self._buffer.resize(settings.buffer)
         self.crowded = 2 * len(self.held) >= settings.buffer
 
-    def expire(self, now: float) -> None:
+    def on_lease_timer(self, now: float) -> None:
         """What has reached the end of its lease goes."""
+        self._look_at_clock(now, self._watching_until)
+        self._watching_until = inf
         while self._ends and self._ends[0][0] <= now:
             self._end(now, "lease_over")
 
-    def next_end(self) -> float | None:
-        """When the next lease ends."""
-        return self._ends[0][0] if self._ends else None
+    def watch_leases(self, now: float) -> None:
+        """Wait for the first lease to end, if that is sooner than what is waited for, or the clock leapt over it."""
+        if self._ends:
+            first = self._ends[0][0]
+            if first < self._watching_until or now - first > STEP_S:
+                self._watching_until = first
+                self._port.set_timer(LEASE, max(0.0, first - now))
+
+    def stop(self) -> None:
+        """Wait for no lease."""
+        self._port.cancel_timer(LEASE)
 
     # What is said of it.
 
@@ -157,6 +175,11 @@ class Holdings:
         if self._runs is None:
             self._runs = runs_of(self.met)
         return self._runs
+
+    @property
+    def hashes_clash(self) -> bool:
+        """Whether two events that were met have one hash, so that to who has met neither they do not show."""
+        return len(self._by_hash) < len(self.met)
 
     def digests(self) -> Iterator[Digest]:
         """Everything as messages: mostly one."""
@@ -198,4 +221,17 @@ class Holdings:
         else:
             del self._quiet[id.source][id]
         self._let_go(id, reason)
-        self._past.add(now, id, until + self._settings.seen_grace_s)
+        # Of a lease that the clock leapt over nobody knows how long it goes on elsewhere.
+        longest_s = self._settings.max_lease_s if now - until > STEP_S else 0.0
+        self._past.add(now, id, max(until, now) + longest_s + self._settings.seen_grace_s)
+
+    def _look_at_clock(self, now: float, earliest: float) -> None:
+        """If it shows less than it must, it was set back, and all leases end as much sooner by it."""
+        self._seen_s, step_s = now, earliest - now
+        if not STEP_S < step_s < inf:
+            return
+        self._ends = [(until - step_s, id) for until, id in self._ends]
+        self._watching_until -= step_s
+        for stored in list(self.held.values()):
+            self._buffer.discard(stored.id)
+            self._buffer.add(stored._replace(until=stored.until - step_s))

@@ -60,7 +60,9 @@ class Keeping:
         """What others around are called to keep; if there is nothing of that, the oldest."""
         around = {name: node for node, name in self._around.names.items()}
         by_age = sorted(held.values(), reverse=True)
-        spare = [one.id for one in by_age if one.id not in self._errands and self._kept_by_another(one.id, around)]
+        spare = [
+            one.id for one in by_age if one.id not in self._errands.for_whom and self._kept_by_another(one.id, around)
+        ]
         return spare or [by_age[-1].id]
 
     def _kept_by_another(self, id: EventId, around: Mapping[bytes, NodeId]) -> bool:

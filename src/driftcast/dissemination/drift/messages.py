@@ -1,10 +1,17 @@
 """What drift nodes say to each other. All of it is broadcast, so whoever hears it learns from it; on paths alone one
-speaks to one."""
+speaks to one.
 
+Names and ids are packed. What is in them is found when it is first asked for, and stays with the message: in a
+simulation all who hear a frame have the same one.
+"""
+
+import struct
+from functools import cached_property
 from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.dissemination.drift.runs import RunsOf, unpack
 from driftcast.model import EventId, FilterText, NodeId
 from driftcast.model.identity import Sequence
 from driftcast.wire import EventMessage, Message
@@ -33,7 +40,7 @@ Name = Annotated[int, Meta(ge=0, lt=1 << (8 * NAME_BYTES))]
 """A node's short name: the last two bytes of its id."""
 
 
-class Data(EventMessage, frozen=True, gc=False, tag=1):
+class Data(EventMessage, frozen=True, gc=True, dict=True, tag=1):
     """One event, and the short names of all who should hear this very frame."""
 
     names: Annotated[bytes, Meta(max_length=NAME_BYTES * MAX_NAMES)] = b""
@@ -42,11 +49,21 @@ class Data(EventMessage, frozen=True, gc=False, tag=1):
         if len(self.names) % NAME_BYTES:
             raise ValueError("half a name")
 
+    @cached_property
+    def named(self) -> frozenset[int]:
+        """Each name as a number."""
+        return frozenset(struct.unpack(f">{len(self.names) // NAME_BYTES}H", self.names))
 
-class Offer(Message, frozen=True, gc=False, tag=2):
+
+class Offer(Message, frozen=True, gc=True, dict=True, tag=2):
     """These I hold: who lacks one may want it."""
 
     runs: Runs
+
+    @cached_property
+    def ids(self) -> RunsOf:
+        """To be read only; `BadRunsError` if there are none."""
+        return unpack(self.runs)
 
 
 class Hash(Message, frozen=True, gc=False, tag=3):
@@ -55,7 +72,7 @@ class Hash(Message, frozen=True, gc=False, tag=3):
     value: Word
 
 
-class Digest(Message, frozen=True, gc=False, tag=4):
+class Digest(Message, frozen=True, gc=True, dict=True, tag=4):
     """All that I have met of the ids from `low` to `high`, and which of it I hold no longer: a bit for each, in order;
     none at all if I hold everything."""
 
@@ -64,12 +81,22 @@ class Digest(Message, frozen=True, gc=False, tag=4):
     low: EventId | None = None
     high: EventId | None = None
 
+    @cached_property
+    def ids(self) -> RunsOf:
+        """To be read only; `BadRunsError` if there are none."""
+        return unpack(self.met)
 
-class Want(Message, frozen=True, gc=False, tag=5):
+
+class Want(Message, frozen=True, gc=True, dict=True, tag=5):
     """These I lack. `of`: who is known to hold them and answers; the speaker's own name if any holder may."""
 
     runs: Runs
     of: Name
+
+    @cached_property
+    def ids(self) -> RunsOf:
+        """To be read only; `BadRunsError` if there are none."""
+        return unpack(self.runs)
 
 
 class Ask(Message, frozen=True, gc=False, tag=6):

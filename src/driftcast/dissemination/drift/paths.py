@@ -65,12 +65,17 @@ class Paths:
         self._over: dict[NodeId, int] = {}
         """Of each source the last bet that has ended."""
         self._told = PerMinute()
-        self.changed_s = 0.0
+        self._changed_s = 0.0
         """When a link of this node changed last."""
 
     def get(self, source: NodeId) -> Bet | None:
         """The bet of a source."""
         return self._bets.get(source)
+
+    def quiet_s(self, now: float) -> float:
+        """For how long no link of this node has changed; if its clock was set back since then, from now on."""
+        self._changed_s = min(self._changed_s, now)
+        return now - self._changed_s
 
     def ahead(self, event: Event) -> list[NodeId]:
         """The neighbors beyond whom somebody wants an event."""
@@ -110,7 +115,7 @@ class Paths:
                 self._around.say(End(((source, ask.number),)))
             return []
         ended = [] if bet is None else self.end([source])
-        if now - self.changed_s < ask.quiet_s or len(self._bets) >= MAX_BETS:
+        if self.quiet_s(now) < ask.quiet_s or len(self._bets) >= MAX_BETS:
             self._remember(source, ask.number)
             self._around.say(End(((source, ask.number),)))
             return ended
@@ -180,8 +185,8 @@ class Paths:
 
     def end_all(self, now: float) -> list[NodeId]:
         """A link of this node has changed."""
-        self.changed_s = now
-        return self.end(list(self._bets))
+        self._changed_s = now
+        return self.end(list(self._bets)) if self._bets else []
 
     def on_end(self, end: End) -> list[NodeId]:
         """A neighbor says that bets are over; the sources of those that stood here."""

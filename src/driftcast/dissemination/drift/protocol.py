@@ -4,6 +4,7 @@ What each rule is about has a module of its own: who is around (`around`), what 
 an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`). Here they meet.
 """
 
+from collections.abc import Callable
 from random import Random
 
 from driftcast.dissemination.drift.around import GUESTS, Around
@@ -11,13 +12,13 @@ from driftcast.dissemination.drift.auditing import AUDIT
 from driftcast.dissemination.drift.carrying import Carrying
 from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
 from driftcast.dissemination.drift.errands import ERRAND, Errands
-from driftcast.dissemination.drift.holdings import Holdings
+from driftcast.dissemination.drift.holdings import LEASE, Holdings
 from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.limits import PerMinute
 from driftcast.dissemination.drift.messages import Along, Ask, Audit, Data, Digest, Echo, End, Hash, Offer, Want
 from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
-from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_within, unpack
+from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_within
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.dissemination.drift.spreading import SPEAK, Spreading
 from driftcast.dissemination.drift.wanting import WANT, Wanting
@@ -64,11 +65,20 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         self._holdings = Holdings(port, settings, self._keeping, host.store if settings.durable else None)
         self._met = self._holdings.met
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
+        self._due = self._spreading.due
         self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
         self._wanting = Wanting(port, rng, settings, self._around)
         self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
         self._answered = PerMinute()
-        self._leasing_until = 0.0
+        self._on_named_timer: dict[str, Callable[[float], None]] = {
+            HASH: self._comparing.on_hash_timer,
+            LEASE: self._on_lease_timer,
+            REPLY: self._comparing.on_reply_timer,
+            WANT: self._wanting.on_timer,
+            ERRAND: self._errands.on_timer,
+            AUDIT: self._carrying.on_audit_timer,
+            GUESTS: self._on_guests_timer,
+        }
 
     @property
     def durable(self) -> bool:
@@ -77,7 +87,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; whom it meets compares."""
         self._holdings.load(now)
-        self._watch_leases(now)
+        self._holdings.watch_leases(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""
@@ -94,7 +104,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         self._wanting.stop()
         self._carrying.stop()
         self._errands.stop()
-        self.port.cancel_timer("lease")
+        self._holdings.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
         if self._holdings.knows(event.id):
@@ -103,7 +113,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         stored = self._accept(now, event, 0, event.lease_s, quiet=quiet)
         if quiet:
             self._carrying.forward(now, stored)
-        elif self._around:
+        elif self._linked:
             self._spreading.publish(now, stored)
             self._carrying.published(now)
 
@@ -112,7 +122,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         self._local.add(subscription)
         if subscription.history and not known:
             # What was published before has gone past here on its way to others.
-            self._release(now, self._carrying.links_changed(now))
+            self._links_changed(now)
         else:
             self._carrying.wants_changed(now)
         if subscription.history and not known:
@@ -154,47 +164,39 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
 
     def _on_others(self, now: float, sender: NodeId, message: Message) -> None:
         """What is not heard all the time."""
-        if isinstance(message, Along):
-            self._on_along(now, sender, message)
-        elif isinstance(message, Ask | Echo | End | Audit):
-            self._release(now, self._carrying.on_message(now, sender, message))
-        else:
-            try:
-                if isinstance(message, Digest):
-                    self._on_digest(now, sender, message, unpack(message.met))
-                elif isinstance(message, Offer):
-                    self._on_offer(now, sender, unpack(message.runs))
-                elif isinstance(message, Want):
-                    self._on_want(now, sender, message.of, unpack(message.runs))
-            except BadRunsError:
-                self.port.note(Fact("drop", peer=sender, reason="runs_malformed"))
+        try:
+            if isinstance(message, Offer):
+                self._on_offer(now, sender, message.ids)
+            elif isinstance(message, Want):
+                self._on_want(now, sender, message.of, message.ids)
+            elif isinstance(message, Digest):
+                self._on_digest(now, sender, message)
+            elif isinstance(message, Along):
+                self._on_along(now, sender, message)
+            elif isinstance(message, Ask | Echo | End | Audit):
+                self._release(now, self._carrying.on_message(now, sender, message))
+        except BadRunsError:
+            self.port.note(Fact("drop", peer=sender, reason="runs_malformed"))
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        if key == HASH:
-            self._comparing.on_hash_timer(now)
+        if isinstance(key, str):
+            self._on_named_timer[key](now)
         elif key[0] == SPEAK:
             assert isinstance(key[1], EventId)
             self._spreading.on_timer(now, key[1])
-        elif key == "lease":
-            self._leasing_until = 0.0
-            self._holdings.expire(now)
-            self._errands.forget_unless(self._holdings.__contains__)
-            self._watch_leases(now)
-        elif key == REPLY:
-            self._comparing.on_reply_timer(now)
-        elif key == WANT:
-            self._wanting.on_timer(now)
-        elif key == ERRAND:
-            self._errands.on_timer(now)
-        elif key == AUDIT:
-            self._carrying.on_audit_timer(now)
-        elif key == GUESTS:
-            for gone in self._around.on_timer(now):
-                self._part(now, gone)
         else:
             assert key[0] == ASK
             assert isinstance(key[1], int)
             self._release(now, self._carrying.on_timer(now, key[1]))
+
+    def _on_lease_timer(self, now: float) -> None:
+        self._holdings.on_lease_timer(now)
+        self._errands.forget_unless(self._holdings.__contains__)
+        self._holdings.watch_leases(now)
+
+    def _on_guests_timer(self, now: float) -> None:
+        for gone in self._around.on_timer(now):
+            self._part(now, gone)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         if token < 0:
@@ -206,18 +208,23 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         self._comparing.contact(node)
         self._keeping.forget_spare()
         self._errands.contact()
-        self._release(now, self._carrying.links_changed(now))
+        self._links_changed(now)
 
     def _part(self, now: float, node: NodeId) -> None:
         self._comparing.parted(node)
         self._keeping.forget_spare()
         self._spreading.holds_all(now, node)
-        self._release(now, self._carrying.links_changed(now))
+        self._links_changed(now)
+
+    def _links_changed(self, now: float) -> None:
+        ended = self._carrying.links_changed(now)
+        if ended:
+            self._release(now, ended)
 
     def _release(self, now: float, sources: list[NodeId]) -> None:
         """The bets of these sources are over: what came by their paths is everybody's."""
         released = [source for source in sources if self._holdings.release(source)]
-        if released and self._around:
+        if released and self._linked:
             self._comparing.news()
 
     def _wanted_here(self) -> list[str]:
@@ -236,31 +243,33 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         if quiet:
             self._carrying.forward(now, stored)
         else:
-            self._spreading.begin(now, id, sender, b"")
+            self._spreading.begin(now, id, sender, frozenset())
 
     def _on_data(self, now: float, sender: NodeId, message: Data) -> None:
         id = message.event.id
-        if self._knows(id):
-            self._spreading.heard(now, id, sender, message.names)
-            if self._errands and id in self._errands:
+        if id in self._met or self._knows(id):
+            if id in self._due:
+                self._spreading.heard(now, id, sender, message.named)
+            if id in self._errands.for_whom:
                 self._fetched(now, message)
             elif self._holdings.crowded:
                 self._keeping.seen(id, short_name(sender) + message.names)
             return
         self._wanting.got(id)
         self._accept(now, message.event, message.hops, message.remaining_s, message.names)
-        self._spreading.begin(now, id, sender, message.names)
+        self._spreading.begin(now, id, sender, message.named)
 
     def _on_hash(self, now: float, sender: NodeId, value: int) -> None:
         if value == self._holdings.hash:
             self._comparing.same(sender)
-            self._spreading.holds_all(now, sender)
+            if self._due:
+                self._spreading.holds_all(now, sender)
         else:
             for id in self._comparing.difference(now, sender, value):
                 self._serve(now, sender, id)
 
-    def _on_digest(self, now: float, sender: NodeId, digest: Digest, theirs: RunsOf) -> None:
-        crowded = self._holdings.crowded
+    def _on_digest(self, now: float, sender: NodeId, digest: Digest) -> None:
+        theirs, crowded = digest.ids, self._holdings.crowded
         ids = list(ids_in(theirs)) if crowded or digest.gone else []
         lost = marked(ids, digest.gone)
         mine = self._holdings.runs()
@@ -303,7 +312,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
 
     def _serve(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
         """A neighbor has said that it lacks an event: it gets it, if it is here, from whoever speaks first."""
-        stored = self._holdings.get(id)
+        stored = self._holdings.held.get(id)
         if stored is None:
             if id in self._holdings:
                 self._errands.take(node, id)
@@ -334,15 +343,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         stored = Stored(until, event.id, event, hops)
         self._local.deliver(event, hops)
         self._holdings.add(now, stored, names, quiet)
-        if self._around and not quiet:
+        if self._linked and not quiet:
             self._comparing.news()
-        end = self._holdings.next_end()
-        if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
-            self._watch_leases(now)
+        self._holdings.watch_leases(now)
         return stored
-
-    def _watch_leases(self, now: float) -> None:
-        end = self._holdings.next_end()
-        if end is not None:
-            self._leasing_until = end
-            self.port.set_timer("lease", max(0.0, end - now))

@@ -52,15 +52,21 @@ def pack_ids(ids: Iterable[EventId]) -> bytes:
     return pack(runs_of(ids))
 
 
+def pack_id(id: EventId) -> bytes:
+    """One id as bytes: most offers tell of one."""
+    return pack({id.source: ((id.sequence, id.sequence + 1),)})
+
+
 def unpack(packed: bytes) -> RunsOf:
     """The runs in bytes from the network; `BadRunsError` if they are none."""
     found: dict[NodeId, list[Run]] = {}
     source = end = total = 0
-    numbers = _numbers(packed)
-    for ahead in numbers:
-        skip, more = next(numbers, None), next(numbers, None)
-        if skip is None or more is None:
-            raise BadRunsError("a run is three numbers")
+    # Bytes without the highest bit are the numbers themselves.
+    numbers = packed if packed.isascii() else _numbers(packed)
+    if len(numbers) % 3:
+        raise BadRunsError("a run is three numbers")
+    for at in range(0, len(numbers), 3):
+        ahead, skip, more = numbers[at : at + 3]
         source += ahead
         if ahead:
             end = 0
@@ -125,12 +131,13 @@ def _put(packed: bytearray, number: int) -> None:
     packed.append(number)
 
 
-def _numbers(packed: bytes) -> Iterator[int]:
+def _numbers(packed: bytes) -> list[int]:
+    numbers: list[int] = []
     number = shift = 0
     for byte in packed:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            yield number
+            numbers.append(number)
             number = shift = 0
         else:
             shift += 7
@@ -138,3 +145,4 @@ def _numbers(packed: bytes) -> Iterator[int]:
                 raise BadRunsError("a number longer than any id")
     if shift:
         raise BadRunsError("cut short")
+    return numbers

@@ -4,14 +4,14 @@ An event is due for the neighbors that no frame heard so far names. Who reaches 
 heard meanwhile shortens the list. What only few may lack is offered; what somebody is known to lack is sent.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from random import Random
 
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.messages import Data, Offer
 from driftcast.dissemination.drift.rules import frame_s, relay_wait_s
-from driftcast.dissemination.drift.runs import pack_ids
+from driftcast.dissemination.drift.runs import pack_id
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import Stored
@@ -25,11 +25,11 @@ class _Due:
 
     __slots__ = ("alone", "draw", "lacking", "since", "size_s", "sure")
 
-    def __init__(self, since: float, draw: float, size_s: float) -> None:
+    def __init__(self, since: float, draw: float, size_s: float, lacking: Iterable[NodeId] = ()) -> None:
         self.since = since
         self.size_s = size_s
         self.draw = draw
-        self.lacking: dict[NodeId, None] = {}
+        self.lacking: dict[NodeId, None] = dict.fromkeys(lacking)
         self.sure: set[NodeId] = set()
         """Who has said that it lacks the event."""
         self.alone = False
@@ -44,9 +44,10 @@ class Spreading:
         self._rng = rng
         self.settings = settings
         self._around = around
-        self._holdings = holdings
-        self._due: dict[EventId, _Due] = {}
-        """To be spoken of, each after its wait."""
+        self._links = around.links
+        self._held = holdings.held
+        self.due: dict[EventId, _Due] = {}
+        """To be spoken of, each after its wait; to be read only."""
         self._offered: dict[EventId, NodeId] = {}
         """Events that were offered because of one neighbor alone: all others around hold it."""
         self._under_way: dict[Token, tuple[NodeId, EventId]] = {}
@@ -57,35 +58,33 @@ class Spreading:
         """An own event goes out at once, to everybody around."""
         self._send(now, stored, self._around.links)
 
-    def begin(self, now: float, id: EventId, sender: NodeId, names: bytes) -> None:
+    def begin(self, now: float, id: EventId, sender: NodeId, named: frozenset[int]) -> None:
         """An event has come for the first time, in a frame that names others."""
-        lacking = self._around.unnamed(names, sender)
+        lacking = self._around.unnamed(named, sender)
         if lacking:
-            due = self._new(now, id)
-            due.lacking = dict.fromkeys(lacking)
-            self._arm(now, id, due)
+            self._arm(now, id, self._new(now, id, lacking))
 
-    def heard(self, now: float, id: EventId, sender: NodeId, names: bytes) -> None:
+    def heard(self, now: float, id: EventId, sender: NodeId, named: frozenset[int]) -> None:
         """The event was sent by somebody else: who is named there need not be told here."""
-        due = self._due.get(id)
+        due = self.due.get(id)
         if due is not None:
-            self._keep(now, id, due, self._around.unnamed_of(due.lacking, names, sender))
+            self._keep(now, id, due, self._around.unnamed_of(due.lacking, named, sender))
 
     def holds(self, now: float, node: NodeId, id: EventId) -> None:
         """A neighbor is known to hold an event."""
-        due = self._due.get(id)
+        due = self.due.get(id)
         if due is not None and node in due.lacking:
             self._keep(now, id, due, [other for other in due.lacking if other != node])
 
     def holds_all(self, now: float, node: NodeId) -> None:
         """A neighbor holds whatever is held here, or it is gone."""
-        if self._due:
-            for id in [id for id, due in self._due.items() if node in due.lacking]:
+        if self.due:
+            for id in [id for id, due in self.due.items() if node in due.lacking]:
                 self.holds(now, node, id)
 
     def lacks(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
         """A neighbor has said that it lacks an event that is held here; `soon` if it looks to this node."""
-        due = self._due.get(id)
+        due = self.due.get(id)
         if due is None:
             due = self._new(now, id)
         if node in due.sure:
@@ -101,39 +100,39 @@ class Spreading:
 
     def on_timer(self, now: float, id: EventId) -> None:
         """A wait is over: speak for whom is left."""
-        due = self._due.pop(id)
-        stored = self._holdings.get(id)
+        due = self.due.pop(id)
+        stored = self._held.get(id)
         if stored is None or stored.until <= now:
             return
         if not due.sure and len(due.lacking) < self.settings.offer_below:
             if len(due.lacking) == 1:
                 (self._offered[id],) = due.lacking
-            self._around.say(Offer(pack_ids([id])), due.lacking)
+            self._around.say(Offer(pack_id(id)), due.lacking)
         else:
             self._send(now, stored, due.lacking, alone=due.alone)
 
     def sent(self, now: float, token: Token, failed: bool) -> None:
         """A message to one node alone has come to its end; if it has not arrived, everybody around hears the next."""
         node, id = self._under_way.pop(token)
-        if failed and node in self._around and id in self._holdings.held:
+        if failed and node in self._links and id in self._held:
             self.lacks(now, node, id)
 
     def forget(self, id: EventId) -> None:
         """The event is held no longer."""
         self._offered.pop(id, None)
-        if self._due.pop(id, None) is not None:
+        if self.due.pop(id, None) is not None:
             self._port.cancel_timer((SPEAK, id))
 
     def stop(self) -> None:
         """Disarm every wait."""
-        for id in list(self._due):
+        for id in list(self.due):
             self.forget(id)
 
     def _send(self, now: float, stored: Stored, nodes: Collection[NodeId], alone: bool = False) -> None:
         """To all who hear it; to one node alone if nobody else needs to know that it gets it."""
         interfaces = self._around.interfaces_to(nodes)
         data = Data(stored.event, min(stored.hops + 1, 65535), stored.until - now, self._around.named_on(interfaces))
-        if len(nodes) == 1 and (alone or len(self._around) == 1):
+        if len(nodes) == 1 and (alone or len(self._links) == 1):
             (node,) = nodes
             self._tokens -= 1
             self._under_way[self._tokens] = (node, stored.id)
@@ -142,8 +141,8 @@ class Spreading:
         for interface in interfaces:
             self._port.broadcast(data, on=interface)
 
-    def _new(self, now: float, id: EventId) -> _Due:
-        due = self._due[id] = _Due(now, self._rng.random(), frame_s(len(self._holdings.held[id].event.payload)))
+    def _new(self, now: float, id: EventId, lacking: Iterable[NodeId] = ()) -> _Due:
+        due = self.due[id] = _Due(now, self._rng.random(), frame_s(len(self._held[id].event.payload)), lacking)
         return due
 
     def _keep(self, now: float, id: EventId, due: _Due, left: list[NodeId]) -> None:
@@ -155,5 +154,6 @@ class Spreading:
             self._arm(now, id, due)
 
     def _arm(self, now: float, id: EventId, due: _Due) -> None:
-        wait_s = relay_wait_s(self.settings.wait_s + due.size_s, len(due.lacking), len(self._around), due.draw)
-        self._port.set_timer((SPEAK, id), max(0.0, due.since + wait_s - now))
+        wait_s = relay_wait_s(self.settings.wait_s + due.size_s, len(due.lacking), len(self._links), due.draw)
+        # No longer than that, should the clock have been set back since.
+        self._port.set_timer((SPEAK, id), min(wait_s, max(0.0, due.since + wait_s - now)))

@@ -52,10 +52,10 @@ def test_what_several_want_is_told_once_and_links_add_up() -> None:
 
 def test_a_bet_wants_quiet_links_and_a_stream() -> None:
     betting = Betting(DriftSettings(), 0)
-    assert [betting.worth(now, 0.0) for now in (2.0, 4.0, 9.0, 11.0)] == [False, False, False, True]
+    assert [betting.worth(now, now) for now in (2.0, 4.0, 9.0, 11.0)] == [False, False, False, True]
     # Three within ten seconds: no.
-    assert [betting.worth(now, 0.0) for now in (30.0, 60.0)] == [False, False]
-    assert not Betting(DriftSettings(path_share=0), 0).worth(20.0, 0.0)
+    assert [betting.worth(now, now) for now in (30.0, 60.0)] == [False, False]
+    assert not Betting(DriftSettings(path_share=0), 0).worth(20.0, 20.0)
 
 
 def test_a_lost_bet_doubles_the_wait_and_one_that_lasted_resets_it() -> None:
