@@ -19,7 +19,7 @@ from driftcast.pipeline.advice.candidates import Candidate, candidates_for, with
 from driftcast.pipeline.advice.fleet import EVERYBODY as EVERYBODY_ROLE
 from driftcast.pipeline.advice.fleet import HELD_OUT_SEEDS
 from driftcast.pipeline.advice.objective import Objective, parse_objective
-from driftcast.pipeline.advice.race import Found, Metrics, race, ranked, settled
+from driftcast.pipeline.advice.race import NEAR, Found, Metrics, race, ranked, settled
 from driftcast.pipeline.statistics import interval, paired_differences
 from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.mishap import RunError
@@ -150,8 +150,9 @@ def judged(found: dict[int, dict[int, Metrics]], objective: Objective) -> tuple[
 def ties(pick: dict[int, Metrics], best: dict[int, Metrics], objective: Objective) -> bool:
     """Whether the runs leave open which of the two is better, by intervals: of limits, and of paired differences.
 
-    A limit that the choice misses by clearly more than the winner settles it. So does a goal that is clearly worse,
-    unless it is open whether the winner keeps a limit that the choice keeps, or misses by clearly less.
+    A limit that the choice misses by clearly more than the winner settles it, and where the winner misses it, too, by
+    more than a little (`race.NEAR`). So does a goal that is clearly worse, unless it is open whether the winner keeps a
+    limit that the choice keeps, or misses by clearly less.
     """
     in_doubt = False
     for limit in objective.limits:
@@ -160,7 +161,10 @@ def ties(pick: dict[int, Metrics], best: dict[int, Metrics], objective: Objectiv
         ahead = bounds(paired_differences(mine, other), sign)
         kept, theirs = bounds(mine.values(), sign), bounds(other.values(), sign)
         value = sign * limit.value
-        if ahead is None or kept is None or theirs is None or (kept[1] < value and ahead[2] < 0):
+        if ahead is None or kept is None or theirs is None:
+            return False
+        little = NEAR * abs(limit.value) if theirs[1] < value else 0.0
+        if kept[1] < value and ahead[2] < -little:
             return False
         in_doubt = in_doubt or (theirs[0] < value and (kept[0] >= value or ahead[0] > 0))
     goal = paired_differences(by_seed(pick, objective.goal), by_seed(best, objective.goal))

@@ -26,6 +26,9 @@ def runs(delivery: float, spread: float, total_bytes: float) -> dict[int, Metric
         (runs(0.59, 0.05, 200), runs(0.605, 0.05, 100), False),
         (runs(0.5, 0.01, 200), runs(0.4, 0.01, 100), True),
         (runs(0.7, 0.01, 100), runs(0.7, 0.01, 100), True),
+        (runs(0.5, 0.01, 100), runs(0.504, 0.01, 200), True),
+        (runs(0.5, 0.01, 100), runs(0.51, 0.01, 200), False),
+        (runs(0.599, 0.01, 100), runs(0.603, 0.01, 200), False),
     ],
     ids=[
         "both keep the limit and one costs more",
@@ -34,6 +37,9 @@ def runs(delivery: float, spread: float, total_bytes: float) -> dict[int, Metric
         "neither is sure of the limit and one costs more",
         "neither keeps it, and the choice misses it by less",
         "alike",
+        "neither keeps it, and the choice misses it by hardly more",
+        "neither keeps it, and the choice misses it by clearly more",
+        "the choice misses by hardly more what the winner keeps",
     ],
 )
 def test_a_tie_is_what_the_runs_leave_open(pick: dict[int, Metrics], best: dict[int, Metrics], tied: bool) -> None:

@@ -114,3 +114,11 @@ def test_where_nobody_keeps_the_limit_chance_does_not_decide_on_the_cost() -> No
     # Nothing can be said of what does not exist.
     nothing: Found = {0: {1: {}}, 1: {1: {}}}
     assert settled([0, 1], nothing, OBJECTIVE) == [0, 1]
+
+
+@pytest.mark.parametrize(("behind", "order"), [(0.004, [1, 0]), (0.02, [0, 1])])
+def test_a_limit_that_nobody_keeps_is_not_counted_to_its_third_digit(behind: float, order: list[int]) -> None:
+    rows = {seed: {"delivery_ratio": 0.3 + 0.001 * seed, "total_bytes": 110.0} for seed in range(5)}
+    cheaper = {seed: {"delivery_ratio": 0.3 + 0.001 * seed - behind, "total_bytes": 100.0 + seed} for seed in rows}
+    found: Found = {0: rows, 1: cheaper}
+    assert settled(ranked([0, 1], found, OBJECTIVE), found, OBJECTIVE) == order

@@ -23,6 +23,9 @@ SEEDS = ((2, 3, 5), (1, 2, 4), (1, 2))
 """In the rounds before the last, which has all; the first of these that keeps to the budget is taken."""
 DEVIATIONS = 2.0
 """How many standard errors a mean may be wrong by, when it is asked what it may become."""
+NEAR = 0.01
+"""Of a limit: where nobody keeps it, missing it by so little more than the best does is as good. A limit is written in
+two digits, and its third is no reason to spend a tenth more of something else."""
 
 Metrics: TypeAlias = Mapping[str, float | None]
 Found: TypeAlias = Mapping[int, Mapping[int, Metrics]]
@@ -90,8 +93,8 @@ def race(candidates: int, seeds: Sequence[int], objective: Objective, measure: M
 
 
 def settled(order: Sequence[int], found: Found, objective: Objective) -> list[int]:
-    """The last word on an order. Where nobody keeps the limits, those who miss them by no more than the first, as far
-    as the runs can tell, are ordered by the goal: chance does not decide what twice the cost is spent on."""
+    """The last word on an order. Where nobody keeps the limits, those who miss them by hardly more than the first, as
+    far as the runs can tell, are ordered by the goal: chance does not decide what twice the cost is spent on."""
     first, *others = order
     missed = objective.excess(means_of(found[first], objective.metrics))
     if not 0.0 < missed < math.inf:
@@ -102,14 +105,13 @@ def settled(order: Sequence[int], found: Found, objective: Objective) -> list[in
 
 
 def _misses_more(rows: Mapping[int, Metrics], other: Mapping[int, Metrics], objective: Objective) -> bool:
-    """Whether the limits are missed by more than another does, seed by seed."""
+    """Whether the limits are missed by clearly more than another does, seed by seed, and by more than a little."""
     mine, theirs = ({seed: objective.excess(row) for seed, row in one.items()} for one in (rows, other))
     if not all(map(math.isfinite, [*mine.values(), *theirs.values()])):
         return True
     apart = interval(paired_differences(mine, theirs))
-    if apart.mean is None or apart.low is None:
-        return apart.mean != 0.0
-    return apart.low > 0.0
+    least = apart.mean if apart.low is None else apart.low
+    return least is None or least > NEAR
 
 
 def ranked(candidates: Sequence[int], found: Found, objective: Objective, hopeful: bool = False) -> list[int]:
