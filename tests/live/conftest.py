@@ -1,6 +1,7 @@
 """What the tests of the live world share."""
 
 import asyncio
+import importlib
 import socket
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
@@ -66,6 +67,12 @@ def config() -> MakeConfig:
         return NodeConfig(f"node-{node}", node, plan, made, store=store, control=control, trace=trace)
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables() -> None:
+    """What makes tables of traces takes seconds to load on a busy machine, in which no node could run."""
+    importlib.import_module("pyarrow")
 
 
 @pytest.fixture

@@ -119,7 +119,8 @@ def test_a_backlog_is_bounded_in_bytes_and_in_age_and_leases_end_in_it(config: M
             inbox = Inbox()
             node.subscribe("n >= 0", inbox, name="log")
             await until(lambda: inbox.events == [lasting])
-            assert node.drops["lease_over"] == 1
+            # In the backlog; and on its way to others, if the disk took its time.
+            assert node.drops["lease_over"] in (1, 2)
 
     run(story())
 

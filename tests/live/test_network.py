@@ -3,6 +3,9 @@
 import asyncio
 import time
 
+import pytest
+
+from driftcast.errors import WorkError
 from driftcast.live.link.interface import UDP
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import NodeId
@@ -146,5 +149,22 @@ def test_nodes_that_are_held_up_together_keep_their_links(config: MakeConfig, ru
             await asyncio.sleep(0.2)
             kinds = [row["kind"] for node in network.nodes.values() for row in node.trace.table().to_pylist()]
             assert kinds.count(Kind.LINK_DOWN) == 0
+
+    run(story())
+
+
+def test_time_in_which_nothing_could_happen_is_not_waited_for(run: Run) -> None:
+    async def story() -> None:
+        looked = 0
+
+        def slow() -> bool:
+            nonlocal looked
+            looked += 1
+            time.sleep(0.3)
+            return looked == 4
+
+        await until(slow, within_s=0.5)
+        with pytest.raises(WorkError, match=r"not so within 0\.05 s"):
+            await until(lambda: False, within_s=0.05)
 
     run(story())
