@@ -1,9 +1,9 @@
 """Measures drift beside others and draws it.
 
 `python docs/pictures/drift.py measure RUNS SEED...` adds a line of JSON to RUNS for each run of the networks of
-experiment `drift`, a seed at a time; `table RUNS PAGE` replaces what stands in PAGE between `<!-- drift NAME -->` and
-`<!-- end of drift -->`, and draws `results-drift.png`; `wave` draws one event of the dense network, flooded and with
-drift.
+experiment `drift`, a seed at a time, and `kinds RUNS SEED...` for each of those of another kind in `drift_variations`;
+`table RUNS PAGE` replaces what stands in PAGE between `<!-- drift NAME -->` and `<!-- end of drift -->`, as far as RUNS
+has it, and draws `results-drift.png`; `wave` draws one event of the dense network, flooded and with drift.
 """
 
 import json
@@ -27,7 +27,12 @@ from driftcast.scenario.scenario import load
 
 HERE = Path(__file__).parent
 EXPERIMENTS = Path(driftcast.__file__).parent / "experiments"
-FOLDERS = {"dense": "baselines", "sparse": "baselines", "community": "adaptive"}
+FOLDERS = {
+    "dense": "baselines",
+    "sparse": "baselines",
+    "community": "adaptive",
+    **dict.fromkeys(("mule", "sources", "interest"), "drift_variations"),
+}
 COMMON = ["drift", "epidemic", "flooding", "gossip:p=0.7"]
 OTHERS = {
     "stations": ["semi_probabilistic", "adaptive", "asp", "asp/repaired"],
@@ -41,6 +46,12 @@ OTHERS = {
     "city": [],
     "community": [],
 }
+KINDS = {
+    "mule": ["semi_probabilistic", "adaptive", "spray_and_wait", "prophet", "direct", "first_contact"],
+    "sources": ["semi_probabilistic", "spray_and_wait", "direct", "first_contact"],
+    "interest": ["semi_probabilistic", "adaptive", "spray_and_wait", "prophet", "direct", "first_contact"],
+}
+"""Networks unlike those that drift was made for, and who might do with less there."""
 WITHOUT = {
     "offers": "drift:offer_below=0",
     "paths": "drift:path_share=0",
@@ -51,9 +62,9 @@ AS_MANY = 0.002
 Row = dict[str, object]
 
 
-def measure(out: Path, seeds: list[int]) -> None:
+def measure(out: Path, seeds: list[int], among: dict[str, list[str]]) -> None:
     for seed in seeds:
-        for name, others in OTHERS.items():
+        for name, others in among.items():
             for protocol in [*COMMON, *others, *(WITHOUT.values() if name in ("dense", "sparse", "grid") else ())]:
                 began_s = time.process_time()
                 found = simulate(
@@ -111,6 +122,19 @@ def networks(rows: list[Row]) -> Iterator[str]:
             f"| {name} | {own['seeds']:.0f} | {own['dr']:.4f} | {own['kb']:,.1f} | {own['air']:.2f} | {told} "
             f"| {most} {rivals[most]['dr']:.4f} |"
         )
+
+
+def kinds(rows: list[Row]) -> Iterator[str]:
+    names = [name for name in KINDS if means(rows, name)]
+    yield "| protocol | " + " | ".join(f"{name}: delivers | kB | airtime (s)" for name in names) + " |"
+    yield "|---|" + "---|---|---|" * len(names)
+    found = {name: means(rows, name) for name in names}
+    for protocol in dict.fromkeys(protocol for name in names for protocol in found[name]):
+        cells = [found[name].get(protocol) for name in names]
+        told = (
+            " | | " if cell is None else f"{cell['dr']:.3f} | {cell['kb']:,.0f} | {cell['air']:.1f}" for cell in cells
+        )
+        yield f"| {protocol} | " + " | ".join(told) + " |"
 
 
 def ablation(rows: list[Row]) -> Iterator[str]:
@@ -180,19 +204,29 @@ def wave() -> None:
 def table(runs: Path, page: Path) -> None:
     rows: list[Row] = [json.loads(line) for line in runs.read_text().splitlines()]
     text = page.read_text()
-    parts: dict[str, Callable[[list[Row]], Iterator[str]]] = {"networks": networks, "ablation": ablation}
-    for name, lines in parts.items():
+    parts: dict[str, Callable[[list[Row]], Iterator[str]]] = {
+        "networks": networks,
+        "ablation": ablation,
+        "kinds": kinds,
+    }
+    for name, make in parts.items():
+        lines = list(make(rows))
+        if len(lines) <= 2:
+            continue
         begin, end = f"<!-- drift {name} -->\n", "<!-- end of drift -->"
         before, _, after = text.partition(begin)
-        text = before + begin + "\n".join(lines(rows)) + "\n" + end + after.partition(end)[2]
+        text = before + begin + "\n".join(lines) + "\n" + end + after.partition(end)[2]
     page.write_text(text)
-    draw(rows)
+    if any(row["s"] in OTHERS for row in rows):
+        draw(rows)
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["measure", out, *seeds]:
-            measure(Path(out), [int(seed) for seed in seeds])
+            measure(Path(out), [int(seed) for seed in seeds], OTHERS)
+        case ["kinds", out, *seeds]:
+            measure(Path(out), [int(seed) for seed in seeds], KINDS)
         case ["table", runs, page]:
             table(Path(runs), Path(page))
         case ["wave"]:

@@ -79,3 +79,10 @@ def test_what_contacts_allow_and_trees_take_bounds_it(drift: Experiment) -> None
     assert sent.ours == pytest.approx(1.4, abs=0.01)
     *_, reached, sent = judged(drift, {"drift": 0.9, "epidemic": 0.9}, {}).values()
     assert reached.holds is False
+
+
+def test_networks_of_another_kind_have_rivals_that_might_do_with_less() -> None:
+    variations = load_experiment("drift_variations", runs=3)
+    for network in ("mule", "sources", "interest"):
+        protocols = {point.labels["protocol"] for point in variations.points if point.labels["network"] == network}
+        assert {"drift", "epidemic", "flooding", "spray and wait", "direct"} <= protocols

@@ -7,7 +7,6 @@ from driftcast.pipeline.claims import Claim
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
 
-RIVALS = ("epidemic", "flooding")
 BYTES = {"total_bytes": COSTS["total_bytes"]}
 
 
@@ -16,7 +15,7 @@ def claims(results: Results) -> Iterator[Claim]:
     for network in results.experiment.labels("network"):
         for variation in results.experiment.labels("variation"):
             here: Selector = {"network": network, "variation": variation}
-            present = {str(point.labels["protocol"]) for point in results.points(here)}
+            present = [str(point.labels["protocol"]) for point in results.points(here)]
             if "drift" in present:
-                rivals = [rival for rival in RIVALS if rival in present]
+                rivals = [name for name in present if name != "drift"]
                 yield from standing(results, f"`{network}`, {variation}:", here, "drift", rivals, BYTES)
