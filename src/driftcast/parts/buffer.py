@@ -31,7 +31,8 @@ class LeasedBuffer:
         self._capacity = capacity
         self.events: dict[EventId, Stored] = {}
         """What is kept, oldest arrival first; to be read only."""
-        self._ends: list[Stored] = []
+        self._ends: list[Stored] | None = None
+        """What is kept by the ends of leases, and some that left early; made for whoever first asks for an end."""
 
     def __len__(self) -> int:
         return len(self.events)
@@ -68,11 +69,11 @@ class LeasedBuffer:
         if len(events) >= self._capacity:
             evicted = events.pop(next(iter(events)))
         events[stored.id] = stored
-        heapq.heappush(self._ends, stored)
-        if len(self._ends) > 2 * len(events) + _COMPACT_FROM:
-            # Most ends are of events that left early; those with a long lease would stay here for all of it.
-            self._ends = list(events.values())
-            heapq.heapify(self._ends)
+        if self._ends is not None:
+            heapq.heappush(self._ends, stored)
+            if len(self._ends) > 2 * len(events) + _COMPACT_FROM:
+                # Most ends are of events that left early; those with a long lease would stay here for all of it.
+                self._ends = None
         return evicted
 
     def resize(self, capacity: int) -> list[Stored]:
@@ -88,8 +89,9 @@ class LeasedBuffer:
     def expire(self, now: float) -> list[Stored]:
         """Drop what has reached the end of its lease; what went, by end of lease."""
         gone = []
-        while self._ends and self._ends[0].until <= now:
-            ended = heapq.heappop(self._ends)
+        ends = self._by_end()
+        while ends and ends[0].until <= now:
+            ended = heapq.heappop(ends)
             if self.events.get(ended.id) is ended:
                 del self.events[ended.id]
                 gone.append(ended)
@@ -97,9 +99,16 @@ class LeasedBuffer:
 
     def next_end(self) -> float | None:
         """When the next lease ends, or None. Ends of events that left early are passed over."""
-        while self._ends:
-            first = self._ends[0]
+        ends = self._by_end()
+        while ends:
+            first = ends[0]
             if self.events.get(first.id) is first:
                 return first.until
-            heapq.heappop(self._ends)
+            heapq.heappop(ends)
         return None
+
+    def _by_end(self) -> list[Stored]:
+        if self._ends is None:
+            self._ends = list(self.events.values())
+            heapq.heapify(self._ends)
+        return self._ends

@@ -85,7 +85,9 @@ def test_a_buffer_that_is_always_full_does_not_grow_however_long_the_leases() ->
     buffer = LeasedBuffer(10)
     for number in range(5000):
         buffer.add(stored(number, until=float("inf")))
+        assert buffer.next_end() == float("inf")
     assert len(buffer) == 10
+    assert buffer._ends is not None
     assert len(buffer._ends) < 200
 
 

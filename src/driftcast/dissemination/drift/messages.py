@@ -6,8 +6,8 @@ simulation all who hear a frame have the same one.
 """
 
 import struct
-from functools import cached_property
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta
 
@@ -40,6 +40,25 @@ Name = Annotated[int, Meta(ge=0, lt=1 << (8 * NAME_BYTES))]
 """A node's short name: the last two bytes of its id."""
 
 
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """As `functools.cached_property`, without its lock: a message is read in one thread."""
+
+    def __init__(self, find: Callable[[Any], T]) -> None:
+        self._find = find
+        self.__doc__ = find.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, message: Message, owner: type) -> T:
+        found: T = self._find(message)
+        message.__dict__[self._name] = found
+        return found
+
+
 class Data(EventMessage, frozen=True, gc=True, dict=True, tag=1):
     """One event, and the short names of all who should hear this very frame."""
 
@@ -49,7 +68,7 @@ class Data(EventMessage, frozen=True, gc=True, dict=True, tag=1):
         if len(self.names) % NAME_BYTES:
             raise ValueError("half a name")
 
-    @cached_property
+    @_Once
     def named(self) -> frozenset[int]:
         """Each name as a number."""
         return frozenset(struct.unpack(f">{len(self.names) // NAME_BYTES}H", self.names))
@@ -60,7 +79,7 @@ class Offer(Message, frozen=True, gc=True, dict=True, tag=2):
 
     runs: Runs
 
-    @cached_property
+    @_Once
     def ids(self) -> RunsOf:
         """To be read only; `BadRunsError` if there are none."""
         return unpack(self.runs)
@@ -81,7 +100,7 @@ class Digest(Message, frozen=True, gc=True, dict=True, tag=4):
     low: EventId | None = None
     high: EventId | None = None
 
-    @cached_property
+    @_Once
     def ids(self) -> RunsOf:
         """To be read only; `BadRunsError` if there are none."""
         return unpack(self.met)
@@ -93,7 +112,7 @@ class Want(Message, frozen=True, gc=True, dict=True, tag=5):
     runs: Runs
     of: Name
 
-    @cached_property
+    @_Once
     def ids(self) -> RunsOf:
         """To be read only; `BadRunsError` if there are none."""
         return unpack(self.runs)
