@@ -2,6 +2,7 @@
 
 import resource
 import socket
+import time
 
 import pytest
 
@@ -46,6 +47,7 @@ def test_half_lines_of_everybody_make_room_for_others(
             one.sendall(b'{"op": "status", "id": 1}\n')
             assert one.recv(65_536)
             one.sendall(half)
+        time.sleep(4 * control.IDLE_S)
         for number in range(3):
             with connect(address) as other:
                 other.publish({"n": number})
