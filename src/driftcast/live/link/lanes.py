@@ -20,11 +20,12 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.live.link.address import Address
-from driftcast.live.link.frame import MAX_SENDERS, WINDOW, LinkFrame, LinkKind, older, pack
+from driftcast.live.link.departures import Departures
+from driftcast.live.link.frame import MAX_SENDERS, MAX_WAITED_MS, WINDOW, LinkFrame, LinkKind
 from driftcast.live.link.pace import Pace
-from driftcast.live.link.transport import Transport
 from driftcast.model import NodeId
 
+_DATA = LinkKind.ACKNOWLEDGED_DATA
 SPAN = WINDOW // 2
 """Half of what a receiver remembers: room for datagrams that overtake each other."""
 
@@ -84,7 +85,6 @@ class _Pending(Generic[P]):
     body: bytes
     since_s: float
     sequence: int = 0
-    datagram: bytes = b""
     attempts: int = 0
     sent_s: float = 0.0
     timer: asyncio.TimerHandle | None = None
@@ -103,14 +103,14 @@ class _Lane(Generic[P]):
 
 
 class Lanes(Generic[P]):
-    """The unicasts of one interface of a node, over its transport."""
+    """The unicasts of one interface of a node."""
 
     def __init__(
-        self, node: NodeId, session: int, transport: Transport, settings: LinkSettings, user: LaneUser[P]
+        self, node: NodeId, session: int, departures: Departures, settings: LinkSettings, user: LaneUser[P]
     ) -> None:
         self._node = node
         self._session = session
-        self._transport = transport
+        self._departures = departures
         self._settings = settings
         self._user = user
         self._loop = asyncio.get_running_loop()
@@ -187,8 +187,6 @@ class Lanes(Generic[P]):
                 return
             pending = lane.waiting.popleft()
             pending.sequence = lane.next
-            frame = LinkFrame(LinkKind.ACKNOWLEDGED_DATA, self._node, self._session, lane.next, pending.body)
-            pending.datagram = pack(frame)
             lane.on_air[lane.next] = pending
             self._highest = max(self._highest, lane.next)
             lane.next += 1
@@ -199,12 +197,11 @@ class Lanes(Generic[P]):
         pending.sent_s = self._loop.time()
         wait_s = lane.pace.wait_s(pending.attempts)
         pending.timer = self._loop.call_at(pending.sent_s + wait_s, self._on_silence, pending)
-        # A transport that cannot take the frame now may take the next attempt.
-        datagram = older(pending.datagram, pending.sent_s - pending.since_s)
-        if self._transport.send(lane.address, datagram):
-            self._user.transmitted(pending.parcel, pending.attempts)
-        else:
-            self._user.dropped("queue_full", pending.target)
+        waited_ms = min(int((pending.sent_s - pending.since_s) * 1000), MAX_WAITED_MS)
+        frame = LinkFrame(_DATA, self._node, self._session, pending.sequence, pending.body, waited_ms)
+        # If it cannot leave now, perhaps the next attempt can.
+        self._departures.send(lane.address, frame, pending.target)
+        self._user.transmitted(pending.parcel, pending.attempts)
 
     def _on_silence(self, pending: _Pending[P]) -> None:
         lane = self._lanes[pending.target]
