@@ -24,8 +24,9 @@ def together(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes
     """The datagram of one frame or more of a node, which have all waited for so long since they were made."""
     if len(frames) == 1:
         [frame] = frames
-        waited_ms = min(frame.waited_ms + waited_ms, MAX_WAITED_MS)
-        return pack(frame if waited_ms == frame.waited_ms else frame._replace(waited_ms=waited_ms))
+        if waited_ms:
+            frame = frame._replace(waited_ms=min(frame.waited_ms + waited_ms, MAX_WAITED_MS))
+        return pack(frame)
     parts = []
     for kind, _, session, sequence, body, already_ms in frames:
         parts.append(_RECORD.pack(kind, session, sequence, already_ms, len(body)))
@@ -47,6 +48,7 @@ def taken_apart(compound: LinkFrame) -> list[LinkFrame] | None:
         known = _KINDS.get(kind)
         if known is None or at > end or not fits(kind, length):
             return None
-        before_ms = min(before_ms + waited_ms, MAX_WAITED_MS)
+        if waited_ms:
+            before_ms = min(before_ms + waited_ms, MAX_WAITED_MS)
         frames.append(LinkFrame(known, sender, session, sequence, body[begin:at], before_ms))
     return frames

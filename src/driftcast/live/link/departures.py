@@ -6,6 +6,7 @@ rely on it.
 """
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ class Departures:
 
     def _schedule(self) -> None:
         if self._since_s is None and not self._closed:
-            self._since_s = self._loop.time()
+            self._since_s = time.monotonic()
             self._loop.call_soon(self._depart)
 
     def _depart(self) -> None:
@@ -103,7 +104,7 @@ class Departures:
                 self.send(address, frame, peer)
 
     def _go(self, address: Address, waiting: _Waiting) -> None:
-        waited_ms = 0 if self._since_s is None else int((self._loop.time() - self._since_s) * 1000)
+        waited_ms = 0 if self._since_s is None else int((time.monotonic() - self._since_s) * 1000)
         if self._closed or self._transport.send(address, together(waiting.frames, self._node, waited_ms)):
             return
         for peer in waiting.peers:

@@ -41,6 +41,7 @@ WINDOW = 1024
 ISLANDS = 4
 """Stretches of numbers that are remembered apart. A number far from all others, forged or honest, begins one of its
 own, so that it does not make those that follow the others too old."""
+_REMEMBERED = (1 << WINDOW) - 1
 MAX_SENDERS = 4096
 """As many as discovery keeps neighbors; the one heard least recently makes room."""
 
@@ -199,7 +200,7 @@ class _Heard:
         self.first = min(self.first, sequence)
         ahead = sequence - self.newest
         if ahead > 0:
-            self.bits = (self.bits << ahead | 1) & ((1 << WINDOW) - 1)
+            self.bits = (self.bits << ahead | 1) & _REMEMBERED
             self.newest = sequence
         else:
             self.bits |= 1 << -ahead

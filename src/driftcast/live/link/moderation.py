@@ -9,7 +9,7 @@ GAP_S = 0.002
 """Wake-ups closer together than this are too many."""
 STREAK = 8
 """So many of them in a row, and a pause is tried."""
-PAUSE_S = 0.003
+PAUSE_S = 0.005
 SHY_S = 1.0
 """After a pause that gathered too little."""
 
