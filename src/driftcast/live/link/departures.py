@@ -65,7 +65,7 @@ class Departures:
             waiting = self._waiting[address] = _Waiting()
         size_bytes = RECORD_BYTES + len(frame.body)
         if waiting.frames and waiting.size_bytes + size_bytes > MAX_COMPOUND_BYTES:
-            self._go(address, waiting)
+            self._go(address, waiting, self._since_s)
             waiting = self._waiting[address] = _Waiting()
         waiting.frames.append(frame)
         waiting.peers.append(peer)
@@ -94,17 +94,17 @@ class Departures:
             owed, self._owed = self._owed, {}
             self._user.when_kept(lambda: self._pay(owed))
         departing, self._waiting = self._waiting, {}
+        since_s, self._since_s = self._since_s, None
         for address, waiting in departing.items():
-            self._go(address, waiting)
-        self._since_s = None
+            self._go(address, waiting, since_s)
 
     def _pay(self, owed: Owed) -> None:
         for (address, session, peer), sequences in owed.items():
             for frame in acknowledgements(self._node, session, sequences):
                 self.send(address, frame, peer)
 
-    def _go(self, address: Address, waiting: _Waiting) -> None:
-        waited_ms = 0 if self._since_s is None else int((time.monotonic() - self._since_s) * 1000)
+    def _go(self, address: Address, waiting: _Waiting, since_s: float | None) -> None:
+        waited_ms = 0 if since_s is None else int((time.monotonic() - since_s) * 1000)
         if self._closed or self._transport.send(address, together(waiting.frames, self._node, waited_ms)):
             return
         for peer in waiting.peers:
