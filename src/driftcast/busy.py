@@ -32,7 +32,6 @@ class BusyShare:
         """It works from one time to another, the second of which may be yet to come; no earlier than it worked last."""
         if end_s <= start_s:
             return
-        self._forget(start_s)
         busy_s = end_s - start_s
         if self._stretches:
             from_s, to_s, before_s = self._stretches[-1]
@@ -40,6 +39,7 @@ class BusyShare:
             if seamless or end_s - from_s <= self._grain_s:
                 self._stretches[-1] = (from_s, end_s, end_s - from_s if seamless else before_s + busy_s)
                 return
+        self._forget(start_s)
         self._stretches.append((start_s, end_s, busy_s))
 
     def share(self, now_s: float) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from driftcast.live.config import NodeConfig
 from driftcast.live.link.address import Address
+from driftcast.live.link.compound import taken_apart, together
 from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
 from driftcast.live.link.interface import UDP
 from driftcast.live.link.lanes import LinkSettings
@@ -29,8 +30,11 @@ class Fated(UdpTransport):
     def send(self, address: Address, datagram: bytes) -> bool:
         frame = unpack(datagram)
         assert isinstance(frame, LinkFrame)
-        self.sent.append(frame)
-        return super().send(address, datagram) if self.fate(frame) else True
+        frames = taken_apart(frame) if frame.kind is LinkKind.COMPOUND else [frame]
+        assert frames
+        self.sent += frames
+        left = [one for one in frames if self.fate(one)]
+        return super().send(address, together(left, frame.sender, 0)) if left else True
 
 
 class Teller(Talker):
@@ -154,6 +158,7 @@ def test_a_neighbor_has_no_more_than_a_window_of_frames_on_the_air(config: MakeC
         pair = Pair(config(1, Teller, link=link), config(2, Teller), lambda frame: bool(passing) or not data(frame))
         async with pair:
             pair.say(1, 9)
+            await asyncio.sleep(0)
             assert sum(map(data, pair.transports[0].sent)) == 4
             passing.append(True)
             await until(lambda: len(Talker.all[1].outcomes) == 9)

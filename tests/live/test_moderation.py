@@ -1,8 +1,10 @@
 """How a node is woken, and how fast it sends: pauses where much comes, a window by the time that an answer takes."""
 
+from itertools import pairwise
+
 import pytest
 
-from driftcast.live.link.moderation import PAUSE_S, SHY_S, STREAK, Moderation
+from driftcast.live.link.moderation import FIRST_SHY_S, PAUSE_S, SHY_S, STREAK, Moderation
 from driftcast.live.link.pace import FIRST_WINDOW, LEAST_WINDOW, SOONEST, Pace
 
 
@@ -18,7 +20,21 @@ def test_many_wake_ups_lead_to_pauses_as_long_as_they_gather_something() -> None
     assert moderation.pause_s(1.1, 3) == PAUSE_S
     assert moderation.pause_s(1.2, 2) == PAUSE_S
     assert moderation.pause_s(1.3, 1) == 0.0, "who waits for answers is not to be slowed down"
-    assert all(moderation.pause_s(1.3 + 0.001 * n, 1) == 0.0 for n in range(1, int(SHY_S * 900)))
+    assert all(moderation.pause_s(1.3 + 0.001 * n, 1) == 0.0 for n in range(1, int(FIRST_SHY_S * 900)))
+
+
+def test_pauses_in_vain_become_seldom_until_one_gathers_something() -> None:
+    moderation = Moderation()
+    pauses = [n for n in range(10_000) if moderation.pause_s(0.001 * n, 1)]
+    gaps_s = [(after - before) / 1000 for before, after in pairwise(pauses)]
+    assert gaps_s[0] == pytest.approx(FIRST_SHY_S, abs=0.01)
+    assert gaps_s[1] == pytest.approx(2 * FIRST_SHY_S, abs=0.01)
+    assert gaps_s[-1] == pytest.approx(SHY_S, abs=0.01)
+    begun = next(n for n in range(10_000, 12_000) if moderation.pause_s(0.001 * n, 1))
+    assert moderation.pause_s(0.001 * begun, 2) == PAUSE_S
+    assert moderation.pause_s(0.001 * begun, 1) == 0.0
+    again = next(n for n in range(begun + 1, 14_000) if moderation.pause_s(0.001 * n, 1))
+    assert (again - begun) / 1000 == pytest.approx(FIRST_SHY_S, abs=0.01)
 
 
 def test_a_window_grows_with_answers_and_is_halved_once_by_what_is_lost_together() -> None:

@@ -221,7 +221,7 @@ class LiveNode(Applications):
     @property
     def busy(self) -> bool:
         """Whether the node cannot keep up with what was published: publishers should wait a moment."""
-        return any(interface.busy for interface in self._runtime.interfaces.values())
+        return self._runtime.busy
 
     def publish(
         self,

@@ -65,7 +65,8 @@ class Record:
     def publish(self, event: Event, processor: ProcessorId | None = None) -> None:
         """A local application publishes, or a processor has made an event."""
         self.counts["published"] += 1
-        self.sight.publish(self.time_s(), event, processor)
+        if self.sight.watched:
+            self.sight.publish(self.time_s(), event, processor)
         if self.trace.deliveries:
             now_s, size_bytes = self.time_s(), rows.event_bytes(event)
             self.trace.add_event(event, now_s, size_bytes, processor=processor)
@@ -91,7 +92,8 @@ class Record:
         """An event reaches a local application."""
         self.counts["delivered"] += 1
         self.delays.add(time.time() - event.time_s)
-        self.sight.note(self.time_s(), Kind.DELIVER, event.id)
+        if self.sight.watched:
+            self.sight.note(self.time_s(), Kind.DELIVER, event.id)
         if self.trace.deliveries:
             self._keep(rows.delivered(self.time_s(), self._node, subscription, event.id, hops))
 

@@ -53,6 +53,8 @@ class Sight:
         """Sent since the start, without beacons."""
         self.version = 0
         """Another one after each change of the subscriptions."""
+        self.watched = False
+        """Whether anybody watches."""
         self._watchers = 0
         self._seen: deque[Sighting] = deque(maxlen=REMEMBERED)
         self._count = 0
@@ -65,16 +67,13 @@ class Sight:
     def watch(self) -> None:
         """One more watches."""
         self._watchers += 1
-
-    @property
-    def watched(self) -> bool:
-        """Whether anybody watches."""
-        return self._watchers > 0
+        self.watched = True
 
     def leave(self) -> None:
         """One less does; the last one takes the memory along."""
         self._watchers -= 1
         if not self._watchers:
+            self.watched = False
             self._seen.clear()
             self._told.clear()
 

@@ -5,16 +5,16 @@ handler that raises does nothing by halves. Tests read the same values: `assert 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from driftcast.model import Event, EventId, NodeId, ProcessorId, RequestId, SubscriptionId
 from driftcast.protocol.port import Fact, Interface, Place, Port, TimerKey, Token
 from driftcast.wire import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, gc=False):
     """`port.send`"""
 
     target: NodeId
@@ -23,47 +23,41 @@ class Send:
     token: Token | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Broadcast:
+class Broadcast(msgspec.Struct, frozen=True, gc=False):
     """`port.broadcast`"""
 
     message: Message
     on: Interface | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True, gc=False):
     """`port.route`"""
 
     target: NodeId | Place
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class RouteEach:
+class RouteEach(msgspec.Struct, frozen=True, gc=False):
     """`port.route_each`"""
 
     targets: tuple[NodeId | Place, ...]
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(msgspec.Struct, frozen=True, gc=False):
     """`port.set_timer`"""
 
     key: TimerKey
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(msgspec.Struct, frozen=True, gc=False):
     """`port.cancel_timer`"""
 
     key: TimerKey
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True, gc=False):
     """`port.deliver`"""
 
     subscription: SubscriptionId
@@ -71,8 +65,7 @@ class Deliver:
     hops: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """`port.answer`"""
 
     request: RequestId
@@ -80,24 +73,21 @@ class Answer:
     hops: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True, gc=False):
     """`port.close`"""
 
     request: RequestId
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True, gc=False):
     """`port.held`"""
 
     event: EventId
     neighbor: NodeId
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(msgspec.Struct, frozen=True, gc=False):
     """`port.process`"""
 
     processor: ProcessorId
@@ -106,8 +96,7 @@ class Process:
     token: Token
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True, gc=False):
     """`port.note`"""
 
     fact: Fact

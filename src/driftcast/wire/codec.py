@@ -9,7 +9,7 @@ import enum
 import hashlib
 import struct
 from collections.abc import Sequence
-from typing import Union
+from typing import NoReturn, Union
 
 import msgspec
 
@@ -67,8 +67,7 @@ class Codec:
         self.layer = layer
         self.name = name
         self.messages = tuple(messages)
-        self._name_hash = name_hash(name)
-        self._header = _HEADER.pack(MAGIC, VERSION, layer, self._name_hash)
+        self._header = _HEADER.pack(MAGIC, VERSION, layer, name_hash(name))
         self._encode = msgspec.msgpack.Encoder().encode
         union = Union[tuple(messages)] if messages else None  # noqa: UP007 - built at run time
         self._decode = msgspec.msgpack.Decoder(union).decode
@@ -83,24 +82,28 @@ class Codec:
 
     def decode(self, frame: bytes) -> Message:
         """The message in a frame. Whatever the bytes are, the only exception is DecodeError."""
+        if not (frame.startswith(self._header) and HEADER_BYTES < len(frame) <= MAX_FRAME_BYTES):
+            self._refuse(frame)
+        try:
+            message: Message = self._decode(memoryview(frame)[HEADER_BYTES:])
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+            raise DecodeError(Flaw.MALFORMED, str(error)) from None
+        return message
+
+    def _refuse(self, frame: bytes) -> NoReturn:
+        """Say what is wrong with a frame that has not this layer's header, or is too short or too long."""
         if len(frame) > MAX_FRAME_BYTES:
             raise DecodeError(Flaw.TOO_LONG, f"{len(frame)} bytes")
         if len(frame) <= HEADER_BYTES:
             raise DecodeError(Flaw.TRUNCATED, f"{len(frame)} bytes")
-        magic, version, layer, name = _HEADER.unpack_from(frame)
+        magic, version, layer, _ = _HEADER.unpack_from(frame)
         if magic != MAGIC:
             raise DecodeError(Flaw.NOT_OURS)
         if version != VERSION:
             raise DecodeError(Flaw.VERSION, f"version {version}, this node speaks {VERSION}")
         if layer != self.layer:
             raise DecodeError(Flaw.LAYER, f"layer {layer}")
-        if name != self._name_hash:
-            raise DecodeError(Flaw.OTHER_PROTOCOL)
-        try:
-            message: Message = self._decode(memoryview(frame)[HEADER_BYTES:])
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
-            raise DecodeError(Flaw.MALFORMED, str(error)) from None
-        return message
+        raise DecodeError(Flaw.OTHER_PROTOCOL)
 
 
 def layer_of(frame: bytes) -> int:

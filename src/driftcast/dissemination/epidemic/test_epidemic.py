@@ -1,8 +1,7 @@
 """Epidemic: the exchange alone, and stories of contacts that come and go."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
 from driftcast.model import AccessPolicy, Event, EventId, Failure, Request, RequestId, Subscription, SubscriptionId

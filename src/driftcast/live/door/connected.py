@@ -38,11 +38,11 @@ from driftcast.live.door.messages import (
     Watch,
     Watched,
 )
+from driftcast.live.door.promise import Promise
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
 from driftcast.live.door.told import answer_of, delivery_of
 from driftcast.live.host.applications import Forget
-from driftcast.live.host.holding import Copies
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, SubscriptionId
@@ -86,19 +86,24 @@ class ConnectedClient:
     async def serve(self) -> None:
         """Answer until the client leaves or breaks a limit."""
         try:
-            async for line in lines(self._reader, self._writer.transport):
+            async for several in lines(self._reader, self._writer.transport):
                 self.silent = False
-                if looks_like_http(line):
-                    self._say(Refused(message="this is no web server", wrong_use=True))
-                    return
                 self._heard_s = self._loop.time()
-                reply = await self._answer(line)
-                if reply is not None:
-                    self._say(reply)
-                # A client that asks without reading the answers waits here, not in the node's memory.
+                for line in several:
+                    question = self._understood(line)
+                    if question is None:
+                        return
+                    # A client that asks without reading the answers waits here, not in the node's memory.
+                    if self._said_bytes > MAX_UNANSWERED_BYTES:
+                        await self._drain()
+                    if isinstance(question, Publish) and self._node.busy:
+                        reply = await self._answer_when_there_is_room(question)
+                    else:
+                        reply = question if isinstance(question, Refused) else self._answer(question)
+                    if reply is not None:
+                        self._say(reply)
                 if self._unread > MAX_UNANSWERED_BYTES:
-                    self._flush()
-                    await self._writer.drain()
+                    await self._drain()
         except LineTooLongError:
             self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
         except ConnectionError:
@@ -127,15 +132,26 @@ class ConnectedClient:
         """Hang up at once."""
         self._writer.transport.abort()
 
-    async def _answer(self, line: bytes) -> Reply | None:
+    def _understood(self, line: bytes) -> Question | Refused | None:
+        """What a line asks, or why it asks nothing; None if this is no client, and was told so."""
+        try:
+            return _decoder.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            if looks_like_http(line):
+                self._say(Refused(message="this is no web server", wrong_use=True))
+                return None
+            return Refused(message=f"not understood: {error}", wrong_use=True)
+
+    async def _answer_when_there_is_room(self, question: Publish) -> Reply | None:
+        try:
+            await self._wait_for_room(question)
+        except WorkError as error:
+            return Refused(id=question.id, message=str(error), wrong_use=False)
+        return self._answer(question)
+
+    def _answer(self, question: Question) -> Reply | None:
         """What to say at once; None if the answer comes later."""
         try:
-            question = _decoder.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            return Refused(message=f"not understood: {error}", wrong_use=True)
-        try:
-            if isinstance(question, Publish) and self._node.busy:
-                await self._wait_for_room(question)
             return self._serve_question(question)
         except (UserError, WorkError) as error:
             return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
@@ -201,37 +217,14 @@ class ConnectedClient:
             await asyncio.sleep(ROOM_S)
 
     def _publish(self, question: Publish) -> Reply | None:
-        held: list[int] = []
-        on_disk: list[bool] = []
-
-        def answer() -> None:
-            """The neighbors may be faster than the own disk."""
-            if on_disk and held:
-                self._say_later(Published(id=question.id, event=event, held=held[0]))
-
-        def saved(lost: WorkError | None) -> None:
-            if lost is not None:
-                self._say_later(Refused(id=question.id, message=str(lost), wrong_use=False))
-            elif question.level == "stored":
-                self._say_later(Published(id=question.id, event=event))
-            else:
-                on_disk.append(True)
-                answer()
-
-        def told(number: int) -> None:
-            held.append(number)
-            answer()
-
-        event = self._node.publish(
-            question.attributes,
-            question.payload,
-            question.lease_s or FOREVER_S,
-            question.access,
-            None if question.level == "accepted" else saved,
-            Copies(question.copies, question.patience_s, told) if question.level == "held" else None,
-        )
+        node, lease_s = self._node, question.lease_s or FOREVER_S
         if question.level == "accepted":
+            event = node.publish(question.attributes, question.payload, lease_s, question.access, None, None)
             return Published(id=question.id, event=event)
+        promise = Promise(question, self._say_later)
+        promise.event = node.publish(
+            question.attributes, question.payload, lease_s, question.access, promise.on_saved, promise.copies
+        )
         self._owed += 1
         return None
 
@@ -324,6 +317,10 @@ class ConnectedClient:
     def _say_later(self, reply: Reply) -> None:
         self._owed -= 1
         self._say(reply)
+
+    async def _drain(self) -> None:
+        self._flush()
+        await self._writer.drain()
 
     def _flush(self) -> None:
         said, self._said, self._said_bytes = self._said, [], 0

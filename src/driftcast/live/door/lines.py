@@ -14,8 +14,9 @@ class LineTooLongError(Exception):
     """Somebody sends more than a line may have."""
 
 
-async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> AsyncIterator[bytes]:
-    """Every whole line, until the other side is gone; what it had not ended by then is none."""
+async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) -> AsyncIterator[list[bytes]]:
+    """Every whole line, those together that came together, until the other side is gone; what it had not ended by then
+    is none."""
     assert isinstance(transport, asyncio.ReadTransport)
     begun: list[bytes] = []
     begun_bytes = 0
@@ -39,7 +40,6 @@ async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) 
         if begun_bytes > MAX_LINE_BYTES:
             raise LineTooLongError
         if more:
-            yield b"".join(begun)
-            for line in more[:-1]:
-                yield line
-            begun, begun_bytes = [more[-1]], len(more[-1])
+            rest = more[-1]
+            yield [b"".join(begun), *more[:-1]]
+            begun, begun_bytes = [rest], len(rest)

@@ -9,9 +9,10 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from random import Random
 from typing import Any
+
+import msgspec
 
 from driftcast.errors import WorkError
 from driftcast.live.host.saving import Saving
@@ -40,6 +41,7 @@ from driftcast.protocol.effects import (
 from driftcast.trace import Kind
 from driftcast.wire import LEASE_OVER, Layer, Message
 
+_replace = msgspec.structs.replace
 NO_WAIT_S = 0.001
 """What waits for less has not waited, as everywhere on the way of a message."""
 
@@ -96,6 +98,21 @@ class Runtime(Stack):
         self.interfaces = {
             config.name: LiveInterface(node, config, transport, plan.codecs, record, self, self._when_kept)
             for config, transport in interfaces
+        }
+        self._all = list(self.interfaces.values())
+        self._carried_out: dict[type[Effect], Callable[[Layer, Any], None]] = {
+            Send: self._leave,
+            Broadcast: self._leave,
+            SetTimer: lambda layer, effect: self._arm(layer, effect.key, effect.delay_s),
+            CancelTimer: lambda layer, effect: self._disarm(layer, effect.key),
+            Deliver: self._deliver,
+            Note: lambda layer, effect: record.note(layer, effect.fact),
+            Held: lambda layer, effect: applications.held(effect.event, effect.neighbor),
+            Process: lambda layer, effect: applications.process(effect),
+            Route: lambda layer, effect: self._route(effect),
+            RouteEach: lambda layer, effect: self._route(effect),
+            Answer: self._close,
+            Close: self._close,
         }
         super().__init__(
             plan,
@@ -171,7 +188,7 @@ class Runtime(Stack):
         if saving.store.marked:
             saving.settle()
         for effect in self._ports[layer].take():
-            self._carry_out(layer, effect)
+            self._carried_out[type(effect)](layer, effect)
         # What was delivered is written, and belongs to what the handler wrote.
         if saving.store.marked:
             saving.settle()
@@ -179,6 +196,13 @@ class Runtime(Stack):
 
     def on_subscribe(self, now: float, subscription: Subscription) -> bool:
         return super().on_subscribe(now, self._certified(subscription))
+
+    @property
+    def busy(self) -> bool:
+        """Whether so much waits on an interface that nothing new should be added."""
+        if len(self._all) == 1:  # As most nodes have; asked for each event.
+            return self._all[0].busy
+        return any(interface.busy for interface in self._all)
 
     @property
     def links(self) -> list[Link]:
@@ -196,36 +220,25 @@ class Runtime(Stack):
 
     # Effects.
 
-    def _carry_out(self, layer: Layer, effect: Effect) -> None:
-        # The most frequent first.
-        if isinstance(effect, Send) or isinstance(effect, Broadcast):  # noqa: SIM101 - twice as fast as a union
-            if self._saving.holds:
-                since_s = self._loop.time()
-                self._saving.after(lambda lost: self._transmit_later(layer, effect, lost, since_s))
-            else:
-                self._transmit(layer, effect, None)
-        elif isinstance(effect, SetTimer):
-            self._arm(layer, effect.key, effect.delay_s)
-        elif isinstance(effect, CancelTimer):
-            self._disarm(layer, effect.key)
-        elif isinstance(effect, Deliver):
-            self._applications.deliver(effect.subscription, effect.event, effect.hops)
-        elif isinstance(effect, Note):
-            self._record.note(layer, effect.fact)
-        elif isinstance(effect, Held):
-            self._applications.held(effect.event, effect.neighbor)
-        elif isinstance(effect, Process):
-            self._applications.process(effect)
-        elif isinstance(effect, Route | RouteEach):
-            self._route(effect)
+    def _leave(self, layer: Layer, effect: Send | Broadcast) -> None:
+        if self._saving.holds:
+            since_s = self._loop.time()
+            self._saving.after(lambda lost: self._transmit_later(layer, effect, lost, since_s))
+        elif isinstance(effect, Send):
+            self._send(layer, effect)
         else:
-            assert isinstance(effect, Answer | Close)
-            if isinstance(effect, Answer):
-                wanted = self._applications.answer(effect.request, effect.event, effect.hops)
-            else:
-                wanted = self._applications.close(effect.request, effect.complete)
-            if not wanted:
-                self._record.drop(layer, "no_such_request")
+            self._broadcast(layer, effect)
+
+    def _deliver(self, layer: Layer, effect: Deliver) -> None:
+        self._applications.deliver(effect.subscription, effect.event, effect.hops)
+
+    def _close(self, layer: Layer, effect: Answer | Close) -> None:
+        if isinstance(effect, Answer):
+            wanted = self._applications.answer(effect.request, effect.event, effect.hops)
+        else:
+            wanted = self._applications.close(effect.request, effect.complete)
+        if not wanted:
+            self._record.drop(layer, "no_such_request")
 
     def _when_kept(self, then: Callable[[], None]) -> None:
         if self._saving.holds:
@@ -238,7 +251,7 @@ class Runtime(Stack):
         waited_s = self._loop.time() - since_s
         aged = effect.message.aged(waited_s) if waited_s >= NO_WAIT_S else effect.message
         if aged is not None:
-            self._transmit(layer, effect if aged is effect.message else replace(effect, message=aged), lost)
+            self._transmit(layer, effect if aged is effect.message else _replace(effect, message=aged), lost)
             return
         self._record.drop(layer, LEASE_OVER, None, effect.message)
         if isinstance(effect, Send) and effect.token is not None:
@@ -279,14 +292,15 @@ class Runtime(Stack):
         """A named interface; else the cheapest with a link to a neighbor, or over which the node was ever heard."""
         if via is not None:
             return self.interfaces.get(via)
-        interfaces = self.interfaces.values()
-        leading = [one for one in interfaces if target in one.neighbors]
-        leading = leading or [one for one in interfaces if one.leads_to(target)]
+        leading = [one for one in self._all if target in one.neighbors]
+        leading = leading or [one for one in self._all if one.leads_to(target)]
+        if len(leading) == 1:
+            return leading[0]
         return min(leading, key=lambda interface: interface.cost_s(target), default=None)
 
     def _broadcast(self, layer: Layer, effect: Broadcast) -> None:
         body = self._encoded(layer, effect.message)
-        interfaces = [one for one in self.interfaces.values() if effect.on in (None, one.name)]
+        interfaces = self._all if effect.on is None else [one for one in self._all if one.name == effect.on]
         if isinstance(body, Failure):
             self._record.drop(layer, body, None, effect.message)
         elif not interfaces:

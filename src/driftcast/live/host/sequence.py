@@ -1,6 +1,7 @@
 """Numbers that a node never gives twice, whatever happens between two starts."""
 
 import secrets
+import struct
 import time
 
 from driftcast.live.host.store import NodeStore
@@ -9,6 +10,9 @@ BLOCK = 1000
 """One write through to the disk per so many numbers; a crash leaves at most that many unused."""
 
 
+DRAWN = 64
+"""Numbers that are drawn together."""
+_DRAWN = struct.Struct("@Q")
 CHANCE_BITS = 24
 """A forger needs 16 million events to meet the next number of a node; 39 bits are left to count."""
 TICK_S = 0.5
@@ -55,16 +59,21 @@ class EventNumbers:
     Without one all 63 bits are drawn: of a million events two have the same number once in 18 million times.
     """
 
-    __slots__ = ("_counter",)
+    __slots__ = ("_counter", "_drawn")
 
     def __init__(self, store: NodeStore | None) -> None:
         self._counter = None if store is None else Sequence("event", store)
+        self._drawn: list[int] = []
 
     def take(self) -> int:
         """The next number."""
+        if not self._drawn:
+            # One question to the system for many numbers.
+            self._drawn = [number >> 1 for (number,) in _DRAWN.iter_unpack(secrets.token_bytes(_DRAWN.size * DRAWN))]
+        chance = self._drawn.pop()
         if self._counter is None:
-            return secrets.randbits(63)
-        return self._counter.take() << CHANCE_BITS | secrets.randbits(CHANCE_BITS)
+            return chance
+        return self._counter.take() << CHANCE_BITS | chance >> 63 - CHANCE_BITS
 
 
 def incarnation(store: NodeStore | None) -> int:

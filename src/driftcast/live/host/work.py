@@ -25,7 +25,7 @@ class Work:
             self._since_s = time.monotonic()
         self._running += 1
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._running -= 1
         if self._running == 0:
             self._busy.add(self._since_s, time.monotonic())

@@ -1,9 +1,8 @@
 """The link layer: unicast with acknowledgement and retry, broadcast, and no repetition heard twice.
 
 How unicasts go is in `lanes.py`; whoever is heard has answered a challenge from where it speaks (`paths.py`).
-Broadcasts are numbered on their own and unicasts per neighbor, in the order in which they go on the air.
-
-What is heard is acknowledged when what follows from it is kept, so that a neighbor may rely on it.
+Broadcasts are numbered on their own and unicasts per neighbor, in the order in which they go on the air. How all of
+them leave, and acknowledgements of what came, is in `departures.py`.
 """
 
 import asyncio
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from driftcast.live.link.address import Address
+from driftcast.live.link.compound import taken_apart
+from driftcast.live.link.departures import Departures, DepartureUser
 from driftcast.live.link.frame import (
     MAX_WAITED_MS,
     PROBE_BODY_BYTES,
@@ -22,7 +23,6 @@ from driftcast.live.link.frame import (
     Novelty,
     Windows,
     acknowledged,
-    acknowledgements,
     pack,
     unpack,
 )
@@ -38,16 +38,12 @@ Decode: TypeAlias = Callable[[NodeId, bytes], M | None]
 """What a body of a sender says, or None if it says nothing; only what is understood is acknowledged."""
 
 
-class ExchangeUser(LaneUser[P], Generic[P, M]):
+class ExchangeUser(LaneUser[P], DepartureUser, Generic[P, M]):
     """The layer above."""
 
     @abstractmethod
     def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M, waited_s: float) -> None:
         """A frame has arrived, for the first time; `to_group` if it was sent to the group. It waited on its way."""
-
-    @abstractmethod
-    def when_kept(self, then: Callable[[], None]) -> None:
-        """Do something when all that followed so far from what was heard is kept; never, if it cannot be."""
 
     @abstractmethod
     def measured(self, target: NodeId, time_s: float) -> None:
@@ -78,12 +74,11 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
         # A receiver tells the numbers of this start from those of an earlier one by the session.
         self._session = secrets.randbits(32)
         self._broadcasts = 0
-        self._lanes: Lanes[P] = Lanes(node, self._session, transport, settings, self)
+        self._departures = Departures(node, transport, user)
+        self._lanes: Lanes[P] = Lanes(node, self._session, self._departures, settings, self)
         self._windows = Windows()
         # An answer, and once more if the first was lost.
         self._paths = Paths(2 * settings.ack_timeout_s, self)
-        self._owed: dict[tuple[Address, int, NodeId], list[int]] = {}
-        """Acknowledgements to be sent: where to, of which session, to whom, of which numbers."""
         self._closed = False
         self._probed = 0
         self._probes: dict[NodeId, _Probe] = {}
@@ -94,6 +89,7 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
 
     def close(self) -> None:
         """Stop; nothing is heard, sent or told from now on."""
+        self._departures.close()
         self._closed = True
         self._lanes.close()
         self._probes.clear()
@@ -108,10 +104,9 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
     def broadcast(self, addresses: Iterable[Address], body: bytes) -> None:
         """One frame to every address; whoever hears it under two of them takes it once."""
         self._broadcasts += 1
-        datagram = pack(LinkFrame(LinkKind.DATA, self._node, self._session, self._broadcasts, body))
+        frame = LinkFrame(LinkKind.DATA, self._node, self._session, self._broadcasts, body)
         for address in addresses:
-            if not self._transport.send(address, datagram):
-                self._user.dropped("queue_full", None)
+            self._departures.send(address, frame, None)
 
     def send(self, target: NodeId, address: Address, body: bytes, parcel: P) -> bool:
         """Take a unicast, whose end is told; False if the queue is full, and then nothing more is told."""
@@ -158,20 +153,32 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
         elif frame.sender == self._node:
             # A group brings back one's own datagrams; so does a second node with the same key.
             self._user.dropped("link_own", frame.sender)
-        elif frame.kind is LinkKind.ACKNOWLEDGEMENT:
+        elif frame.kind is LinkKind.COMPOUND:
+            frames = taken_apart(frame)
+            if frames is None:
+                self._user.dropped(str(LinkFlaw.BODY), None)
+            for one in frames or ():
+                self._on_frame(one, address, to_group)
+        else:
+            self._on_frame(frame, address, to_group)
+
+    def _on_frame(self, frame: LinkFrame, address: Address, to_group: bool) -> None:
+        if self._closed:  # What was heard before it made the node stop.
+            return
+        kind = frame.kind
+        if kind is LinkKind.DATA or kind is LinkKind.ACKNOWLEDGED_DATA:
+            if self._paths.admit(frame, address, to_group):
+                self._on_data(frame, address, to_group)
+        elif kind is LinkKind.ACKNOWLEDGEMENT:
             for sequence in acknowledged(frame):
                 if not self._lanes.on_acknowledgement(frame.sender, frame.session, sequence):
                     self._user.dropped("link_unexpected_acknowledgement", frame.sender)
-        elif frame.kind in ANSWERS:
-            self._put(address, frame._replace(kind=ANSWERS[frame.kind], sender=self._node, waited_ms=0), frame.sender)
-        elif frame.kind is LinkKind.ECHO:
+        elif kind in ANSWERS:
+            self._put(address, frame._replace(kind=ANSWERS[kind], sender=self._node, waited_ms=0), frame.sender)
+        elif kind is LinkKind.ECHO:
             self._on_echo(frame)
-        elif frame.kind is LinkKind.RESPONSE:
-            ours = frame.session == self._session
-            if not (ours and self._paths.on_answer(frame.sender, address, frame.sequence)):
-                self._user.dropped("link_unexpected_response", frame.sender)
-        elif self._paths.admit(frame, address, to_group):
-            self._on_data(frame, address, to_group)
+        elif not (frame.session == self._session and self._paths.on_answer(frame.sender, address, frame.sequence)):
+            self._user.dropped("link_unexpected_response", frame.sender)
 
     def challenge(self, target: NodeId, address: Address, number: int) -> None:
         self._put(address, LinkFrame(LinkKind.CHALLENGE, self._node, self._session, number, b""), target)
@@ -205,20 +212,8 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
                 self._acknowledge(frame, address)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
-        """With all else that is heard while the loop goes around once."""
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:
-            if not self._owed:
-                self._loop.call_soon(self._owe)
-            self._owed.setdefault((address, frame.session, frame.sender), []).append(frame.sequence)
-
-    def _owe(self) -> None:
-        owed, self._owed = self._owed, {}
-        self._user.when_kept(lambda: self._pay(owed))
-
-    def _pay(self, owed: dict[tuple[Address, int, NodeId], list[int]]) -> None:
-        for (address, session, peer), sequences in owed.items():
-            for frame in acknowledgements(self._node, session, sequences):
-                self._put(address, frame, peer)
+            self._departures.owe(address, frame)
 
     def _put(self, address: Address, frame: LinkFrame, peer: NodeId) -> None:
         """On the air once, whatever becomes of it."""

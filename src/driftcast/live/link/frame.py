@@ -5,7 +5,8 @@ sender's session (a number drawn at each start, for each interface), a sequence 
 waited. Whoever holds a datagram back adds to these: the lane of its neighbor, a socket that cannot take it, one that is
 not read. The body is a frame of `driftcast.wire`; an acknowledgement repeats the session and the number of what it
 acknowledges, and has further numbers as its body. A challenge has none; a probe is PROBE_BYTES long, whatever they are.
-The response to the one and the echo of the other repeat all of it but the sender.
+The response to the one and the echo of the other repeat all of it but the sender. A compound has several frames in its
+body (`compound.py`).
 
 Kinds above these are for links with keys (`sealed.py`): a sealed datagram has a whole datagram of the kinds before
 within its body.
@@ -21,7 +22,7 @@ from driftcast.model import MAX_NODE_ID, NodeId
 
 MAGIC = 0xDB
 VERSION = 4
-"""3, until 0.1, acknowledged frames one by one."""
+"""3, until 0.1, acknowledged frames one by one, and sent them one by one."""
 _HEADER = struct.Struct(">BBBQIQI")
 _WAITED_MS = struct.Struct(">I")
 MAX_WAITED_MS = (1 << 32) - 1
@@ -40,6 +41,7 @@ WINDOW = 1024
 ISLANDS = 4
 """Stretches of numbers that are remembered apart. A number far from all others, forged or honest, begins one of its
 own, so that it does not make those that follow the others too old."""
+_REMEMBERED = (1 << WINDOW) - 1
 MAX_SENDERS = 4096
 """As many as discovery keeps neighbors; the one heard least recently makes room."""
 
@@ -54,15 +56,16 @@ class LinkKind(enum.IntEnum):
     ECHO = 4
     CHALLENGE = 5
     RESPONSE = 6
+    COMPOUND = 7
     # Of links with keys.
-    HELLO = 7
-    KEYED_CHALLENGE = 8
-    KEYED_RESPONSE = 9
-    INITIATION = 10
-    REPLY = 11
-    FINISH = 12
-    SEALED = 13
-    SEALED_TO_GROUP = 14
+    HELLO = 8
+    KEYED_CHALLENGE = 9
+    KEYED_RESPONSE = 10
+    INITIATION = 11
+    REPLY = 12
+    FINISH = 13
+    SEALED = 14
+    SEALED_TO_GROUP = 15
 
 
 _KINDS = tuple(LinkKind)
@@ -122,7 +125,7 @@ def unpack(datagram: bytes, keyed: bool = False) -> LinkFrame | LinkFlaw:
         return LinkFlaw.NOT_OURS
     if version != VERSION:
         return LinkFlaw.VERSION
-    if kind > LinkKind.RESPONSE and not keyed:
+    if kind > LinkKind.COMPOUND and not keyed:
         return LinkFlaw.KEYED if kind <= LinkKind.SEALED_TO_GROUP else LinkFlaw.KIND
     if kind > LinkKind.SEALED_TO_GROUP:
         return LinkFlaw.KIND
@@ -130,7 +133,7 @@ def unpack(datagram: bytes, keyed: bool = False) -> LinkFrame | LinkFlaw:
         return LinkFlaw.SENDER
     body = datagram[LINK_HEADER_BYTES:]
     frame = LinkFrame(_KINDS[kind], sender, session, sequence, body, waited_ms)
-    return frame if _fits(kind, len(body)) else LinkFlaw.BODY
+    return frame if fits(kind, len(body)) else LinkFlaw.BODY
 
 
 def unchanging(datagram: bytes) -> bytes:
@@ -138,7 +141,7 @@ def unchanging(datagram: bytes) -> bytes:
     return datagram[:_WAITED_AT]
 
 
-def _fits(kind: int, body_bytes: int) -> bool:
+def fits(kind: int, body_bytes: int) -> bool:
     """Whether a body of this length belongs to this kind."""
     if kind <= LinkKind.ACKNOWLEDGED_DATA:
         return body_bytes > 0
@@ -197,7 +200,7 @@ class _Heard:
         self.first = min(self.first, sequence)
         ahead = sequence - self.newest
         if ahead > 0:
-            self.bits = (self.bits << ahead | 1) & ((1 << WINDOW) - 1)
+            self.bits = (self.bits << ahead | 1) & _REMEMBERED
             self.newest = sequence
         else:
             self.bits |= 1 << -ahead

@@ -1,7 +1,6 @@
 """One of a node's ways to reach others: its socket, its link layer, and who is found over it at what cost."""
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -50,8 +49,7 @@ class InterfaceConfig:
         return UdpTransport(self.host, self.port, self.group, self.link.queue)
 
 
-@dataclass(frozen=True, slots=True)
-class Unicast:
+class Unicast(NamedTuple):
     """A unicast on its way."""
 
     layer: Layer
@@ -67,6 +65,8 @@ class Understood(NamedTuple):
     layer: Layer
     message: Message
     size_bytes: int
+    begun_s: float
+    """When it was begun to be read, which is on its sender's account."""
 
 
 WhenKept: TypeAlias = Callable[[Callable[[], None]], None]
@@ -201,18 +201,18 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
                 raise DecodeError(Flaw.LAYER)
             if sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors:
                 self._record.bad_datagram("neighbors_full", sender)
+                self._quota.end(sender, begun_s)
                 return None
-            return Understood(codec.layer, codec.decode(body), len(body))
+            return Understood(codec.layer, codec.decode(body), len(body), begun_s)
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
-            return None
-        finally:
             self._quota.end(sender, begun_s)
+            return None
 
     # What the link layer tells.
 
     def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood, waited_s: float) -> None:
-        layer, message, size_bytes = meaning
+        layer, message, size_bytes, begun_s = meaning
         self._addresses[sender] = address
         self._addresses.move_to_end(sender)
         if len(self._addresses) > MAX_SENDERS:
@@ -223,8 +223,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         elif beacon and len(self._apart) < MAX_SENDERS:
             self._apart.add(sender)
         self._record.receive(layer, message, sender, self.name, size_bytes)
-        begun_s = time.perf_counter()
-        aged = message.aged(waited_s)
+        aged = message.aged(waited_s) if waited_s else message
         if aged is None:
             self._record.drop(layer, LEASE_OVER, sender, message)
         else:

@@ -3,13 +3,15 @@
 Each neighbor has as many frames on the air as its pace allows; others wait in order. A frame that is not acknowledged
 in time is sent again, each time after twice as long, up to `retries` times. If that is in vain, the neighbor counts as
 unreachable, and all that waits for it is given up as well, for it would only be in the way of what waits for others.
-Frames waiting or on the air are bounded by `queue`, all neighbors together.
+Frames waiting or on the air are bounded by `queue`, all neighbors together. One timer watches over all of them, for a
+timer of each would nearly always be set and taken back for nothing.
 
 No unicast is numbered more than SPAN ahead of one that may still be sent again, so that the receiver can always tell
 whether it heard that one before.
 """
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -20,11 +22,12 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.live.link.address import Address
-from driftcast.live.link.frame import MAX_SENDERS, WINDOW, LinkFrame, LinkKind, older, pack
+from driftcast.live.link.departures import Departures
+from driftcast.live.link.frame import MAX_SENDERS, MAX_WAITED_MS, WINDOW, LinkFrame, LinkKind
 from driftcast.live.link.pace import Pace
-from driftcast.live.link.transport import Transport
 from driftcast.model import NodeId
 
+_DATA = LinkKind.ACKNOWLEDGED_DATA
 SPAN = WINDOW // 2
 """Half of what a receiver remembers: room for datagrams that overtake each other."""
 
@@ -84,10 +87,10 @@ class _Pending(Generic[P]):
     body: bytes
     since_s: float
     sequence: int = 0
-    datagram: bytes = b""
     attempts: int = 0
     sent_s: float = 0.0
-    timer: asyncio.TimerHandle | None = None
+    due_s: float = 0.0
+    """When it is sent again, or given up."""
 
 
 @dataclass(slots=True)
@@ -103,14 +106,14 @@ class _Lane(Generic[P]):
 
 
 class Lanes(Generic[P]):
-    """The unicasts of one interface of a node, over its transport."""
+    """The unicasts of one interface of a node."""
 
     def __init__(
-        self, node: NodeId, session: int, transport: Transport, settings: LinkSettings, user: LaneUser[P]
+        self, node: NodeId, session: int, departures: Departures, settings: LinkSettings, user: LaneUser[P]
     ) -> None:
         self._node = node
         self._session = session
-        self._transport = transport
+        self._departures = departures
         self._settings = settings
         self._user = user
         self._loop = asyncio.get_running_loop()
@@ -120,13 +123,13 @@ class Lanes(Generic[P]):
         """How fast neighbors were when last sent to."""
         self.waiting = 0
         """How many unicasts wait or are on the air."""
+        self._watch: asyncio.TimerHandle | None = None
+        """Set to no later than the first of them is due."""
 
     def close(self) -> None:
         """Nothing is sent or told from now on."""
-        for lane in self._lanes.values():
-            for pending in lane.on_air.values():
-                if pending.timer is not None:
-                    pending.timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         self._lanes.clear()
 
     def send(self, target: NodeId, address: Address, body: bytes, parcel: P) -> bool:
@@ -139,7 +142,7 @@ class Lanes(Generic[P]):
             # A lane is forgotten when it is empty, and a new one begins above every number given so far.
             lane = self._lanes[target] = _Lane(self._highest + 1, address, self._pace(target))
         lane.address = address
-        lane.waiting.append(_Pending(parcel, target, body, self._loop.time()))
+        lane.waiting.append(_Pending(parcel, target, body, time.monotonic()))
         self._launch(lane)
         return True
 
@@ -160,12 +163,11 @@ class Lanes(Generic[P]):
         pending = None if lane is None else lane.on_air.get(sequence)
         if lane is None or pending is None or session != self._session:
             return False
-        if pending.timer is not None:
-            pending.timer.cancel()
         self.waiting -= 1
-        lane.pace.answered(self._loop.time() - pending.sent_s if pending.attempts == 1 else None)
+        lane.pace.answered(time.monotonic() - pending.sent_s if pending.attempts == 1 else None)
         del lane.on_air[sequence]
-        self._launch(lane)
+        if lane.waiting:
+            self._launch(lane)
         if not lane.on_air:
             del self._lanes[sender]
         self._user.acknowledged(pending.parcel)
@@ -187,28 +189,44 @@ class Lanes(Generic[P]):
                 return
             pending = lane.waiting.popleft()
             pending.sequence = lane.next
-            frame = LinkFrame(LinkKind.ACKNOWLEDGED_DATA, self._node, self._session, lane.next, pending.body)
-            pending.datagram = pack(frame)
             lane.on_air[lane.next] = pending
-            self._highest = max(self._highest, lane.next)
+            if lane.next > self._highest:
+                self._highest = lane.next
             lane.next += 1
             self._attempt(lane, pending)
 
     def _attempt(self, lane: _Lane[P], pending: _Pending[P]) -> None:
         pending.attempts += 1
-        pending.sent_s = self._loop.time()
-        wait_s = lane.pace.wait_s(pending.attempts)
-        pending.timer = self._loop.call_at(pending.sent_s + wait_s, self._on_silence, pending)
-        # A transport that cannot take the frame now may take the next attempt.
-        datagram = older(pending.datagram, pending.sent_s - pending.since_s)
-        if self._transport.send(lane.address, datagram):
-            self._user.transmitted(pending.parcel, pending.attempts)
-        else:
-            self._user.dropped("queue_full", pending.target)
+        pending.sent_s = time.monotonic()
+        pending.due_s = pending.sent_s + lane.pace.wait_s(pending.attempts)
+        if self._watch is None or pending.due_s < self._watch.when():
+            self._watch_until(pending.due_s)
+        waited_ms = min(int((pending.sent_s - pending.since_s) * 1000), MAX_WAITED_MS)
+        frame = LinkFrame(_DATA, self._node, self._session, pending.sequence, pending.body, waited_ms)
+        # If it cannot leave now, perhaps the next attempt can.
+        self._departures.send(lane.address, frame, pending.target)
+        self._user.transmitted(pending.parcel, pending.attempts)
 
-    def _on_silence(self, pending: _Pending[P]) -> None:
-        lane = self._lanes[pending.target]
-        lane.pace.silent(self._loop.time())
+    def _watch_until(self, due_s: float) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self._loop.call_at(due_s, self._on_watch)
+
+    def _on_watch(self) -> None:
+        """Look for what is due, and when to look again."""
+        self._watch = None
+        now_s = self._loop.time()
+        for pending in [one for lane in self._lanes.values() for one in lane.on_air.values() if one.due_s <= now_s]:
+            lane = self._lanes.get(pending.target)
+            # What came before may have been given up together with this one.
+            if lane is not None and lane.on_air.get(pending.sequence) is pending:
+                self._on_silence(lane, pending, now_s)
+        dues = [pending.due_s for lane in self._lanes.values() for pending in lane.on_air.values()]
+        if dues:
+            self._watch_until(min(dues))
+
+    def _on_silence(self, lane: _Lane[P], pending: _Pending[P], now_s: float) -> None:
+        lane.pace.silent(now_s)
         if pending.attempts <= self._settings.retries:
             self._attempt(lane, pending)
         else:
@@ -219,8 +237,5 @@ class Lanes(Generic[P]):
         lane = self._lanes.pop(target)
         self._paces.pop(target, None)
         given_up = [*lane.on_air.values(), *lane.waiting]
-        for pending in given_up:
-            if pending.timer is not None:
-                pending.timer.cancel()
         self.waiting -= len(given_up)
         self._user.given_up(target, [pending.parcel for pending in given_up])

@@ -49,8 +49,9 @@ class Pace:
             else:
                 self._varied_s += _VARIANCE_GAIN * (abs(self._smoothed_s - time_s) - self._varied_s)
                 self._smoothed_s += _GAIN * (time_s - self._smoothed_s)
-        growth = 1.0 if self.window < self._threshold else 1.0 / self.window
-        self.window = min(self._most, self.window + growth)
+        if self.window < self._most:
+            growth = 1.0 if self.window < self._threshold else 1.0 / self.window
+            self.window = min(self._most, self.window + growth)
 
     def silent(self, now_s: float) -> None:
         """A frame has to be sent again. What is lost together counts once."""

@@ -47,8 +47,9 @@ class Quota:
     def end(self, neighbor: NodeId, begun_s: float) -> None:
         """What was begun has ended."""
         now_s = time.perf_counter()
-        spent_s, since_s = self._spent.get(neighbor, (0.0, begun_s))
-        self._spent[neighbor] = (max(0.0, spent_s - (begun_s - since_s) * self._share) + now_s - begun_s, now_s)
+        found = self._spent.get(neighbor)
+        left_s = 0.0 if found is None else found[0] - (begun_s - found[1]) * self._share
+        self._spent[neighbor] = ((left_s if left_s > 0.0 else 0.0) + now_s - begun_s, now_s)
         self._spent.move_to_end(neighbor)
-        if len(self._spent) > MAX_SENDERS:
+        if found is None and len(self._spent) > MAX_SENDERS:
             self._spent.popitem(last=False)

@@ -162,7 +162,7 @@ class SealedTransport(Transport, GreetingUser):
             self.dropped(str(frame))
         elif frame.sender == self._node:
             self.dropped("link_own")
-        elif frame.kind <= LinkKind.RESPONSE:
+        elif frame.kind <= LinkKind.COMPOUND:
             self.dropped("link_open")
             self._notices.tell(address, "the node there has no keys, and this one has: they stay strangers")
         elif frame.kind is LinkKind.HELLO:

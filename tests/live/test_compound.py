@@ -1,0 +1,213 @@
+"""Frames that leave at the same time travel in one datagram, and are taken apart as they were."""
+
+import asyncio
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driftcast.live.link.address import Address
+from driftcast.live.link.compound import MAX_COMPOUND_BYTES, RECORD_BYTES, taken_apart, together
+from driftcast.live.link.departures import Departures, DepartureUser
+from driftcast.live.link.frame import (
+    LINK_HEADER_BYTES,
+    MAX_WAITED_MS,
+    LinkFlaw,
+    LinkFrame,
+    LinkKind,
+    acknowledged,
+    older,
+    pack,
+    unpack,
+)
+from driftcast.live.link.transport import Receive, Transport, Trouble
+from driftcast.live.node import LiveNode
+from driftcast.loopback.network import until
+from driftcast.model import NodeId
+from tests.live.conftest import MakeConfig, Run
+from tests.live.talker import Talker
+
+HERE = ("127.0.0.1", 1)
+THERE = ("127.0.0.1", 2)
+
+DATA = st.builds(
+    LinkFrame,
+    st.sampled_from([LinkKind.DATA, LinkKind.ACKNOWLEDGED_DATA]),
+    st.just(7),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**64 - 1),
+    st.binary(min_size=1, max_size=100),
+    st.integers(0, MAX_WAITED_MS),
+)
+
+
+def frame(sequence: int, body: bytes = b"x", kind: LinkKind = LinkKind.DATA) -> LinkFrame:
+    return LinkFrame(kind, 7, 1, sequence, body)
+
+
+def whole(datagram: bytes) -> list[LinkFrame]:
+    found = unpack(datagram)
+    assert isinstance(found, LinkFrame)
+    frames = taken_apart(found) if found.kind is LinkKind.COMPOUND else [found]
+    assert frames is not None
+    return frames
+
+
+@given(st.lists(DATA, min_size=1, max_size=8))
+def test_what_goes_together_is_taken_apart_as_it_was(frames: list[LinkFrame]) -> None:
+    assert whole(together(frames, 7, 0)) == frames
+
+
+def test_all_of_it_grows_older_together() -> None:
+    frames = [frame(1)._replace(waited_ms=5), frame(2)]
+    assert [one.waited_ms for one in whole(older(together(frames, 7, 10), 0.1))] == [115, 110]
+    assert whole(together([frame(1)._replace(waited_ms=5)], 7, 10))[0].waited_ms == 15
+    frames = [frame(1)._replace(waited_ms=MAX_WAITED_MS), frame(2)]
+    assert [one.waited_ms for one in whole(together(frames, 7, 10))] == [MAX_WAITED_MS, 10]
+
+
+@given(st.binary(max_size=100))
+def test_any_body_is_frames_or_none(body: bytes) -> None:
+    frames = taken_apart(LinkFrame(LinkKind.COMPOUND, 7, 0, 0, body))
+    assert frames is None or all(one.sender == 7 for one in frames)
+
+
+@pytest.mark.parametrize("kind", [LinkKind.CHALLENGE, LinkKind.PROBE, LinkKind.COMPOUND, LinkKind.SEALED])
+def test_only_data_and_acknowledgements_go_together(kind: LinkKind) -> None:
+    good = unpack(together([frame(1), frame(2)], 7, 0))
+    assert isinstance(good, LinkFrame)
+    assert taken_apart(good._replace(body=bytes([kind]) + good.body[1:])) is None
+    assert taken_apart(good._replace(body=good.body[:-1])) is None
+    assert taken_apart(good._replace(body=good.body + b"x")) is None
+
+
+class Air(Transport):
+    """Remembers what was sent."""
+
+    family = socket.AF_INET
+    address = HERE
+    group = None
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Address, list[LinkFrame]]] = []
+        self.sizes: list[int] = []
+        self.full = False
+
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        raise NotImplementedError
+
+    def send(self, address: Address, datagram: bytes) -> bool:
+        self.sent.append((address, whole(datagram)))
+        self.sizes.append(len(datagram))
+        return not self.full
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class User(DepartureUser):
+    """Keeps at once, or when it is told to."""
+
+    def __init__(self) -> None:
+        self.drops: list[tuple[str, NodeId | None]] = []
+        self.keeps = True
+        self.unkept: list[object] = []
+
+    def when_kept(self, then: object) -> None:
+        assert callable(then)
+        if self.keeps:
+            then()
+        else:
+            self.unkept.append(then)
+
+    def dropped(self, reason: str, peer: NodeId | None, times: int = 1) -> None:
+        self.drops += [(reason, peer)] * times
+
+
+def test_frames_and_acknowledgements_of_one_turn_leave_together(run: Run) -> None:
+    async def story() -> None:
+        air, user = Air(), User()
+        departures = Departures(7, air, user)
+        departures.send(HERE, frame(1), 3)
+        departures.send(THERE, frame(2), None)
+        departures.owe(HERE, frame(8))
+        departures.owe(HERE, frame(9))
+        departures.send(HERE, frame(3), 3)
+        assert not air.sent
+        await asyncio.sleep(0)
+        assert [address for address, _ in air.sent] == [HERE, THERE]
+        here = air.sent[0][1]
+        assert [one.kind for one in here] == [LinkKind.DATA, LinkKind.DATA, LinkKind.ACKNOWLEDGEMENT]
+        assert (here[0].sequence, here[1].sequence, acknowledged(here[2])) == (1, 3, [8, 9])
+        assert len(air.sent[1][1]) == 1
+
+    run(story())
+
+
+def test_what_fits_no_packet_leaves_in_several(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        departures = Departures(7, air, User())
+        for number, size in enumerate((500, 500, 500, 5000, 10)):
+            departures.send(HERE, frame(number, bytes(size)), None)
+        await asyncio.sleep(0)
+        assert [[one.sequence for one in frames] for _, frames in air.sent] == [[0, 1], [2], [3], [4]]
+        assert air.sizes[0] <= MAX_COMPOUND_BYTES + LINK_HEADER_BYTES
+        assert air.sizes[0] == LINK_HEADER_BYTES + 2 * (RECORD_BYTES + 500)
+
+    run(story())
+
+
+def test_acknowledgements_wait_until_what_follows_is_kept(run: Run) -> None:
+    async def story() -> None:
+        air, user = Air(), User()
+        departures = Departures(7, air, user)
+        user.keeps = False
+        departures.owe(HERE, frame(8))
+        await asyncio.sleep(0)
+        assert not air.sent
+        [then] = user.unkept
+        assert callable(then)
+        then()
+        await asyncio.sleep(0)
+        assert [acknowledged(one) for one in air.sent[0][1]] == [[8]]
+
+    run(story())
+
+
+def test_each_frame_that_cannot_leave_is_dropped_by_name(run: Run) -> None:
+    async def story() -> None:
+        air, user = Air(), User()
+        air.full = True
+        departures = Departures(7, air, user)
+        departures.send(HERE, frame(1), 3)
+        departures.send(HERE, frame(2), None)
+        await asyncio.sleep(0)
+        assert user.drops == [("queue_full", 3), ("queue_full", None)]
+
+    run(story())
+
+
+def test_what_was_said_before_the_end_leaves(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        departures = Departures(7, air, User())
+        departures.send(HERE, frame(1), None)
+        departures.close()
+        assert len(air.sent) == 1
+        departures.send(HERE, frame(2), None)
+        await asyncio.sleep(0)
+        assert len(air.sent) == 1
+
+    run(story())
+
+
+def test_a_compound_that_is_none_is_dropped_by_name(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, Talker)) as node:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+                stranger.sendto(pack(LinkFrame(LinkKind.COMPOUND, 9, 1, 1, b"no frames")), node.address)
+                await until(lambda: node.drops[LinkFlaw.BODY] == 1)
+
+    run(story())
