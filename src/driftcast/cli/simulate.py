@@ -67,6 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for processor, failures in outcome.failures.items():
         times = "once" if failures.times == 1 else f"{failures.times} times"
         say(f"processor {processor} failed {times}: {failures.first}")
+    _tell_idle_processors(scenario)
     say(f"fingerprint {outcome.fingerprint}")
     if arguments.trace is not None:
         say(f"trace in {arguments.trace}")
@@ -115,7 +116,19 @@ def _check(arguments: argparse.Namespace) -> int:
         say(f"{arguments.scenario}: fine")
         for name, value in facts.items():
             say(f"  {name} {'-' if value is None else value}")
+        _tell_idle_processors(scenario)
     return 0
+
+
+def _tell_idle_processors(scenario: "Scenario") -> None:
+    """Not everybody runs processors, the default protocol among them; the events that they would make are missing."""
+    from driftcast.protocol import RunsProcessors
+    from driftcast.protocol.registry import protocol_named, protocol_names
+
+    used = scenario.stack_plan().protocol
+    if scenario.processors and not issubclass(used, RunsProcessors):
+        able = [name for name in protocol_names() if issubclass(protocol_named(name), RunsProcessors)]
+        say(f"{used.name} runs no processors, so nothing is made of events; --protocol {', '.join(able)} do")
 
 
 def _discovery(scenario: "Scenario", plan: "StackPlan") -> str:
