@@ -2,7 +2,8 @@
 
 A publisher's client, two nodes, a subscriber's client; events of 200 bytes, so many a second. The yardstick is two
 processes of Python that read a datagram from a socket and send it on, at the same rate in the same run. Figures are CPU
-time of both nodes, or both relays, for each event; and what was lost.
+time of both nodes, or both relays, for each event; and what was lost. `--source DIR`, several times, measures the code
+of several checkouts in turn: where other programs run too, only what is measured side by side can be compared.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 from driftcast.live.door.client import connect
 
@@ -77,9 +79,9 @@ def paced(rate: float, events: int) -> Iterator[int]:
 
 
 @contextmanager
-def running(*commands: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes, ended afterwards."""
-    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+def running(*commands: list[str], source: Path = SOURCE) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that run the code of a checkout, ended afterwards."""
+    environment = os.environ | {"PYTHONPATH": str(source)}
     processes = [subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) for command in commands]
     try:
         yield processes
@@ -119,7 +121,9 @@ def relays(rate: float, events: int) -> dict[str, object]:
         return {"case": "two relays", "us_per_event": (cpu_s(processes) - before_s) / events * 1e6, "came": came}
 
 
-def nodes(protocol: str, rate: float, events: int, settings: str = "", more: str = "") -> dict[str, object]:
+def nodes(
+    protocol: str, rate: float, events: int, settings: str = "", more: str = "", source: Path = SOURCE
+) -> dict[str, object]:
     """Two nodes that run a protocol."""
     ports = free_ports(2)
     with tempfile.TemporaryDirectory() as name:
@@ -129,7 +133,7 @@ def nodes(protocol: str, rate: float, events: int, settings: str = "", more: str
             (folder / f"{one}.toml").write_text(text.replace("STORE", f"{one}.db"))
         command = [sys.executable, "-m", "driftcast.cli", "node"]
         with (
-            running(*([*command, str(folder / f"{one}.toml")] for one in "ab")) as processes,
+            running(*([*command, str(folder / f"{one}.toml")] for one in "ab"), source=source) as processes,
             connect(str(folder / "b.sock"), 30) as reader,
             connect(str(folder / "a.sock"), 30) as writer,
         ):
@@ -170,14 +174,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=1000.0, help="events a second (1000)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for so long (10)")
     parser.add_argument("--protocol", action="append", help="flooding and epidemic, if none is given")
+    parser.add_argument("--source", action="append", type=Path, help="folder of the code to measure (this one)")
+    parser.add_argument("--repeats", type=int, default=1, help="so often, each time beside relays of its own (1)")
     chosen = parser.parse_args(arguments)
     events = int(chosen.rate * chosen.seconds)
-    yardstick = relays(chosen.rate, events)
-    print(json.dumps(yardstick), flush=True)
-    for protocol in chosen.protocol or ("flooding", "epidemic"):
-        found = nodes(protocol, chosen.rate, events)
-        found["times_the_relays"] = round(float(str(found["us_per_event"])) / float(str(yardstick["us_per_event"])), 1)
-        print(json.dumps(found), flush=True)
+    ratios: dict[str, list[float]] = {}
+    for _ in range(chosen.repeats):
+        yardstick = relays(chosen.rate, events)
+        print(json.dumps(yardstick), flush=True)
+        for protocol in chosen.protocol or ("flooding", "epidemic"):
+            for source in chosen.source or (SOURCE,):
+                found = nodes(protocol, chosen.rate, events, source=source)
+                ratio = float(str(found["us_per_event"])) / float(str(yardstick["us_per_event"]))
+                ratios.setdefault(f"{protocol}, {source}", []).append(ratio)
+                print(json.dumps({"source": str(source), **found, "times_the_relays": round(ratio, 1)}), flush=True)
+    for case, several in ratios.items() if chosen.repeats > 1 else ():
+        print(json.dumps({"case": case, "median_times_the_relays": round(median(several), 1)}))
     return 0
 
 

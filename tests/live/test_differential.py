@@ -67,8 +67,10 @@ LIVE_REASONS = {
     "link_unexpected_acknowledgement",
     "link_unproven",
     "link_unexpected_response",
+    "answered_too_often",
 }
-"""Live nodes learn by silence what the simulator knows, and acknowledge and challenge in messages of their own."""
+"""Live nodes learn by silence what the simulator knows, and acknowledge and challenge in messages of their own; and who
+has to wait for an answer asks again."""
 AIR_REASONS = {"out_of_reach", "not_a_neighbor"}
 """Whether somebody is sent to after it has gone, or speaks before it was found, is a matter of moments."""
 OF_KEYS = {"link_unexpected_handshake", "link_unsealed", "link_stranger"}
