@@ -1,8 +1,9 @@
 """How much one neighbor may take of a node: its time, and places among its neighbors.
 
-A neighbor's messages are read and handled on credit: it has some seconds of the node's time in advance, and gets back a
-share of the time that passes. While it has none left, its messages are dropped before they are read, and are not
-acknowledged, so that an honest one sends them again later.
+A neighbor's messages are read and handled on credit: it has some seconds of the node's CPU in advance, and gets back a
+share of the time that passes. What other programs take of the processor meanwhile is not charged to it. While it has
+none left, its messages are dropped before they are read, and are not acknowledged, so that an honest one sends them
+again later.
 """
 
 import time
@@ -37,19 +38,17 @@ class Quota:
         """How much of the advance is spent, as of when; nobody here has spent nothing."""
 
     def begin(self, neighbor: NodeId) -> float | None:
-        """The time at which something of a neighbor is begun; None if it has no time left."""
-        now_s = time.perf_counter()
+        """What the node has used so far, as something of a neighbor is begun; None if it has no time left."""
         found = self._spent.get(neighbor)
-        if found is not None and found[0] - (now_s - found[1]) * self._share >= self._advance_s:
+        if found is not None and found[0] - (time.perf_counter() - found[1]) * self._share >= self._advance_s:
             return None
-        return now_s
+        return time.thread_time()
 
     def end(self, neighbor: NodeId, begun_s: float) -> None:
         """What was begun has ended."""
-        now_s = time.perf_counter()
-        found = self._spent.get(neighbor)
-        left_s = 0.0 if found is None else found[0] - (begun_s - found[1]) * self._share
-        self._spent[neighbor] = ((left_s if left_s > 0.0 else 0.0) + now_s - begun_s, now_s)
+        now_s, found = time.perf_counter(), self._spent.get(neighbor)
+        left_s = 0.0 if found is None else found[0] - (now_s - found[1]) * self._share
+        self._spent[neighbor] = ((left_s if left_s > 0.0 else 0.0) + time.thread_time() - begun_s, now_s)
         self._spent.move_to_end(neighbor)
         if found is None and len(self._spent) > MAX_SENDERS:
             self._spent.popitem(last=False)
