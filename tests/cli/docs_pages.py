@@ -44,8 +44,11 @@ class Written(NamedTuple):
 
     @property
     def way(self) -> str:
-        """`tutorial`, `live` (with nodes that run), `quick` (a second or two), or `long`."""
+        """`tutorial`, `live` (with nodes that run), `cluster` (with one, as in tests/pipeline/test_standalone.py),
+        `quick` (a second or two), or `long`."""
         name = self.words[0]
+        if any(word.startswith(("spark://", "local-cluster")) for word in self.words):
+            return "cluster"
         if name in LIVE or {"--node", "--live"} & {*self.words} or any(word.startswith("node-") for word in self.words):
             return "tutorial" if self.page == TUTORIAL else "live"
         minutes = any(Path(word).stem in SHORT_S and Path(word).stem not in CLOCKED for word in self.words)

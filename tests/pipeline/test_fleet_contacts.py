@@ -42,6 +42,9 @@ def test_every_task_is_solved_once(spark: SparkSession, tmp_path: Path) -> None:
     # One place that solves, and what it has found shuffled right after it: to sort, Spark looks at its input twice.
     assert plan.count("MapInArrow") == 1
     assert plan.index("rangepartitioning") < plan.index("hashpartitioning(a") < plan.index("MapInArrow")
+    # What is joined in one task grows as little as what is solved in one.
+    assert plan.count("hashpartitioning(a") == 1
+    assert found.rdd.getNumPartitions() > 1
 
 
 def test_a_range_must_be_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -77,8 +77,10 @@ def fleet_contacts(
     tasks = tasks_for(facts, range_m, min(lasts_s, facts.duration_s), west_m, east_m, legs_per_task)
     columns = "begin_s double, until_s double, west_m double, east_m double"
     # One task of Spark for each, so that a core that is done takes the next.
-    work = spark.createDataFrame(tasks, columns).repartition(max(len(tasks), 1))
-    parts = work.mapInArrow(_solver(folder, facts, range_m), _PARTS)
+    many = max(len(tasks), 1)
+    work = spark.createDataFrame(tasks, columns).repartition(many)
+    # And as many to join what they find: of a large fleet, few would have more than fits their memory.
+    parts = work.mapInArrow(_solver(folder, facts, range_m), _PARTS).repartition(many, "a", "b")
     return joined_parts(parts, lasts_s)
 
 
