@@ -114,10 +114,14 @@ def _watch(seen: Seen, ended: threading.Event) -> None:
 def tree_of(pid: int) -> Iterator[int]:
     """A process and everything below it."""
     yield pid
+    for child in children(pid):
+        yield from tree_of(child)
+
+
+def children(pid: int) -> list[int]:
+    """The processes right below one; none if it is gone."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        below = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
-        return
-    for child in below:
-        yield from tree_of(child)
+        return []

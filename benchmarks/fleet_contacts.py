@@ -180,18 +180,19 @@ def main() -> None:
     parser.add_argument("--buses", type=int, default=1000)
     parser.add_argument("--days", type=float, default=0.1)
     parser.add_argument("--every", type=float, default=4.0, metavar="S")
-    parser.add_argument("--case", choices=CASES, help="only this, without a process of its own")
-    parser.add_argument("--cases", default="", help="only these, with semicolons between")
-    parser.add_argument("--folder", type=Path, help="a folder that was made before")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this, and others said so; all if none is")
+    parser.add_argument("--folder", type=Path, help="made before: no processes of their own")
     arguments = parser.parse_args()
-    if arguments.case is not None and arguments.folder is not None:
-        print(CASES[arguments.case](arguments.folder))
+    cases = arguments.case or list(CASES)
+    if arguments.folder is not None:
+        for case in cases:
+            print(CASES[case](arguments.folder))
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "fleet"
         facts = make(Plan(buses=arguments.buses, days=arguments.days, every_s=arguments.every), folder)
         print(json.dumps(facts), flush=True)
-        for case in arguments.cases.split(";") if arguments.cases else CASES:
+        for case in cases:
             print(json.dumps(measure(case, folder)), flush=True)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.sweep import children, experiment_of, own_cpu_s, process_cpu_s, scenario, scenario_of_length
+from benchmarks.cost import children
+from benchmarks.sweep import experiment_of, own_cpu_s, process_cpu_s, scenario, scenario_of_length
 from driftcast.pipeline.master import available_cores
 from driftcast.pipeline.plan import planned_runs
 from driftcast.pipeline.records import metric_columns, record_table

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.cost import children
 from driftcast.pipeline.definition import Axis, Definition
 from driftcast.pipeline.experiment import Experiment, unfold
 from driftcast.pipeline.session import session, stop
@@ -105,15 +106,6 @@ def own_cpu_s(pid: int) -> float:
         return 0.0
     # utime, stime, cutime, cstime: fields 14 to 17 of proc(5), counted from 1.
     return sum(int(field) for field in fields[11:15]) / TICKS_PER_S
-
-
-def children(pid: int) -> list[int]:
-    """The processes right below one."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except FileNotFoundError:
-        return []
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pyspark
 
+from benchmarks.cost import children
 from driftcast.pipeline.java import find_java, make_java_home
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -100,15 +101,6 @@ def standalone(folder: Path, workers: int) -> Iterator[Standalone]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def children(pid: int) -> list[int]:
-    """The processes right below one."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except FileNotFoundError:
-        return []
 
 
 def kill(pid: int) -> None:

@@ -125,8 +125,10 @@ def _tell_idle_processors(scenario: "Scenario") -> None:
     from driftcast.protocol import RunsProcessors
     from driftcast.protocol.registry import protocol_named, protocol_names
 
+    if not scenario.processors:
+        return
     used = scenario.stack_plan().protocol
-    if scenario.processors and not issubclass(used, RunsProcessors):
+    if not issubclass(used, RunsProcessors):
         able = [name for name in protocol_names() if issubclass(protocol_named(name), RunsProcessors)]
         say(f"{used.name} runs no processors, so nothing is made of events; --protocol {', '.join(able)} do")
 

@@ -3,6 +3,8 @@
 import math
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from driftcast.errors import UserError, WorkError
 from driftcast.gateway.mqtt import encoding
 from driftcast.gateway.mqtt import properties as kinds
@@ -262,4 +264,4 @@ class Dialogue:
             properties["topic_alias"], topic = alias, ""
         elif len(self._told_aliases) < most:
             properties["topic_alias"] = self._told_aliases[topic] = len(self._told_aliases) + 1
-        return Message(topic, message.payload, message.qos, message.retain, properties, message.packed)
+        return replace(message, topic=topic, properties=properties)

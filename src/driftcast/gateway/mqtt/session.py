@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from driftcast.errors import WorkError
 from driftcast.gateway.mqtt.config import Rights
 from driftcast.gateway.mqtt.entry import Entry
 from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.outbox import Flight, Origin, Outbox, Parcel
-from driftcast.gateway.mqtt.packets import Message, Wish
+from driftcast.gateway.mqtt.packets import Wish
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
@@ -224,7 +225,7 @@ class Session:
             properties = {**properties, "subscription_id": [entry.subscription_id]}
         retain = retained or (message.retain and entry.wish.as_published)
         qos = min(message.qos, entry.wish.qos)
-        return Parcel(Message(message.topic, message.payload, qos, retain, properties, message.packed), until_s)
+        return Parcel(replace(message, qos=qos, retain=retain, properties=properties), until_s)
 
     def _retained(self, entry: Entry) -> Iterator[Parcel]:
         for event, until_s in self._shop.retained.matching(entry.wanted):

@@ -5,10 +5,11 @@ A group is this node's own: clients of another node with the same group name are
 
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from driftcast.gateway.mqtt.config import Rights
 from driftcast.gateway.mqtt.entry import Entry
 from driftcast.gateway.mqtt.outbox import Origin, Outbox, Parcel
-from driftcast.gateway.mqtt.packets import Message
 from driftcast.gateway.mqtt.wishes import Wanted
 from driftcast.live.door.consumer import Delivery, Reader
 from driftcast.live.gateways import Backing
@@ -101,7 +102,7 @@ class _Group:
         if share.subscription_id is not None:
             properties["subscription_id"] = [share.subscription_id]
         qos = min(message.qos, share.wish.qos)
-        given = Message(message.topic, message.payload, qos, message.retain, properties, message.packed)
+        given = replace(message, qos=qos, properties=properties)
         if qos == 0 and parcel.origin is not None and self.id is not None:
             self._backing.node.acknowledge(self.id, [parcel.origin.position], None)
         chosen.outbox.offer(Parcel(given, parcel.until_s, parcel.origin, again=True, group=self.key))

@@ -66,7 +66,7 @@ class Understood(NamedTuple):
     message: Message
     size_bytes: int
     begun_s: float
-    """When it was begun to be read, which is on its sender's account."""
+    """As `Quota.begin` has it: to read it is on its sender's account, too."""
 
 
 WhenKept: TypeAlias = Callable[[Callable[[], None]], None]

@@ -113,8 +113,7 @@ def jumps(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
     known = _known()
     rows = rows.withColumn("fine", fine)
     rows = rows.withColumn("leap", f.when(fine & (_speed(known) > rules.max_speed_mps), 1).otherwise(0))
-    silent = fine & (f.col("clock_s") - known["clock_s"] > rules.gap_s)
-    begins = f.when(silent, 1).otherwise(f.col("leap"))
+    begins = f.when(fine & _silent(known, rules), 1).otherwise(f.col("leap"))
     rows = rows.withColumn("run", f.sum(begins).over(_in_time().rowsBetween(Window.unboundedPreceding, 0)))
     length = f.count_if(f.col("fine")).over(Window.partitionBy("fleet", "node", "run"))
     # A leap is where a run begins: this one, or the next.
@@ -130,8 +129,7 @@ def tracks(rows: "DataFrame", rules: Rules) -> "DataFrame":
     from pyspark.sql import functions as f
 
     known = _known()
-    silent = f.col("clock_s") - known["clock_s"] > rules.gap_s
-    apart = f.when(f.col("stated").isNull(), silent | (_speed(known) > rules.max_speed_mps)).otherwise(
+    apart = f.when(f.col("stated").isNull(), _silent(known, rules) | (_speed(known) > rules.max_speed_mps)).otherwise(
         ~(f.col("stated").eqNullSafe(known["stated"]) & (f.col("file") == known["file"]))
     )
     rows = rows.where("reason is null").withColumn(
@@ -195,6 +193,13 @@ def _known() -> "Column":
 
     fine = f.struct("clock_s", "x_m", "y_m", "stated", "file")
     return f.last(f.when(f.col("reason").isNull(), fine), ignorenulls=True).over(_so_far())
+
+
+def _silent(known: "Column", rules: Rules) -> "Column":
+    """Whether nothing was heard of a row's node for too long before it."""
+    from pyspark.sql import functions as f
+
+    return f.col("clock_s") - known["clock_s"] > rules.gap_s
 
 
 def _speed(known: "Column") -> "Column":

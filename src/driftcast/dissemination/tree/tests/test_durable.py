@@ -24,15 +24,20 @@ def line(brokers: tuple[int, ...] | None = None, durable: bool = True, **setting
     return web
 
 
+def publish_alone_and_die(web: Web) -> None:
+    """2 publishes while it meets nobody, is killed, and meets 1 again when it is back."""
+    web.cut(1, 2)
+    web.nodes[2].on_publish(web.now, EVENT)
+    web.settle()
+    web.crash(2)
+    web.link(1, 2)
+    web.run(10.0)
+
+
 def test_a_broker_that_is_killed_before_it_meets_anybody_brings_what_it_published() -> None:
     for durable, brought in ((True, [Deliver(EVERYTHING.id, EVENT, 2)]), (False, [])):
         web = line(durable=durable)
-        web.cut(1, 2)
-        web.nodes[2].on_publish(web.now, EVENT)
-        web.settle()
-        web.crash(2)
-        web.link(1, 2)
-        web.run(10.0)
+        publish_alone_and_die(web)
         assert web.of(0, Deliver) == brought
 
 
@@ -50,12 +55,7 @@ def test_a_broker_on_the_way_that_is_killed_brings_what_it_was_given() -> None:
 
 def test_a_client_offers_its_broker_what_it_published_on_its_own() -> None:
     web = line(brokers=(0, 1))
-    web.cut(1, 2)
-    web.nodes[2].on_publish(web.now, EVENT)
-    web.settle()
-    web.crash(2)
-    web.link(1, 2)
-    web.run(10.0)
+    publish_alone_and_die(web)
     assert web.of(0, Deliver) == [Deliver(EVERYTHING.id, EVENT, 2)]
 
 
