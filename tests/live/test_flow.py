@@ -100,9 +100,12 @@ def test_datagrams_that_the_system_drops_are_counted(config: MakeConfig, run: Ru
     run(story())
 
 
-def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["epidemic", "drift"])
+def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(
+    protocol: str, config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
     async def story() -> None:
-        made = (config(n, "epidemic", store=tmp_path / str(n), durable=True) for n in range(3))
+        made = (config(n, protocol, store=tmp_path / str(n), durable=True) for n in range(3))
         async with LoopbackNetwork(made) as network:
             network.link(0, 1)
             network.link(0, 2)

@@ -15,7 +15,7 @@ from driftcast.live.door.client import connect
 from driftcast.live.host import processing
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
+from driftcast.loopback.network import LoopbackNetwork, until
 from driftcast.model import Event, EventId, NodeId, Processor, ProcessorId, Subscription
 from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
 from tests.live.conftest import MakeConfig, Run
@@ -268,5 +268,29 @@ def test_a_function_that_cannot_be_loaded_is_a_mistake_of_the_user(
         (tmp_path / "functions.py").write_text(source)
         with pytest.raises(UserError, match=f"processor 'double': .*{message}"):
             await LiveNode(made).start()
+
+    run(story())
+
+
+def test_drift_runs_a_processor_on_what_goes_past_and_gives_the_result_to_who_wants_it(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "functions.py"
+    file.write_text(FUNCTIONS)
+    double = ProcessorConfig(Processor("double", "n = 21"), file, "double", 10.0)
+
+    async def story() -> None:
+        nodes = [config(0, "drift"), replace(config(1, "drift"), processors=(double,)), config(2, "drift")]
+        async with LoopbackNetwork(nodes) as network:
+            network.link(0, 1)
+            network.link(1, 2)
+            await network.discovered()
+            got: list[Event] = []
+            network.nodes[2].subscribe("n = 42", lambda _, event, hops: got.append(event))
+            source = network.nodes[0].publish({"n": 21})
+            await until(lambda: bool(got), 20.0)
+            [made] = got
+            assert made.source == 1
+            assert made.derived_from == (source,)
 
     run(story())

@@ -121,7 +121,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _tell_idle_processors(scenario: "Scenario") -> None:
-    """Not everybody runs processors, the default protocol among them; the events that they would make are missing."""
+    """Not everybody runs processors, and the events that they would make are missing."""
     from driftcast.protocol import RunsProcessors
     from driftcast.protocol.registry import protocol_named, protocol_names
 

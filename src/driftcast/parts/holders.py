@@ -1,5 +1,7 @@
 """Which neighbors are known to hold an event that somebody waits for to be held by several."""
 
+from collections.abc import Collection
+
 from driftcast.model import EventId, NodeId
 
 
@@ -35,6 +37,14 @@ class Holders:
         if len(known) >= self._copies[id]:
             self.forget(id)
         return True
+
+    def known(self, id: EventId) -> Collection[NodeId]:
+        """Who is known to hold it, while it is counted."""
+        return self._known[id]
+
+    def missing(self, id: EventId) -> int:
+        """How many more are to be found, while it is counted."""
+        return self._copies[id] - len(self._known[id])
 
     def unknown(self, neighbor: NodeId) -> list[EventId]:
         """What a neighbor may hold and has not said so."""

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 from driftcast.matching import Filter, FilterError
-from driftcast.model import Event, Processor, ProcessorId
+from driftcast.model import Event, Processor, ProcessorId, Scalar
 from driftcast.protocol import Fact, Port, Token
 
 Work = TypeVar("Work")
@@ -25,6 +25,39 @@ def parsed_filter(port: Port, processor: Processor) -> Filter | None:
     except FilterError:
         port.note(Fact("drop", reason="processor_filter_invalid"))
         return None
+
+
+Stream = tuple[Scalar | None, ...]
+"""A source, and the values of the attributes that tell its streams apart."""
+
+
+def stream_of(event: Event, attributes: Sequence[str]) -> Stream:
+    """The stream that an event belongs to."""
+    return (event.source, *(event.attributes.get(name) for name in attributes))
+
+
+class Inputs(Generic[Work]):
+    """What a processor of a node is given: the newest of each stream since its last call, when there are enough."""
+
+    __slots__ = ("_filter", "_fresh", "processor")
+
+    def __init__(self, processor: Processor, filter: Filter) -> None:
+        self.processor = processor
+        self._filter = filter
+        self._fresh: dict[Stream, Work] = {}
+
+    def fits(self, event: Event) -> bool:
+        """Whether it is for this processor."""
+        return self._filter.matches(event.attributes)
+
+    def take(self, stream: Stream, newest: Work) -> tuple[Work, ...]:
+        """What to call it with now, one of each stream; nothing while there are too few."""
+        self._fresh[stream] = newest
+        if len(self._fresh) < self.processor.inputs:
+            return ()
+        inputs = tuple(self._fresh.values())
+        self._fresh.clear()
+        return inputs
 
 
 class _Line(Generic[Work]):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from driftcast.dissemination.drift.keeping import Keeping
-from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Digest
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, PART, Digest
 from driftcast.dissemination.drift.rules import event_hash
 from driftcast.dissemination.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
 from driftcast.dissemination.drift.settings import DriftSettings
@@ -29,7 +29,7 @@ class Holdings:
         self, port: Port, settings: DriftSettings, keeping: Keeping, store: DurableStore | None = None
     ) -> None:
         self._port = port
-        self._keeping = keeping
+        self.keeping = keeping
         self._settings = settings
         self._buffer = memory(settings.buffer, store).buffer
         self.held = self._buffer.events
@@ -61,12 +61,16 @@ class Holdings:
         for id, stored in self.held.items():
             heapq.heappush(self._ends, (stored.until, id))
             self._meet(id)
-            self._keeping.add(id, b"")
+            self.keeping.add(id, b"")
         self.crowded = 2 * len(self.held) >= self._settings.buffer
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
         return id in self.met or id in self._past.ids or (bool(self._quiet) and self.is_quiet(id))
+
+    def has_heard_of(self, id: EventId) -> bool:
+        """Whether it was met; if it came by a path, it is everybody's now that others speak of it."""
+        return id in self.met or self.release_one(id) or self.knows(id)
 
     def is_quiet(self, id: EventId) -> bool:
         """Whether it came by a path that stands."""
@@ -100,10 +104,10 @@ class Holdings:
 
     def _hold(self, stored: Stored, names: bytes) -> None:
         if len(self.held) >= self._settings.buffer:
-            self._let_go(self._keeping.choose(self.held), "buffer_full")
+            self._let_go(self.keeping.choose(self.held), "buffer_full")
         self._buffer.add(stored)
         self.crowded = 2 * len(self.held) >= self._settings.buffer
-        self._keeping.add(stored.id, names)
+        self.keeping.add(stored.id, names)
         self._port.note(Fact("store", stored.id))
 
     def _meet(self, id: EventId) -> None:
@@ -132,7 +136,7 @@ class Holdings:
         """Other settings from now on."""
         self._settings = settings
         while len(self.held) > settings.buffer:
-            self._let_go(self._keeping.choose(self.held), "buffer_full")
+            self._let_go(self.keeping.choose(self.held), "buffer_full")
         self._buffer.resize(settings.buffer)
         self.crowded = 2 * len(self.held) >= settings.buffer
 
@@ -187,13 +191,11 @@ class Holdings:
         if len(met) <= MAX_RUNS_BYTES and len(self.met) <= MAX_RUNS_BYTES:
             yield Digest(met, self._gone(ids_in(self.runs())))
             return
-        # A run takes at most 28 bytes, so this many ids fit however scattered they are.
         ids = sorted(self.met)
-        size = MAX_RUNS_BYTES // 28
         low: EventId | None = None
-        for first in range(0, len(ids), size):
-            part = ids[first : first + size]
-            high = None if first + size >= len(ids) else part[-1]
+        for first in range(0, len(ids), PART):
+            part = ids[first : first + PART]
+            high = None if first + PART >= len(ids) else part[-1]
             yield Digest(pack(runs_of(part)), self._gone(part), low, high)
             low = None if high is None else EventId(high.source, high.sequence + 1)
 
@@ -206,7 +208,7 @@ class Holdings:
     def _let_go(self, id: EventId, reason: str) -> None:
         if self._buffer.discard(id):
             self.crowded = 2 * len(self.held) >= self._settings.buffer
-            self._keeping.remove(id)
+            self.keeping.remove(id)
             self._port.note(Fact("evict", id, reason=reason))
 
     def _end(self, now: float, reason: str) -> None:

@@ -24,7 +24,7 @@ class Keeping:
     def __init__(self, node: NodeId, around: Around, errands: Errands) -> None:
         self._node = node
         self._around = around
-        self._errands = errands
+        self.errands = errands
         self._seen: dict[EventId, bytes] = {}
         self._spare: list[EventId] = []
         """What may go, the first to go last. Made when it is needed; who comes or goes makes another."""
@@ -61,7 +61,7 @@ class Keeping:
         around = {name: node for node, name in self._around.names.items()}
         by_age = sorted(held.values(), reverse=True)
         spare = [
-            one.id for one in by_age if one.id not in self._errands.for_whom and self._kept_by_another(one.id, around)
+            one.id for one in by_age if one.id not in self.errands.for_whom and self._kept_by_another(one.id, around)
         ]
         return spare or [by_age[-1].id]
 

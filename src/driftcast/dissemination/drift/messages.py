@@ -6,12 +6,12 @@ simulation all who hear a frame have the same one.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta
 
-from driftcast.dissemination.drift.runs import RunsOf, unpack
+from driftcast.dissemination.drift.runs import RunsOf, pack_ids, unpack
 from driftcast.model import EventId, FilterText, NodeId
 from driftcast.model.identity import Sequence
 from driftcast.wire import EventMessage, Message
@@ -22,6 +22,9 @@ MAX_NAMES = 1024
 
 MAX_RUNS_BYTES = 8192
 """Of one digest; what is longer travels in parts."""
+
+PART = MAX_RUNS_BYTES // 28
+"""Ids in one message, however scattered they are: a run takes at most 28 bytes."""
 
 MAX_FILTERS = 32
 """What those beyond a node want; if that is more, it is taken for everything."""
@@ -59,6 +62,12 @@ class _Once(Generic[T]):
         return found
 
 
+def in_parts(ids: list[EventId]) -> Iterator[bytes]:
+    """Ids as runs, in as many messages as it takes."""
+    for first in range(0, len(ids), PART):
+        yield pack_ids(ids[first : first + PART])
+
+
 class Data(EventMessage, frozen=True, gc=True, dict=True, tag=1):
     """One event, and the short names of all who should hear this very frame."""
 
@@ -83,6 +92,10 @@ class Offer(Message, frozen=True, gc=True, dict=True, tag=2):
     def ids(self) -> RunsOf:
         """To be read only; `BadRunsError` if there are none."""
         return unpack(self.runs)
+
+
+class Check(Offer, frozen=True, gc=True, dict=True, tag=11):
+    """These I hold: who holds them too says so. To one neighbor."""
 
 
 class Hash(Message, frozen=True, gc=False, tag=3):

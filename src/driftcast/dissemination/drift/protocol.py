@@ -1,32 +1,58 @@
 """Drift: an event goes out by broadcasts that prune themselves, and neighbors compare what they have met.
 
 What each rule is about has a module of its own: who is around (`around`), what is held (`holdings`), when to speak of
-an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`). Here they meet.
+an event (`spreading`), when to compare (`comparing`), what to ask for (`wanting`), what neighbors hold and lack
+(`exchange`), what to make of an event (`making`). Here they meet.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from driftcast.dissemination.drift.around import GUESTS, Around
 from driftcast.dissemination.drift.auditing import AUDIT
 from driftcast.dissemination.drift.carrying import Carrying
-from driftcast.dissemination.drift.comparing import HASH, REPLY, Comparing
+from driftcast.dissemination.drift.comparing import HASH, REPLY
+from driftcast.dissemination.drift.counting import CHECK
 from driftcast.dissemination.drift.errands import ERRAND, Errands
+from driftcast.dissemination.drift.exchange import Exchange
 from driftcast.dissemination.drift.holdings import LEASE, Holdings
 from driftcast.dissemination.drift.keeping import Keeping
-from driftcast.dissemination.drift.limits import PerMinute
-from driftcast.dissemination.drift.messages import Along, Ask, Audit, Data, Digest, Echo, End, Hash, Offer, Want
+from driftcast.dissemination.drift.making import MAKE, Making
+from driftcast.dissemination.drift.messages import (
+    Along,
+    Ask,
+    Audit,
+    Check,
+    Data,
+    Digest,
+    Echo,
+    End,
+    Hash,
+    Offer,
+    Want,
+)
 from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
-from driftcast.dissemination.drift.runs import BadRunsError, RunsOf, ids_in, marked, only_in, runs_within
+from driftcast.dissemination.drift.runs import BadRunsError
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.dissemination.drift.spreading import SPEAK, Spreading
-from driftcast.dissemination.drift.wanting import WANT, Wanting
-from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.dissemination.drift.wanting import WANT
+from driftcast.model import (
+    Event,
+    EventId,
+    Failure,
+    NodeId,
+    Processor,
+    ProcessorId,
+    Request,
+    Subscription,
+    SubscriptionId,
+)
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.protocol import (
     AnswersRequests,
+    CountsHolders,
     Fact,
     Host,
     Interface,
@@ -34,29 +60,26 @@ from driftcast.protocol import (
     Link,
     Port,
     Protocol,
+    RunsProcessors,
     Settings,
     TimerKey,
     Token,
 )
 from driftcast.wire import Message
 
-DYING_S = 0.05
-"""What ends so soon is not sent on somebody's word: leases end a little earlier there."""
 
-
-class Drift(Protocol, AnswersRequests, KeepsEvents):
+class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessors):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"
     summary = "broadcasts that prune themselves, and neighbors that compare hashes of what they have met"
     settings_type = DriftSettings
-    messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End, Audit)
+    messages = (Data, Offer, Hash, Digest, Want, Ask, Echo, Along, End, Audit, Check)
     retunable = frozenset(DriftSettings.__struct_fields__) - {"durable"}
 
     def __init__(self, node: NodeId, settings: DriftSettings, port: Port, host: Host, rng: Random) -> None:
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
-        self._name = int.from_bytes(short_name(node), "big")
         self._local = LocalSubscriptions(port)
         self._around = Around(port)
         self._linked = self._around.links
@@ -66,10 +89,10 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         self._met = self._holdings.met
         self._spreading = Spreading(port, rng, settings, self._around, self._holdings)
         self._due = self._spreading.due
-        self._comparing = Comparing(port, rng, settings, self._around, self._holdings)
-        self._wanting = Wanting(port, rng, settings, self._around)
+        self._exchange = Exchange(node, port, rng, settings, self._around, self._holdings, self._spreading)
+        self._comparing, self._wanting = self._exchange.comparing, self._exchange.wanting
         self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
-        self._answered = PerMinute()
+        self._making = Making(node, port, settings)
         self._on_named_timer: dict[str, Callable[[float], None]] = {
             HASH: self._comparing.on_hash_timer,
             LEASE: self._on_lease_timer,
@@ -77,6 +100,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
             WANT: self._wanting.on_timer,
             ERRAND: self._errands.on_timer,
             AUDIT: self._carrying.on_audit_timer,
+            CHECK: self._exchange.counting.on_timer,
             GUESTS: self._on_guests_timer,
         }
 
@@ -92,30 +116,37 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""
         assert isinstance(settings, DriftSettings)
-        self._settings = self._spreading.settings = self._comparing.settings = self._wanting.settings = settings
-        self._errands.settings = settings
+        self._settings = self._spreading.settings = self._errands.settings = self._making.settings = settings
+        self._exchange.retune(settings)
         self._carrying.retune(settings)
         self._holdings.resize(settings)
 
     def on_stop(self, now: float) -> None:
         self._around.stop()
         self._spreading.stop()
-        self._comparing.stop()
-        self._wanting.stop()
+        self._exchange.stop()
         self._carrying.stop()
         self._errands.stop()
+        self._making.stop()
         self._holdings.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
-        if self._holdings.knows(event.id):
-            return
+        if not self._holdings.knows(event.id):
+            self._publish(now, event, 0, event.lease_s)
+
+    def _publish(
+        self, now: float, event: Event, hops: int, remaining_s: float, maker: ProcessorId | None = None
+    ) -> None:
+        """What an application of this node says, or what a processor here has made."""
         quiet = self._carrying.takes(now, event)
-        stored = self._accept(now, event, 0, event.lease_s, quiet=quiet)
+        stored = self._accept(now, event, hops, remaining_s, quiet=quiet)
         if quiet:
             self._carrying.forward(now, stored)
         elif self._linked:
             self._spreading.publish(now, stored)
             self._carrying.published(now)
+        if self._making:
+            self._making.met(stored, maker)
 
     def on_subscribe(self, now: float, subscription: Subscription) -> None:
         known = subscription.id in self._local
@@ -132,6 +163,23 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
         self._carrying.wants_changed(now)
+
+    def on_count(self, now: float, event: EventId, copies: int) -> None:
+        self._exchange.counting.count(now, event, copies)
+
+    def on_processor(self, now: float, processor: Processor) -> None:
+        self._making.add(processor)
+        self._carrying.wants_changed(now)
+
+    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
+        self._making.remove(processor)
+        self._carrying.wants_changed(now)
+
+    def on_processed(
+        self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
+    ) -> None:
+        for made, maker in self._making.finished(now, token, state, events, error):
+            self._publish(now, made.event, made.hops, made.until - now, maker)
 
     def on_request(self, now: float, request: Request) -> None:
         """From what the node itself holds; what others hold nobody knows, so that is never all."""
@@ -158,7 +206,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         if kind is Data:
             self._on_data(now, sender, message)  # type: ignore[arg-type]
         elif kind is Hash:
-            self._on_hash(now, sender, message.value)  # type: ignore[attr-defined]
+            self._exchange.on_hash(now, sender, message.value)  # type: ignore[attr-defined]
         else:
             self._on_others(now, sender, message)
 
@@ -166,11 +214,11 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         """What is not heard all the time."""
         try:
             if isinstance(message, Offer):
-                self._on_offer(now, sender, message.ids)
+                self._exchange.on_offer(now, sender, message)
             elif isinstance(message, Want):
-                self._on_want(now, sender, message.of, message.ids)
+                self._exchange.on_want(now, sender, message)
             elif isinstance(message, Digest):
-                self._on_digest(now, sender, message)
+                self._exchange.on_digest(now, sender, message)
             elif isinstance(message, Along):
                 self._on_along(now, sender, message)
             elif isinstance(message, Ask | Echo | End | Audit):
@@ -184,6 +232,9 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
         elif key[0] == SPEAK:
             assert isinstance(key[1], EventId)
             self._spreading.on_timer(now, key[1])
+        elif key[0] == MAKE:
+            assert isinstance(key[1], EventId)
+            self._making.on_timer(now, key[1])
         else:
             assert key[0] == ASK
             assert isinstance(key[1], int)
@@ -228,7 +279,7 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
             self._comparing.news()
 
     def _wanted_here(self) -> list[str]:
-        return [subscription.filter for subscription in self._local]
+        return [*(subscription.filter for subscription in self._local), *self._making.filters()]
 
     def _on_along(self, now: float, sender: NodeId, message: Along) -> None:
         """An event on its path, or, if the bet is over here, one like any other."""
@@ -244,96 +295,24 @@ class Drift(Protocol, AnswersRequests, KeepsEvents):
             self._carrying.forward(now, stored)
         else:
             self._spreading.begin(now, id, sender, frozenset())
+        if self._making:
+            self._making.met(stored)
 
     def _on_data(self, now: float, sender: NodeId, message: Data) -> None:
         id = message.event.id
-        if id in self._met or self._knows(id):
+        if id in self._met or self._holdings.has_heard_of(id):
             if id in self._due:
                 self._spreading.heard(now, id, sender, message.named)
             if id in self._errands.for_whom:
-                self._fetched(now, message)
+                self._exchange.fetched(now, message)
             elif self._holdings.crowded:
                 self._keeping.seen(id, short_name(sender) + message.names)
             return
         self._wanting.got(id)
-        self._accept(now, message.event, message.hops, message.remaining_s, message.names)
+        stored = self._accept(now, message.event, message.hops, message.remaining_s, message.names)
         self._spreading.begin(now, id, sender, message.named)
-
-    def _on_hash(self, now: float, sender: NodeId, value: int) -> None:
-        if value == self._holdings.hash:
-            self._comparing.same(sender)
-            if self._due:
-                self._spreading.holds_all(now, sender)
-        else:
-            for id in self._comparing.difference(now, sender, value):
-                self._serve(now, sender, id)
-
-    def _on_digest(self, now: float, sender: NodeId, digest: Digest) -> None:
-        theirs, crowded = digest.ids, self._holdings.crowded
-        ids = list(ids_in(theirs)) if crowded or digest.gone else []
-        lost = marked(ids, digest.gone)
-        mine = self._holdings.runs()
-        if digest.low is not None or digest.high is not None:
-            mine = runs_within(mine, digest.low, digest.high)
-        they_lack, here_lack = only_in(mine, theirs), only_in(theirs, mine)
-        if not they_lack:
-            if not here_lack:
-                self._comparing.same(sender)
-            if digest.low is None and digest.high is None:
-                self._spreading.holds_all(now, sender)
-        for id in they_lack:
-            self._serve(now, sender, id)
-        for id in here_lack:
-            if not self._knows(id) and id not in lost:
-                self._wanting.want(id, sender)
-        if crowded:
-            there, name = set(ids) - lost, short_name(sender)
-            for id in self._holdings.held:
-                if id in there:
-                    self._keeping.seen(id, name)
-
-    def _on_offer(self, now: float, sender: NodeId, offered: RunsOf) -> None:
-        for id in ids_in(offered):
-            if self._knows(id):
-                self._spreading.holds(now, sender, id)
-                self._keeping.seen(id, short_name(sender))
-            else:
-                self._wanting.want(id, sender)
-
-    def _on_want(self, now: float, sender: NodeId, of: int, wanted: RunsOf) -> None:
-        ids = list(ids_in(wanted))
-        self._wanting.heard(ids)
-        for id in ids:
-            if of not in (self._name, sender & 0xFFFF) and id in self._holdings.held:
-                # It will have it from another; if not, hashes will differ.
-                self._spreading.holds(now, sender, id)
-            else:
-                self._serve(now, sender, id, of == self._name)
-
-    def _serve(self, now: float, node: NodeId, id: EventId, soon: bool = False) -> None:
-        """A neighbor has said that it lacks an event: it gets it, if it is here, from whoever speaks first."""
-        stored = self._holdings.held.get(id)
-        if stored is None:
-            if id in self._holdings:
-                self._errands.take(node, id)
-            return
-        if stored.until - now < DYING_S:
-            return
-        if self._answered.allows(now, (node, id), self._settings.answers):
-            self._spreading.lacks(now, node, id, soon)
-        else:
-            self.port.note(Fact("drop", id, node, "answered_too_often"))
-
-    def _fetched(self, now: float, message: Data) -> None:
-        """Somebody has sent what neighbors lack and this node had let go of."""
-        until = now + min(message.remaining_s, message.event.lease_s, self._settings.max_lease_s)
-        self._holdings.hold_again(Stored(until, message.event.id, message.event, message.hops))
-        for node in self._errands.done(message.event.id):
-            self._serve(now, node, message.event.id)
-
-    def _knows(self, id: EventId) -> bool:
-        """Whether it was met; if it came by a path, it is everybody's now that others speak of it."""
-        return id in self._met or self._holdings.release_one(id) or self._holdings.knows(id)
+        if self._making:
+            self._making.met(stored)
 
     def _accept(
         self, now: float, event: Event, hops: int, remaining_s: float, names: bytes = b"", quiet: bool = False

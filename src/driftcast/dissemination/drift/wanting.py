@@ -5,9 +5,8 @@ from random import Random
 
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.limits import PerMinute
-from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Want
+from driftcast.dissemination.drift.messages import Want, in_parts
 from driftcast.dissemination.drift.rules import crowd_wait_s, short_name
-from driftcast.dissemination.drift.runs import pack_ids
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.protocol import Fact, Port
@@ -15,8 +14,6 @@ from driftcast.protocol import Fact, Port
 WANT = "want"
 MAX_WANTED = 4096
 """Events that wait to be asked for; what is told of beyond that is told of again."""
-_PART = MAX_RUNS_BYTES // 28
-"""Ids in one message, however scattered."""
 
 
 class Wanting:
@@ -66,8 +63,8 @@ class Wanting:
         self._wanted.clear()
         for holder, ids in of.items():
             name = int.from_bytes(short_name(holder), "big")
-            for first in range(0, len(ids), _PART):
-                self._around.say(Want(pack_ids(ids[first : first + _PART]), name), [holder])
+            for runs in in_parts(ids):
+                self._around.say(Want(runs, name), [holder])
 
     def stop(self) -> None:
         """Ask for nothing more."""

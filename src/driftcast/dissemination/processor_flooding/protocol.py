@@ -11,10 +11,9 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from driftcast.dissemination.processor_flooding.reliable import ReliableLinks
-from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.processing import Calls, parsed_filter
+from driftcast.parts.processing import Calls, Inputs, parsed_filter, stream_of
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, RunsProcessors, Settings, Token
 from driftcast.wire import EventMessage, Message
@@ -60,17 +59,6 @@ class Taken(NamedTuple):
     """The local processor that made it."""
 
 
-class LocalProcessor:
-    """A processor with its parsed filter and the newest message of each stream since its last call."""
-
-    __slots__ = ("filter", "fresh", "processor")
-
-    def __init__(self, processor: Processor, filter: Filter) -> None:
-        self.processor = processor
-        self.filter = filter
-        self.fresh: dict[tuple[object, ...], Taken] = {}
-
-
 class ProcessorFlooding(Protocol, RunsProcessors):
     """Delivers what the contacts allow at the moment, at the price of everything everywhere."""
 
@@ -85,7 +73,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
         self._local = LocalSubscriptions(port)
         self._neighbors = ReliableLinks(port, settings.retries)
         self._seen = SeenCache()
-        self._processors: dict[ProcessorId, LocalProcessor] = {}
+        self._processors: dict[ProcessorId, Inputs[Taken]] = {}
         self._calls: Calls[tuple[ProcessorId, tuple[Taken, ...]]] = Calls(port)
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -120,7 +108,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
     def on_processor(self, now: float, processor: Processor) -> None:
         parsed = parsed_filter(self.port, processor)
         if parsed is not None:
-            self._processors[processor.id] = LocalProcessor(processor, parsed)
+            self._processors[processor.id] = Inputs(processor, parsed)
             self._calls.open(processor.id, processor.id)
 
     def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
@@ -166,21 +154,17 @@ class ProcessorFlooding(Protocol, RunsProcessors):
                 if neighbor != sender:
                     self._neighbors.send(now, neighbor, message)
         for local in list(self._processors.values()):
-            if local.processor.id != taken.maker and local.filter.matches(event.attributes):
+            if local.processor.id != taken.maker and local.fits(event):
                 self._process(local, taken)
 
-    def _process(self, local: LocalProcessor, taken: Taken) -> None:
+    def _process(self, local: Inputs[Taken], taken: Taken) -> None:
         event = taken.event
         if taken.stages >= self._settings.max_stages:
             self._drop("too_many_processors", event)
             return
-        stream = (event.source, *(event.attributes.get(name) for name in self._settings.stream_attributes))
-        local.fresh[stream] = taken
-        if len(local.fresh) >= local.processor.inputs:
-            inputs = tuple(local.fresh.values())
-            local.fresh.clear()
-            if not self._calls.submit(local.processor.id, [one.event for one in inputs], (local.processor.id, inputs)):
-                self._drop("processor_busy", event)
+        inputs, id = local.take(stream_of(event, self._settings.stream_attributes), taken), local.processor.id
+        if inputs and not self._calls.submit(id, [one.event for one in inputs], (id, inputs)):
+            self._drop("processor_busy", event)
 
     def _drop(self, reason: str, event: Event) -> None:
         self.port.note(Fact("drop", event=event.id, reason=reason))

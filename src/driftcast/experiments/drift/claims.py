@@ -14,6 +14,8 @@ from driftcast.pipeline.verdict import Case
 OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
 # A pair in five hundred: two protocols meet the same contacts at other milliseconds.
 AS_MANY = 0.002
+OF_200 = {"converters": ("delivered", 200 * AS_MANY)}
+"""Where some make a result twice and deliver one of them: how many of the 200 that are wanted arrive."""
 COSTS = {"total_bytes": ("total", "sends fewer bytes"), "airtime_us": ("airtime", "takes less of the air")}
 """Of each its figure, and what a rival would do."""
 OF_100 = ("epidemic of 100", "adaptive of 100")
@@ -39,7 +41,8 @@ def claims(results: Results) -> Iterator[Claim]:
         where = f"In the network `{setting}`"
         here: Selector = {"setting": setting}
         if "drift" in present and rivals:
-            yield from standing(results, where, here, "drift", rivals)
+            reached = OF_200.get(setting, ("delivery_ratio", AS_MANY))
+            yield from standing(results, where, here, "drift", rivals, reached=reached)
         small = [name for name in OF_100 if name in present]
         if "drift of 100" in present and small:
             yield from standing(results, where, here, "drift of 100", small)
@@ -54,18 +57,21 @@ def standing(
     own: str,
     rivals: list[str],
     costs: Mapping[str, tuple[str, str]] = COSTS,
+    reached: tuple[str, float] = ("delivery_ratio", AS_MANY),
 ) -> Iterator[Claim]:
-    """Delivery against all rivals, costs against those that deliver as much. `where` begins the statements."""
+    """Delivery against all rivals, costs against those that deliver as much: by which metric, and within what.
+    `where` begins the statements."""
+    by, as_many = reached
 
     def more(rival: str, metric: str) -> Case:
         """Own minus the rival's, paired by seed."""
         return Case(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
 
-    reached = [more(rival, "delivery_ratio") for rival in rivals]
+    served = [more(rival, by) for rival in rivals]
     statement = f"{where} nobody reaches more than {own}"
-    yield claimed_of_all(results, "delivery", statement, reached, ">=", 0.0, AS_MANY)
+    yield claimed_of_all(results, "delivery", statement, served, ">=", 0.0, as_many)
     # Whoever may reach as many: one that surely reaches fewer is no rival in costs.
-    equals = [case.name for case in reached if case.found.low is None or case.found.low <= AS_MANY]
+    equals = [case.name for case in served if case.found.low is None or case.found.low <= as_many]
     for metric, (figure, less) in costs.items():
         spent = [more(rival, metric) for rival in equals]
         if spent:

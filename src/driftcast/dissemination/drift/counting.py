@@ -1,0 +1,83 @@
+"""Who around holds an event, for an application that waits until enough do: as many as are missing are asked, and again
+ever more seldom, each time others."""
+
+import heapq
+from collections.abc import Collection
+
+from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.messages import Check, in_parts
+from driftcast.dissemination.drift.settings import DriftSettings
+from driftcast.model import EventId, NodeId
+from driftcast.parts.holders import Holders
+from driftcast.protocol import Port
+
+CHECK = "check"
+MICROSECOND_S = 1e-6
+"""The accuracy of all times."""
+SLOWER = 4
+"""Each interval for the one before, as with hashes."""
+
+
+class Counting:
+    """The events of one node that are counted."""
+
+    def __init__(self, port: Port, settings: DriftSettings, around: Around, held: Collection[EventId]) -> None:
+        self._port = port
+        self.settings = settings
+        self._around = around
+        self._held = held
+        self._holders = Holders()
+        self._due: list[tuple[float, int, EventId]] = []
+        """When to ask next, and how often that was done."""
+
+    def count(self, now: float, id: EventId, copies: int) -> None:
+        """Until so many are known. What is published meanwhile is asked for together with it."""
+        if id in self._held:
+            self._holders.count(id, copies)
+            self._wait(now, now + self.settings.wait_s, 0, id)
+
+    def holds(self, node: NodeId, id: EventId) -> None:
+        """A neighbor has said that it holds an event."""
+        if self._holders.add(id, node):
+            self._port.held(id, node)
+
+    def on_timer(self, now: float) -> None:
+        """Ask for what is due."""
+        asked: dict[NodeId, list[EventId]] = {}
+        while self._due and self._due[0][0] <= now + MICROSECOND_S:
+            _, times, id = heapq.heappop(self._due)
+            if id not in self._held:
+                self._holders.forget(id)
+            if id not in self._holders:
+                continue
+            for node in self._whom(id, times):
+                asked.setdefault(node, []).append(id)
+            after_s = min(self.settings.news_s * SLOWER**times, self.settings.hash_max_s)
+            heapq.heappush(self._due, (now + after_s, times + 1, id))
+        for node, ids in asked.items():
+            for runs in in_parts(ids):
+                self._port.send(node, Check(runs))
+        self._arm(now)
+
+    def stop(self) -> None:
+        """Ask nobody any more."""
+        self._due.clear()
+        self._port.cancel_timer(CHECK)
+
+    def _whom(self, id: EventId, times: int) -> list[NodeId]:
+        """As many of those of whom it is not known as are missing, the next ones each time."""
+        known, missing = self._holders.known(id), self._holders.missing(id)
+        unknown = [node for node in self._around if node not in known]
+        first = times * missing % len(unknown) if unknown else 0
+        return [*unknown[first:], *unknown[:first]][:missing]
+
+    def _wait(self, now: float, due: float, times: int, id: EventId) -> None:
+        first = not self._due or due < self._due[0][0]
+        heapq.heappush(self._due, (due, times, id))
+        if first:
+            self._arm(now)
+
+    def _arm(self, now: float) -> None:
+        if self._due:
+            # No longer than the longest interval, should the clock have been set back since.
+            self._port.set_timer(CHECK, min(max(0.0, self._due[0][0] - now), self.settings.hash_max_s))
