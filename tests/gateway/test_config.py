@@ -52,7 +52,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 
 
 def test_a_level_that_the_protocol_cannot_keep_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"mqtt\.level: flooding keeps no events on disk"):
+    with pytest.raises(UserError, match=r"mqtt\.level: flooding does not keep on disk what is published"):
         Broker(configured(tmp_path, 'level = "stored"', 'name = "flooding"'))
 
 

@@ -88,7 +88,7 @@ def test_what_is_refused_or_never_answered_is_said(
             async with driftcast.connect_async(str(place)) as client:
                 with pytest.raises(UserError, match="expected"):
                     await anext(client.subscribe("n >"))
-                with pytest.raises(UserError, match="flooding keeps no events on disk"):
+                with pytest.raises(UserError, match="flooding does not keep on disk what is published"):
                     await client.publish({"n": 1}, level="stored")
                 with pytest.raises(UserError, match="longer than 0 s"):
                     await client.publish({"n": 1}, lease_s=0)

@@ -147,7 +147,9 @@ def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(
 def test_stored_is_refused_where_nothing_is_kept_with_what_to_do(config: MakeConfig, run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with LiveNode(config(1, store=tmp_path / "flooding")) as node:
-            with pytest.raises(UserError, match="flooding keeps no events on disk; publish at level accepted"):
+            with pytest.raises(
+                UserError, match="flooding does not keep on disk what is published; publish at level accepted"
+            ):
                 node.publish({"n": 1}, stored=nobody)
             assert node.status().counts.get("published", 0) == 0
         async with LiveNode(config(1, "epidemic", store=tmp_path / "memory")) as node:

@@ -24,6 +24,7 @@ from driftcast.live.door.connection import LostError
 from driftcast.live.door.deliveries import Delivery, delivered_event, lease_told
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
+    MAX_REPLY_BYTES,
     Ask,
     AskStatus,
     Busy,
@@ -276,11 +277,10 @@ class AsyncClient:
 
 
 async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    limit = 2 * MAX_LINE_BYTES
     token, place = split_token(address)
     if re.search(r":[0-9]+$", place):
-        reader, writer = await asyncio.open_connection(*parse_address(place), limit=limit)
+        reader, writer = await asyncio.open_connection(*parse_address(place), limit=MAX_REPLY_BYTES)
         if token is not None:
             writer.write(first_line(token))
         return reader, writer
-    return await asyncio.open_unix_connection(address, limit=limit)
+    return await asyncio.open_unix_connection(address, limit=MAX_REPLY_BYTES)

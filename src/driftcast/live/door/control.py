@@ -12,7 +12,7 @@ from pathlib import Path
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.connected import ConnectedClient
-from driftcast.live.door.messages import MAX_LINE_BYTES
+from driftcast.live.door.lines import CHUNK_BYTES
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import WITHOUT, admitted, made_token
 
@@ -44,9 +44,9 @@ class ControlServer:
             where = self._place if isinstance(self._place, Path) else f"127.0.0.1:{self._place}"
             raise WorkError(f"cannot listen for clients on {where}: {error.strerror or error}") from None
         if isinstance(self._place, Path):
-            self._server = await asyncio.start_unix_server(self._on_client, sock=listening, limit=MAX_LINE_BYTES)
+            self._server = await asyncio.start_unix_server(self._on_client, sock=listening, limit=CHUNK_BYTES)
         else:
-            self._server = await asyncio.start_server(self._on_client, sock=listening, limit=MAX_LINE_BYTES)
+            self._server = await asyncio.start_server(self._on_client, sock=listening, limit=CHUNK_BYTES)
 
     @property
     def address(self) -> str:

@@ -18,8 +18,8 @@ async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) 
     """Every whole line, those together that came together, until the other side is gone; what it had not ended by then
     is none."""
     assert isinstance(transport, asyncio.ReadTransport)
-    begun: list[bytes] = []
-    begun_bytes = 0
+    # Not the pieces that it came in: of a line that comes byte by byte they would take forty times as much.
+    begun = bytearray()
     moderation = Moderation()
     more: list[bytes] = []
     while True:
@@ -35,11 +35,9 @@ async def lines(reader: asyncio.StreamReader, transport: asyncio.BaseTransport) 
         if not chunk:
             return
         first, *more = chunk.split(b"\n")
-        begun.append(first)
-        begun_bytes += len(first)
-        if begun_bytes > MAX_LINE_BYTES:
+        begun += first
+        if len(begun) > MAX_LINE_BYTES:
             raise LineTooLongError
         if more:
-            rest = more[-1]
-            yield [b"".join(begun), *more[:-1]]
-            begun, begun_bytes = [rest], len(rest)
+            yield [bytes(begun), *more[:-1]]
+            begun = bytearray(more[-1])

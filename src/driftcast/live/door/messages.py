@@ -12,8 +12,11 @@ from driftcast.live.sight import Sighting, Wish
 from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from driftcast.model.subscription import MAX_STATE_BYTES
 
-MAX_LINE_BYTES = 1 << 21
-"""More than any valid event needs: a payload of 1 MiB is 1.4 MB in base64. A longer line ends the connection."""
+MAX_LINE_BYTES = 1 << 19
+"""More than any event needs that fits a datagram: JSON writes a byte of it with six at most. A longer line ends the
+connection."""
+MAX_REPLY_BYTES = 1 << 22
+"""What a client takes from its node in one line, a status with thousands of neighbors included."""
 
 Lease = Annotated[float, Meta(gt=0)]
 Level = Literal["accepted", "stored", "held"]

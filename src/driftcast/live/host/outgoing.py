@@ -122,7 +122,8 @@ def check_keeps(protocol: Protocol) -> None:
     """A UserError if a protocol does not keep on disk what is published."""
     if not isinstance(protocol, KeepsEvents):
         raise UserError(
-            f"{protocol.name} keeps no events on disk; publish at level accepted, or run one that does, as epidemic"
+            f"{protocol.name} does not keep on disk what is published; publish at level accepted, or run one that "
+            "does, as drift"
         )
     if not protocol.durable:
         raise UserError(
