@@ -1,7 +1,8 @@
 """Writes what a report found into a page of the docs, and its figures onto one sheet.
 
-`python docs/pictures/results.py OUT PAGE` takes the report in OUT and replaces, in PAGE, what stands between the lines
-`<!-- results NAME -->` and `<!-- end of results -->` of each experiment NAME in it.
+`python docs/pictures/results.py OUT PAGE [COMMIT]` takes the report in OUT and replaces, in PAGE, what stands between
+the lines `<!-- results NAME -->` and `<!-- end of results -->` of each experiment NAME in it, and names the commit that
+was run.
 """
 
 import json
@@ -135,6 +136,7 @@ def readings_of(experiment: Experiment, out: Path) -> list[str]:
 def main() -> int:
     """Replace the sections."""
     out, page = Path(sys.argv[1]), Path(sys.argv[2])
+    ran = f", run at commit {sys.argv[3]}" if len(sys.argv) > 3 else ""
     text = page.read_text()
     for experiment in stored_experiments(out):
         name = experiment.name
@@ -143,7 +145,7 @@ def main() -> int:
             continue
         picture = sheet(name, out)
         lines = [
-            f"`driftcast reproduce {name}` with {seeds(experiment)}:",
+            f"`driftcast reproduce {name}` with {seeds(experiment)}{ran}:",
             "",
             f"![Figures of {name}](pictures/{picture.name})",
             "",
