@@ -1,22 +1,21 @@
-"""Measures drift beside others and draws it.
+"""Draws drift beside others, from what its experiments found.
 
-`python docs/pictures/drift.py measure RUNS SEED...` adds a line of JSON to RUNS for each run of the networks of
-experiment `drift`, a seed at a time, and `kinds RUNS SEED...` for each of those of another kind in `drift_variations`;
-`table RUNS PAGE` replaces what stands in PAGE between `<!-- drift NAME -->` and `<!-- end of drift -->`, as far as RUNS
-has it, and draws `results-drift.png`; `wave` draws one event of the dense network, flooded and with drift.
+`python docs/pictures/drift.py tables PAGE OUT...` takes the reports of experiments `drift` and `drift_variations` in
+OUT and replaces what stands in PAGE between `<!-- drift NAME -->` and `<!-- end of drift -->`, as far as they have it,
+and draws `results-drift-ratios.png`; `wave` draws one event of the dense network, flooded and with drift.
 """
 
-import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 import matplotlib as mpl
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
+import pyarrow.parquet as pq
 from matplotlib.patches import Circle
 from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -27,108 +26,88 @@ from driftcast.scenario.scenario import load
 
 HERE = Path(__file__).parent
 EXPERIMENTS = Path(driftcast.__file__).parent / "experiments"
-FOLDERS = {
-    "dense": "baselines",
-    "sparse": "baselines",
-    "community": "adaptive",
-    **dict.fromkeys(("mule", "sources", "interest"), "drift_variations"),
-}
-COMMON = ["drift", "epidemic", "flooding", "gossip:p=0.7"]
-OTHERS = {
-    "stations": ["semi_probabilistic", "adaptive", "asp", "asp/repaired"],
-    "brokers": ["tree:links=given,refresh_s=inf", "tree/recovering:links=given,refresh_s=inf"],
-    "dense": ["semi_probabilistic", "adaptive", "spray_and_wait", "prophet"],
-    "sparse": ["semi_probabilistic", "adaptive", "spray_and_wait", "prophet"],
-    "grid": ["semi_probabilistic", "adaptive", "asp", "asp/repaired", "tree/recovering:role=everybody"],
-    "vehicles": ["semi_probabilistic", "adaptive"],
-    "producers": ["semi_probabilistic", "adaptive", "overlay"],
-    "highway": ["topic_holder/broker_aodv"],
-    "city": [],
-    "community": [],
-}
-KINDS = {
-    "mule": ["semi_probabilistic", "adaptive", "spray_and_wait", "prophet", "direct", "first_contact"],
-    "sources": ["semi_probabilistic", "spray_and_wait", "direct", "first_contact"],
-    "interest": ["semi_probabilistic", "adaptive", "spray_and_wait", "prophet", "direct", "first_contact"],
-}
-"""Networks unlike those that drift was made for, and who might do with less there."""
 WITHOUT = {
-    "offers": "drift:offer_below=0",
-    "paths": "drift:path_share=0",
-    "waits, but those by size": "drift:wait_s=1e-6",
-    "hashes": "drift:contact_s=3600,news_s=3600,hash_max_s=86400",
+    "offers": "no offers",
+    "paths": "no paths",
+    "waits, but those by size": "no waits",
+    "hashes": "no hashes",
 }
+SMALL = ("drift of 100", "epidemic of 100", "adaptive of 100")
+KINDS = ("mule", "sources", "interest")
+"""Networks unlike those that drift was made for."""
 AS_MANY = 0.002
-Row = dict[str, object]
+OF_200 = "converters"
+"""Where results that were made twice do not count twice."""
+Means = dict[str, float]
+KEYS = ("dr", "kb", "air", "cpu")
+PLAIN = "as it is"
 
 
-def measure(out: Path, seeds: list[int], among: dict[str, list[str]]) -> None:
-    for seed in seeds:
-        for name, others in among.items():
-            for protocol in [*COMMON, *others, *(WITHOUT.values() if name in ("dense", "sparse", "grid") else ())]:
-                began_s = time.process_time()
-                found = simulate(
-                    EXPERIMENTS / FOLDERS.get(name, "drift") / f"{name}.toml", protocol, seed, "metrics"
-                ).metrics
-                row = {
-                    "s": name,
-                    "seed": seed,
-                    "p": protocol,
-                    "dr": found["delivery_ratio"],
-                    "kb": float(str(found["total_bytes"])) / 1000,
-                    "air": float(str(found["airtime_us"])) / 1e6,
-                    "cpu": time.process_time() - began_s,
-                    "hops": found["hops_mean"],
-                    "p50": found["delay_p50_s"],
-                    "p95": found["delay_p95_s"],
-                }
-                with out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+class Row(NamedTuple):
+    """A run: where, by whom, with which seed, and what came out."""
+
+    network: str
+    variation: str
+    protocol: str
+    seed: int
+    found: Means
 
 
-def means(rows: list[Row], name: str) -> dict[str, dict[str, float]]:
-    """Of each protocol in a network, over the seeds that all of them have."""
-    here = [row for row in rows if row["s"] == name]
-    by_protocol: dict[str, set[object]] = {}
-    for row in here:
-        by_protocol.setdefault(str(row["p"]), set()).add(row["seed"])
-    seeds = set.intersection(*by_protocol.values()) if by_protocol else set()
-    found: dict[str, dict[str, float]] = {}
-    for protocol in dict.fromkeys(str(row["p"]) for row in here):
-        own = {row["seed"]: row for row in here if row["p"] == protocol and row["seed"] in seeds}
-        if len(own) == len(seeds) and own:
-            found[protocol] = {key: mean(float(str(row[key])) for row in own.values()) for key in ("dr", "kb", "air")}
-            found[protocol]["seeds"] = len(own)
-    return found
+def rows_in(out: Path, name: str) -> Iterator[Row]:
+    """The runs of an experiment in a report."""
+    for row in pq.read_table(out / "runs.parquet").to_pylist():
+        if row["experiment"] == name and not row["error"]:
+            network, *variation, protocol = row["point"].split(" / ")
+            served = row["delivered"] / 200 if network == OF_200 else row["delivery_ratio"]
+            found = {"dr": served, "kb": row["total_bytes"] / 1000, "air": row["airtime_us"] / 1e6, "cpu": row["cpu_s"]}
+            yield Row(network, "".join(variation), protocol, row["seed"], found)
+
+
+def means(rows: list[Row], network: str, variation: str = "") -> dict[str, Means]:
+    """Of each protocol in a network, over its seeds: where some have fewer, the first of the others'."""
+    by_protocol: dict[str, list[Means]] = {}
+    for row in rows:
+        if (row.network, row.variation) == (network, variation):
+            by_protocol.setdefault(row.protocol, []).append(row.found)
+    return {
+        protocol: {"seeds": len(found), **{key: mean(one[key] for one in found) for key in KEYS}}
+        for protocol, found in by_protocol.items()
+    }
 
 
 def networks(rows: list[Row]) -> Iterator[str]:
     yield "| network | seeds | drift delivers | kB | airtime (s) | who delivers as much | the most of the others |"
     yield "|---|---|---|---|---|---|---|"
-    for name in OTHERS:
+    for name in dict.fromkeys(row.network for row in rows):
         found = means(rows, name)
-        if "drift" not in found:
-            continue
-        own = found["drift"]
-        rivals = {key: value for key, value in found.items() if not key.startswith("drift")}
-        equals = {key: value for key, value in rivals.items() if value["dr"] >= own["dr"] - AS_MANY}
-        told = "nobody delivers as much"
-        if equals:
-            least = min(equals, key=lambda one: equals[one]["kb"])
-            air = min(equals, key=lambda one: equals[one]["air"])
-            told = f"{least}: {equals[least]['kb']:,.1f} kB; least airtime {air}: {equals[air]['air']:.2f} s"
-        most = max(rivals, key=lambda one: rivals[one]["dr"])
-        yield (
-            f"| {name} | {own['seeds']:.0f} | {own['dr']:.4f} | {own['kb']:,.1f} | {own['air']:.2f} | {told} "
-            f"| {most} {rivals[most]['dr']:.4f} |"
-        )
+        for own_name in ("drift", "drift of 100"):
+            if own_name not in found:
+                continue
+            own, small = found[own_name], own_name in SMALL
+            rivals = {
+                key: value
+                for key, value in found.items()
+                if key not in WITHOUT.values() and not key.startswith("drift") and (key in SMALL) is small
+            }
+            equals = {key: value for key, value in rivals.items() if value["dr"] >= own["dr"] - AS_MANY}
+            told = "nobody delivers as much"
+            if equals:
+                least = min(equals, key=lambda one: equals[one]["kb"])
+                air = min(equals, key=lambda one: equals[one]["air"])
+                told = f"{least}: {equals[least]['kb']:,.1f} kB; least airtime {air}: {equals[air]['air']:.2f} s"
+            most = max(rivals, key=lambda one: rivals[one]["dr"])
+            where = f"{name}, buffers of 100" if small else name
+            yield (
+                f"| {where} | {own['seeds']:.0f} | {own['dr']:.4f} | {own['kb']:,.1f} | {own['air']:.2f} | {told} "
+                f"| {most} {rivals[most]['dr']:.4f} |"
+            )
 
 
 def kinds(rows: list[Row]) -> Iterator[str]:
-    names = [name for name in KINDS if means(rows, name)]
+    names = [name for name in KINDS if means(rows, name, PLAIN)]
     yield "| protocol | " + " | ".join(f"{name}: delivers | kB | airtime (s)" for name in names) + " |"
     yield "|---|" + "---|---|---|" * len(names)
-    found = {name: means(rows, name) for name in names}
+    found = {name: means(rows, name, PLAIN) for name in names}
     for protocol in dict.fromkeys(protocol for name in names for protocol in found[name]):
         cells = [found[name].get(protocol) for name in names]
         told = (
@@ -137,26 +116,42 @@ def kinds(rows: list[Row]) -> Iterator[str]:
         yield f"| {protocol} | " + " | ".join(told) + " |"
 
 
+def variations(rows: list[Row]) -> Iterator[str]:
+    beside = ("drift", "epidemic", "flooding")
+    yield (
+        "| network | variation | seeds | " + " | ".join(f"{one}: delivers | kB | airtime (s)" for one in beside) + " |"
+    )
+    yield "|---|---|---|" + "---|---|---|" * len(beside)
+    for network, variation in dict.fromkeys((row.network, row.variation) for row in rows if row.network not in KINDS):
+        found = means(rows, network, variation)
+        cells = [found.get(protocol) for protocol in beside]
+        told = (
+            " | | " if cell is None else f"{cell['dr']:.3f} | {cell['kb']:,.0f} | {cell['air']:.1f}" for cell in cells
+        )
+        yield f"| {network} | {variation} | {found['drift']['seeds']:.0f} | " + " | ".join(told) + " |"
+
+
 def ablation(rows: list[Row]) -> Iterator[str]:
     yield "| network | drift | " + " | ".join(f"without {rule}" for rule in WITHOUT) + " |"
     yield "|---|---|" + "---|" * len(WITHOUT)
-    for name in OTHERS:
+    for name in dict.fromkeys(row.network for row in rows):
         found = means(rows, name)
-        if all(protocol in found for protocol in WITHOUT.values()):
-            cells = [found[protocol] for protocol in ("drift", *WITHOUT.values())]
-            yield f"| {name} | " + " | ".join(f"{cell['dr']:.3f}, {cell['kb']:,.0f} kB" for cell in cells) + " |"
+        cells = [found.get(protocol) for protocol in ("drift", *WITHOUT.values())]
+        if any(cells[1:]):
+            told = ("" if cell is None else f"{cell['dr']:.3f}, {cell['kb']:,.0f} kB" for cell in cells)
+            yield f"| {name} | " + " | ".join(told) + " |"
 
 
 def draw(rows: list[Row]) -> None:
     """Bytes and airtime of each network, for each of drift's, of all that deliver as much."""
-    names = [name for name in OTHERS if "drift" in means(rows, name)]
+    names = [name for name in dict.fromkeys(row.network for row in rows) if "drift" in means(rows, name)]
     canvas, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for ax, key, title in zip(axes, ("kb", "air"), ("all bytes", "airtime"), strict=True):
         for at, name in enumerate(names):
             found = means(rows, name)
             own = found["drift"]
             for protocol, value in found.items():
-                if protocol in WITHOUT.values():
+                if protocol in (*WITHOUT.values(), *SMALL):
                     continue
                 enough = value["dr"] >= own["dr"] - AS_MANY
                 color = "C3" if protocol == "drift" else "C0" if enough else "0.8"
@@ -171,7 +166,7 @@ def draw(rows: list[Row]) -> None:
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(f"{title}, for each of drift's")
     axes[0].set_title("red: drift; blue: delivers as much, with a ring epidemic; gray: delivers less", fontsize=9)
-    canvas.savefig(HERE / "results-drift.png", dpi=110)
+    canvas.savefig(HERE / "results-drift-ratios.png", dpi=110)
 
 
 def wave() -> None:
@@ -201,34 +196,32 @@ def wave() -> None:
     canvas.savefig(HERE / "drift-wave.png", dpi=100)
 
 
-def table(runs: Path, page: Path) -> None:
-    rows: list[Row] = [json.loads(line) for line in runs.read_text().splitlines()]
+def tables(page: Path, outs: list[Path]) -> None:
     text = page.read_text()
-    parts: dict[str, Callable[[list[Row]], Iterator[str]]] = {
-        "networks": networks,
-        "ablation": ablation,
-        "kinds": kinds,
+    own = [row for out in outs for row in rows_in(out, "drift")]
+    varied = [row for out in outs for row in rows_in(out, "drift_variations")]
+    parts = {
+        "networks": networks(own),
+        "ablation": ablation(own),
+        "variations": variations(varied),
+        "kinds": kinds(varied),
     }
-    for name, make in parts.items():
-        lines = list(make(rows))
+    for name, made in parts.items():
+        lines = list(made)
         if len(lines) <= 2:
             continue
         begin, end = f"<!-- drift {name} -->\n", "<!-- end of drift -->"
         before, _, after = text.partition(begin)
         text = before + begin + "\n".join(lines) + "\n" + end + after.partition(end)[2]
     page.write_text(text)
-    if any(row["s"] in OTHERS for row in rows):
-        draw(rows)
+    if own:
+        draw(own)
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["measure", out, *seeds]:
-            measure(Path(out), [int(seed) for seed in seeds], OTHERS)
-        case ["kinds", out, *seeds]:
-            measure(Path(out), [int(seed) for seed in seeds], KINDS)
-        case ["table", runs, page]:
-            table(Path(runs), Path(page))
+        case ["tables", page, *outs]:
+            tables(Path(page), [Path(out) for out in outs])
         case ["wave"]:
             wave()
         case _:

@@ -6,13 +6,23 @@ it, and is handed the work back when its outcome comes. What a call is for is th
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta
 
 from driftcast.matching import Filter, FilterError
 from driftcast.model import Event, Processor, ProcessorId, Scalar
 from driftcast.protocol import Fact, Port, Token
 
 Work = TypeVar("Work")
+
+StreamAttributes = Annotated[
+    tuple[str, ...],
+    Meta(max_length=16, description="attributes that tell streams apart, for processors of several inputs"),
+]
+MaxStages = Annotated[
+    int, Meta(ge=0, le=64, description="processors in a row; ends what would process itself for ever")
+]
 
 MAX_WAITING = 64
 """Calls that may wait for the one that runs; as many as the live host queues for one worker."""

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.parts.processing import MaxStages, StreamAttributes
 from driftcast.protocol import Capability, Settings
 
 
@@ -92,13 +93,8 @@ class DriftSettings(Settings, frozen=True):
             description="an event is sent to the same neighbor on its word that often in a minute, no more",
         ),
     ] = 3
-    stream_attributes: Annotated[
-        tuple[str, ...],
-        Meta(max_length=16, description="attributes that tell streams apart, for processors of several inputs"),
-    ] = ("topic",)
-    max_stages: Annotated[
-        int, Meta(ge=0, le=64, description="processors in a row; ends what would process itself for ever")
-    ] = 4
+    stream_attributes: StreamAttributes = ("topic",)
+    max_stages: MaxStages = 4
     durable: Annotated[bool, Meta(description="what is held is in the node's durable store")] = False
 
     def needs(self) -> frozenset[Capability]:

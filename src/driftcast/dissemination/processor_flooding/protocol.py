@@ -13,7 +13,7 @@ from msgspec import Meta
 from driftcast.dissemination.processor_flooding.reliable import ReliableLinks
 from driftcast.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.processing import Calls, Inputs, parsed_filter, stream_of
+from driftcast.parts.processing import Calls, Inputs, MaxStages, StreamAttributes, parsed_filter, stream_of
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, RunsProcessors, Settings, Token
 from driftcast.wire import EventMessage, Message
@@ -33,13 +33,8 @@ class ProcessorFloodingSettings(Settings, frozen=True):
     seen_s: Annotated[float, Meta(gt=0, description="how long an event is remembered; longer than any flood lasts")] = (
         60.0
     )
-    stream_attributes: Annotated[
-        tuple[str, ...],
-        Meta(max_length=16, description="attributes that tell streams apart, for processors of several inputs"),
-    ] = ("topic",)
-    max_stages: Annotated[
-        int, Meta(ge=0, le=64, description="processors in a row; ends what would process itself for ever")
-    ] = 4
+    stream_attributes: StreamAttributes = ("topic",)
+    max_stages: MaxStages = 4
 
 
 class FloodedMessage(EventMessage, frozen=True, gc=False, tag=1):
