@@ -142,6 +142,14 @@ def ablation(rows: list[Row]) -> Iterator[str]:
             yield f"| {name} | " + " | ".join(told) + " |"
 
 
+def cpu(rows: list[Row]) -> Iterator[str]:
+    names = [name for name in dict.fromkeys(row.network for row in rows) if "epidemic" in means(rows, name)]
+    yield "| " + " | ".join(names) + " |"
+    yield "|" + "---|" * len(names)
+    ratios = (found["drift"]["cpu"] / found["epidemic"]["cpu"] for found in (means(rows, name) for name in names))
+    yield "| " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |"
+
+
 def draw(rows: list[Row]) -> None:
     """Bytes and airtime of each network, for each of drift's, of all that deliver as much."""
     names = [name for name in dict.fromkeys(row.network for row in rows) if "drift" in means(rows, name)]
@@ -203,6 +211,7 @@ def tables(page: Path, outs: list[Path]) -> None:
     parts = {
         "networks": networks(own),
         "ablation": ablation(own),
+        "cpu": cpu(own),
         "variations": variations(varied),
         "kinds": kinds(varied),
     }

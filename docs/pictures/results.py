@@ -6,7 +6,6 @@ was run.
 """
 
 import json
-import math
 import re
 import sys
 from pathlib import Path
@@ -21,6 +20,8 @@ from driftcast.pipeline.reproduce import stored_experiments
 
 HERE = Path(__file__).parent
 COLUMNS = 3
+WIDTH_IN = 4.2
+TITLE_IN = 0.3
 MARKS = {True: "✓", False: "✗", None: "?"}
 VERDICTS = {True: "holds", False: "**fails**", None: "undecided"}
 
@@ -31,12 +32,24 @@ def sheet(name: str, out: Path) -> Path:
     figures = [
         figure for figure in experiment.definition.figures if (out / "figures" / f"{name}-{figure.name}.png").exists()
     ]
-    rows = math.ceil(len(figures) / COLUMNS)
-    canvas, axes = plt.subplots(rows, COLUMNS, figsize=(4.2 * COLUMNS, 3.4 * rows), squeeze=False, layout="constrained")
+    images = [plt.imread(out / "figures" / f"{name}-{figure.name}.png") for figure in figures]
+    # Each row is as high as its highest picture.
+    heights = [
+        TITLE_IN + WIDTH_IN * max(image.shape[0] / image.shape[1] for image in images[first : first + COLUMNS])
+        for first in range(0, len(images), COLUMNS)
+    ]
+    canvas, axes = plt.subplots(
+        len(heights),
+        COLUMNS,
+        figsize=(WIDTH_IN * COLUMNS, sum(heights)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=heights,
+    )
     for ax in axes.flat:
         ax.axis("off")
-    for ax, figure in zip(axes.flat, figures, strict=False):
-        ax.imshow(plt.imread(out / "figures" / f"{name}-{figure.name}.png"))
+    for ax, figure, image in zip(axes.flat, figures, images, strict=False):
+        ax.imshow(image)
         beside = f" ({figure.paper})" if figure.paper else ""
         ax.set_title(f"{figure.title}{beside}", fontsize=9)
     path = HERE / f"results-{name}.png"

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
-from driftcast.experiments.drift.claims import COSTS, standing
+from driftcast.experiments.drift.claims import COSTS, Where, standing
 from driftcast.pipeline.claims import Claim
 from driftcast.pipeline.definition import Selector
 from driftcast.pipeline.results import Results
 
+APART = ("community", "mule", "sources", "interest")
+"""Networks with a figure of their own."""
 BYTES = {"total_bytes": COSTS["total_bytes"]}
 
 
@@ -15,7 +17,10 @@ def claims(results: Results) -> Iterator[Claim]:
     for network in results.experiment.labels("network"):
         for variation in results.experiment.labels("variation"):
             here: Selector = {"network": network, "variation": variation}
+            figures = (network, network) if network in APART else ("delivery", "total")
             present = [str(point.labels["protocol"]) for point in results.points(here)]
             if "drift" in present:
                 rivals = [name for name in present if name != "drift"]
-                yield from standing(results, f"`{network}`, {variation}:", here, "drift", rivals, BYTES)
+                yield from standing(
+                    results, Where(f"`{network}`, {variation}:", here, *figures), "drift", rivals, BYTES
+                )
