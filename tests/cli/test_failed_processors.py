@@ -46,8 +46,9 @@ def test_each_processor_that_failed_is_named_with_its_first_error(tmp_path: Path
 def test_a_protocol_that_runs_none_is_said_to_with_those_that_do(tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     path = tmp_path / "walk.toml"
-    path.write_text(SCENARIO.replace('protocol = { name = "processor_flooding" }\n', ""))
-    said = "drift runs no processors, so nothing is made of events; --protocol asp, overlay, processor_flooding do"
+    path.write_text(SCENARIO.replace('{ name = "processor_flooding" }', '{ name = "flooding" }'))
+    able = "asp, drift, overlay, processor_flooding"
+    said = f"flooding runs no processors, so nothing is made of events; --protocol {able} do"
     for command in ("run", "check"):
         assert said in call(command, path).out.splitlines()
         assert "runs no processors" not in call(command, path, "--protocol", "processor_flooding").out

@@ -166,7 +166,9 @@ def test_the_page_shows_what_happens(config: MakeConfig, run: Run, tmp_path: Pat
                     window.run("new Promise((done) => setTimeout(done, 50))")
                 raise AssertionError(state)
 
-            shows(lambda state: state["links"] == [[0, 1], [1, 2]] and state["names"] == ["node-1", "node-2", "node-3"])
+            # In the order in which they were heard of.
+            links, names = [[0, 1], [1, 2]], ["node-1", "node-2", "node-3"]
+            shows(lambda state: sorted(state["links"]) == links and state["names"] == names)
             assert state["places"][:2] == [[0, 0], [100, 50]]
             assert state["playing"]
             with connect(addresses[0]) as first:
