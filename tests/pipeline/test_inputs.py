@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -206,3 +207,13 @@ def test_keys_differ_by_what_files_hold_and_not_by_when_they_were_written(folder
     assert [planned.key for planned in planned_runs(replayed)] == keys
     (folder / "conn.txt").write_text(STRANGERS)
     assert not set(keys) & {planned.key for planned in planned_runs(replayed)}
+
+
+@pytest.mark.parametrize("what", [{"contacts": "conn.txt"}, WITH_PROCESSOR], ids=["contacts", "processor"])
+def test_keys_do_not_tell_where_files_are(what: dict[str, object], folder: Path, tmp_path: Path) -> None:
+    """So that one goes on where another stopped who has the same in another folder."""
+    moved = tmp_path / "moved"
+    shutil.copytree(folder, moved)
+    keys = [[planned.key for planned in planned_runs(experiment(where, **what))] for where in (folder, moved)]
+    assert keys[0] == keys[1]
+    assert str(moved) in planned_runs(experiment(moved, **what))[0].scenario

@@ -76,7 +76,9 @@ def _planned(experiment: Experiment, number: int, point: Point) -> list[PlannedR
     named = msgspec.structs.replace(point.scenario, name=f"{experiment.name}/{number}")
     scenario, trace, inputs = json_text(named), str(experiment.definition.trace), input_digest(named)
     parameters, movement = json_text(point.values), movement_key(point.scenario)
-    decisive = (code_digest(*machines(named)), experiment.name, point.name, scenario, trace, inputs)
+    # Where its files are decides nothing; what is in them does.
+    placeless = json_text(msgspec.structs.replace(named, base="."))
+    decisive = (code_digest(*machines(named)), experiment.name, point.name, placeless, trace, inputs)
     return [
         PlannedRun(
             experiment=experiment.name,
