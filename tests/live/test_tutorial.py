@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,11 +106,19 @@ class Terminal:
 
 
 def free_ports(count: int) -> list[int]:
+    """Ports that neither UDP nor TCP uses: nodes talk over the one and serve metrics over the other."""
+    found: list[int] = []
     with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        while len(found) < count:
+            stream, datagrams = (
+                opened.enter_context(socket.socket(socket.AF_INET, kind))
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+            )
+            stream.bind(("127.0.0.1", 0))
+            with suppress(OSError):
+                datagrams.bind(stream.getsockname())
+                found.append(stream.getsockname()[1])
+    return found
 
 
 @pytest.fixture
