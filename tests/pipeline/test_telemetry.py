@@ -286,6 +286,29 @@ def test_it_ends_between_two_steps_when_asked_to(spark: SparkSession, tmp_path: 
     assert told(out) == judged_by_minute([traces])
 
 
+def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
+    spark: SparkSession, tmp_path: Path, parts: LiveParts
+) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    parts.flush(traces, 0)
+    watcher = Watcher(spark, opened(out, traces))
+    ended = threading.Event()
+    watcher.start(0.2, once=False)
+    while watcher.commit.step < 0:
+        time.sleep(0.05)
+    impatient = threading.Timer(20.0, ended.set)
+    impatient.start()
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(watcher.commit.step)
+        ended.set()
+
+    watcher.run(ended, look)
+    impatient.cancel()
+    assert looks == [watcher.commit.step]
+
+
 @pytest.mark.slow
 def test_killed_for_good_and_started_again(tmp_path: Path, parts: LiveParts) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"

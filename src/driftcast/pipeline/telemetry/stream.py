@@ -68,6 +68,8 @@ class Watcher:
         self._busy = threading.Lock()
         self._error: BaseException | None = None
         self._query: StreamingQuery | None = None
+        self._seen = folder.commit.step
+        """The last step that was looked at."""
 
     @property
     def commit(self) -> Commit:
@@ -81,6 +83,8 @@ class Watcher:
 
     def start(self, every_s: float, once: bool) -> None:
         """Begin, or go on where an earlier watch of this folder was."""
+        # A step may be over before anybody waits for it.
+        self._seen = self.commit.step
         frames = [self._names(folder) for folder in self.folder.settings.folders]
         names = frames[0]
         for frame in frames[1:]:
@@ -94,14 +98,13 @@ class Watcher:
         """Until the end is asked for, or all is done that there was to do; `look` is called after each step."""
         query = self._query
         assert query is not None, "it was started"
-        seen = self.commit.step
         going = True
         while going:
             going = not ended.wait(LOOK_S) and query.isActive
             if not going:
                 self.stop()
-            if self.commit.step != seen:
-                seen = self.commit.step
+            if self.commit.step != self._seen:
+                self._seen = self.commit.step
                 look()
 
     def stop(self) -> None:
