@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
+from benchmarks.relaying import free_ports
 from driftcast.live.door.client import connect
 from driftcast.live.door.deliveries import Deliveries
 from driftcast.live.keys.commands import certify, new_pair
@@ -60,7 +61,7 @@ def measure(protocol: str, keyed: bool) -> float:
     """Microseconds of CPU that two nodes take for an event."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        ports = _free_ports(2)
+        ports = free_ports(2)
         if keyed:
             new_pair(place / "operator.key", KeyKind.OPERATOR)
         for name, port, other in zip("ab", ports, reversed(ports), strict=True):
@@ -101,7 +102,7 @@ def _read(deliveries: Deliveries, got: list[int]) -> None:
 
 def yardstick() -> float:
     """The same of two relays that only pass on."""
-    first, second, last = _free_ports(3)
+    first, second, last = free_ports(3)
     commands = [
         [sys.executable, "-c", RELAY, str(taken), str(passed)] for taken, passed in ((first, second), (second, last))
     ]
@@ -140,17 +141,6 @@ def _cpu_s(process: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _free_ports(count: int) -> list[int]:
-    opened = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(count)]
-    try:
-        for one in opened:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in opened]
-    finally:
-        for one in opened:
-            one.close()
 
 
 def main(protocols: list[str]) -> None:

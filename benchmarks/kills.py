@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.relaying import free_ports
 from driftcast.errors import WorkError
 from driftcast.live.door.client import connect
 
@@ -118,7 +118,7 @@ class World:
         self._published = 0
         self._stopping = threading.Event()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(len(nodes))
+        ports = free_ports(len(nodes))
         for at, name in enumerate(nodes):
             beside = [f"127.0.0.1:{port}" for port in (*ports[max(0, at - 1) : at], *ports[at + 1 : at + 2])]
             text = CONFIG.format(
@@ -262,16 +262,6 @@ def _wait(condition: Callable[[], bool], within_s: float) -> None:
     while not condition():
         assert time.monotonic() < deadline, "nothing moves any more"
         time.sleep(0.05)
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(number)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def main(arguments: list[str] | None = None) -> int:

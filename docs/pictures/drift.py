@@ -6,10 +6,10 @@ and draws `results-drift-ratios.png`; `wave` draws one event of the dense networ
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 
@@ -21,6 +21,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 import driftcast
 from driftcast import simulate
+from driftcast.experiments.drift.claims import AS_MANY, OF_100, OF_200
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import load
 
@@ -32,35 +33,32 @@ WITHOUT = {
     "waits, but those by size": "no waits",
     "hashes": "no hashes",
 }
-SMALL = ("drift of 100", "epidemic of 100", "adaptive of 100")
+SMALL = ("drift of 100", *OF_100)
 KINDS = ("mule", "sources", "interest")
 """Networks unlike those that drift was made for."""
-AS_MANY = 0.002
-OF_200 = "converters"
-"""Where results that were made twice do not count twice."""
 Means = dict[str, float]
 KEYS = ("dr", "kb", "air", "cpu")
 PLAIN = "as it is"
 
 
 class Row(NamedTuple):
-    """A run: where, by whom, with which seed, and what came out."""
+    """A run: where, by whom, and what came out."""
 
     network: str
     variation: str
     protocol: str
-    seed: int
     found: Means
 
 
-def rows_in(out: Path, name: str) -> Iterator[Row]:
-    """The runs of an experiment in a report."""
-    for row in pq.read_table(out / "runs.parquet").to_pylist():
+def rows_in(records: list[dict[str, Any]], name: str) -> Iterator[Row]:
+    """The runs of an experiment among those of all reports."""
+    for row in records:
         if row["experiment"] == name and not row["error"]:
             network, *variation, protocol = row["point"].split(" / ")
-            served = row["delivered"] / 200 if network == OF_200 else row["delivery_ratio"]
+            # Results that were made twice do not count twice.
+            served = row["delivered"] / 200 if network in OF_200 else row["delivery_ratio"]
             found = {"dr": served, "kb": row["total_bytes"] / 1000, "air": row["airtime_us"] / 1e6, "cpu": row["cpu_s"]}
-            yield Row(network, "".join(variation), protocol, row["seed"], found)
+            yield Row(network, "".join(variation), protocol, found)
 
 
 def means(rows: list[Row], network: str, variation: str = "") -> dict[str, Means]:
@@ -103,17 +101,19 @@ def networks(rows: list[Row]) -> Iterator[str]:
             )
 
 
+def cells(found: Iterable[Means | None]) -> str:
+    """Delivery, kilobytes and airtime of each; nothing of who was not run."""
+    told = (" | | " if one is None else f"{one['dr']:.3f} | {one['kb']:,.0f} | {one['air']:.1f}" for one in found)
+    return " | ".join(told)
+
+
 def kinds(rows: list[Row]) -> Iterator[str]:
     names = [name for name in KINDS if means(rows, name, PLAIN)]
     yield "| protocol | " + " | ".join(f"{name}: delivers | kB | airtime (s)" for name in names) + " |"
     yield "|---|" + "---|---|---|" * len(names)
     found = {name: means(rows, name, PLAIN) for name in names}
     for protocol in dict.fromkeys(protocol for name in names for protocol in found[name]):
-        cells = [found[name].get(protocol) for name in names]
-        told = (
-            " | | " if cell is None else f"{cell['dr']:.3f} | {cell['kb']:,.0f} | {cell['air']:.1f}" for cell in cells
-        )
-        yield f"| {protocol} | " + " | ".join(told) + " |"
+        yield f"| {protocol} | {cells(found[name].get(protocol) for name in names)} |"
 
 
 def variations(rows: list[Row]) -> Iterator[str]:
@@ -124,11 +124,8 @@ def variations(rows: list[Row]) -> Iterator[str]:
     yield "|---|---|---|" + "---|---|---|" * len(beside)
     for network, variation in dict.fromkeys((row.network, row.variation) for row in rows if row.network not in KINDS):
         found = means(rows, network, variation)
-        cells = [found.get(protocol) for protocol in beside]
-        told = (
-            " | | " if cell is None else f"{cell['dr']:.3f} | {cell['kb']:,.0f} | {cell['air']:.1f}" for cell in cells
-        )
-        yield f"| {network} | {variation} | {found['drift']['seeds']:.0f} | " + " | ".join(told) + " |"
+        told = cells(found.get(protocol) for protocol in beside)
+        yield f"| {network} | {variation} | {found['drift']['seeds']:.0f} | {told} |"
 
 
 def ablation(rows: list[Row]) -> Iterator[str]:
@@ -136,9 +133,9 @@ def ablation(rows: list[Row]) -> Iterator[str]:
     yield "|---|---|" + "---|" * len(WITHOUT)
     for name in dict.fromkeys(row.network for row in rows):
         found = means(rows, name)
-        cells = [found.get(protocol) for protocol in ("drift", *WITHOUT.values())]
-        if any(cells[1:]):
-            told = ("" if cell is None else f"{cell['dr']:.3f}, {cell['kb']:,.0f} kB" for cell in cells)
+        row = [found.get(protocol) for protocol in ("drift", *WITHOUT.values())]
+        if any(row[1:]):
+            told = ("" if cell is None else f"{cell['dr']:.3f}, {cell['kb']:,.0f} kB" for cell in row)
             yield f"| {name} | " + " | ".join(told) + " |"
 
 
@@ -206,8 +203,8 @@ def wave() -> None:
 
 def tables(page: Path, outs: list[Path]) -> None:
     text = page.read_text()
-    own = [row for out in outs for row in rows_in(out, "drift")]
-    varied = [row for out in outs for row in rows_in(out, "drift_variations")]
+    records = [row for out in outs for row in pq.read_table(out / "runs.parquet").to_pylist()]
+    own, varied = (list(rows_in(records, name)) for name in ("drift", "drift_variations"))
     parts = {
         "networks": networks(own),
         "ablation": ablation(own),

@@ -5,6 +5,7 @@ import heapq
 from collections.abc import Collection
 
 from driftcast.dissemination.drift.around import Around
+from driftcast.dissemination.drift.comparing import LONGER
 from driftcast.dissemination.drift.messages import Check, in_parts
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
@@ -14,8 +15,6 @@ from driftcast.protocol import Port
 CHECK = "check"
 MICROSECOND_S = 1e-6
 """The accuracy of all times."""
-SLOWER = 4
-"""Each interval for the one before, as with hashes."""
 
 
 class Counting:
@@ -34,7 +33,10 @@ class Counting:
         """Until so many are known. What is published meanwhile is asked for together with it."""
         if id in self._held:
             self._holders.count(id, copies)
-            self._wait(now, now + self.settings.wait_s, 0, id)
+            due = (now + self.settings.wait_s, 0, id)
+            heapq.heappush(self._due, due)
+            if self._due[0] is due:
+                self._arm(now)
 
     def holds(self, node: NodeId, id: EventId) -> None:
         """A neighbor has said that it holds an event."""
@@ -52,7 +54,7 @@ class Counting:
                 continue
             for node in self._whom(id, times):
                 asked.setdefault(node, []).append(id)
-            after_s = min(self.settings.news_s * SLOWER**times, self.settings.hash_max_s)
+            after_s = min(self.settings.news_s * LONGER**times, self.settings.hash_max_s)
             heapq.heappush(self._due, (now + after_s, times + 1, id))
         for node, ids in asked.items():
             for runs in in_parts(ids):
@@ -70,12 +72,6 @@ class Counting:
         unknown = [node for node in self._around if node not in known]
         first = times * missing % len(unknown) if unknown else 0
         return [*unknown[first:], *unknown[:first]][:missing]
-
-    def _wait(self, now: float, due: float, times: int, id: EventId) -> None:
-        first = not self._due or due < self._due[0][0]
-        heapq.heappush(self._due, (due, times, id))
-        if first:
-            self._arm(now)
 
     def _arm(self, now: float) -> None:
         if self._due:

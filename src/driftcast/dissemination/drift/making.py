@@ -131,11 +131,9 @@ class Making:
         id, rival = local.processor.id, self._rivals.get(local.processor.id)
         if self._stages.get(stored.id, 0) >= self.settings.max_stages:
             self._drop("too_many_processors", stored.id)
-        elif rival is None:
-            self._call(local, stored)
-        elif stored.id in self._waiting:
+        elif rival is not None and stored.id in self._waiting:
             self._waiting[stored.id].rivals[id] = rival
-        elif len(self._waiting) < REMEMBERED:
+        elif rival is not None and len(self._waiting) < REMEMBERED:
             self._waiting[stored.id] = _Wait(stored, {id: rival})
             self._port.set_timer((MAKE, stored.id), self.settings.news_s)
         else:
