@@ -12,7 +12,7 @@ import pytest
 from driftcast.live.config import NodeConfig, TraceConfig
 from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.interface import UDP, InterfaceConfig
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.model import NodeId
 from driftcast.protocol import BeaconSettings, Interface, StackPlan
 from driftcast.protocol import Protocol as Machine

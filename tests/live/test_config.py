@@ -12,7 +12,7 @@ from driftcast.live.host.identity import key_of
 from driftcast.live.keys.ids import node_of
 from driftcast.live.link.address import format_address, parse_address
 from driftcast.live.link.interface import InterfaceConfig
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.maps import read_map
 from driftcast.maps.reader import SHIPPED
 from driftcast.model import MAX_NODE_ID, Area, Position

@@ -11,7 +11,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.door.client import connect
 from driftcast.live.host.holding import Copies
 from driftcast.live.link import interface
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.model import EventId

@@ -10,7 +10,7 @@ from driftcast.errors import WorkError
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.interface import InterfaceConfig
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.live.link.transport import UdpTransport
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until

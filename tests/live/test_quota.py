@@ -1,34 +1,59 @@
 """What one neighbor may take of a node: by the CPU that its messages take, not by the clock."""
 
 import time
+from collections.abc import Callable
 
 from driftcast.live.link.quota import Quota, QuotaSettings
 
 HERE = 7
 
 
-def work(quota: Quota, cpu_s: float) -> None:
-    begun_s = quota.begin(HERE)
-    assert begun_s is not None
+def burn(cpu_s: float) -> None:
     until_s = time.thread_time() + cpu_s
     while time.thread_time() < until_s:
         pass
-    quota.end(HERE, begun_s)
+
+
+def work(quota: Quota, cpu_s: float) -> None:
+    assert quota.admit(HERE)
+    burn(cpu_s)
+    quota.settle()
 
 
 def test_a_neighbor_has_its_advance_and_then_its_share() -> None:
-    quota = Quota(QuotaSettings(share=1.0, advance_s=0.05))
+    quota = Quota(QuotaSettings(share=1.0, advance_s=0.05), lambda then: None)
     work(quota, 0.3)
-    assert quota.begin(HERE) is None
-    assert quota.begin(HERE + 1) is not None
+    assert not quota.admit(HERE)
+    assert quota.admit(HERE + 1)
     time.sleep(0.35)
-    assert quota.begin(HERE) is not None
+    assert quota.admit(HERE)
 
 
 def test_time_in_which_the_node_did_not_run_is_charged_to_nobody() -> None:
-    quota = Quota(QuotaSettings(share=0.001, advance_s=0.05))
-    begun_s = quota.begin(HERE)
-    assert begun_s is not None
+    quota = Quota(QuotaSettings(share=0.001, advance_s=0.05), lambda then: None)
+    assert quota.admit(HERE)
     time.sleep(0.2)
-    quota.end(HERE, begun_s)
-    assert quota.begin(HERE) is not None
+    quota.settle()
+    assert quota.admit(HERE)
+
+
+def test_what_comes_together_is_charged_together_and_when_another_comes_or_the_loop_goes_around() -> None:
+    soon: list[Callable[[], None]] = []
+    quota = Quota(QuotaSettings(share=0.001, advance_s=0.05), soon.append)
+    assert quota.admit(HERE)
+    burn(0.1)
+    assert quota.admit(HERE), "until it is settled"
+    assert len(soon) == 1
+    assert quota.admit(HERE + 1)
+    assert not quota.admit(HERE), "another's turn settles it"
+    assert quota.admit(HERE + 1), "who is turned away does not end up on another's account"
+    burn(0.1)
+    soon.pop()()
+    assert not quota.admit(HERE + 1)
+    assert quota.admit(HERE + 2)
+    assert len(soon) == 1, "and again when the loop goes around"
+    burn(0.1)
+    assert quota.admit(HERE + 3)
+    soon.pop()()
+    assert not quota.admit(HERE + 2)
+    assert quota.admit(HERE + 3), "it did nothing"

@@ -12,7 +12,7 @@ from driftcast.live.link.address import Address
 from driftcast.live.link.compound import taken_apart
 from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.interface import UDP
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.live.link.transport import UdpTransport
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, until

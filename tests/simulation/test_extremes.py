@@ -12,7 +12,7 @@ import pytest
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeFile, ProcessorSection, TraceSection
 from driftcast.live.link.interface_config import DiscoverySection, ListenSection
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.mobility.registry import models
 from driftcast.protocol.application import applications
 from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names

@@ -403,7 +403,7 @@ def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complain
         ("matching.x", "from datetime import timedelta, datetime\ndatetime.fromisoformat('2020-01-01')"),
         ("live.node", "import asyncio, os, socket, time\nfrom driftcast.protocol import Port"),
         ("live.door.control", "from driftcast.live.host.store import NodeStore\nfrom driftcast.live.record import LOG"),
-        ("live.config", "from driftcast.live.link.lanes import LinkSettings"),
+        ("live.config", "from driftcast.live.link.settings import LinkSettings"),
         ("parts.x", "TABLE = {1: 2}\nclass A:\n    pass\nNONE = A()\ndef f(a):\n    return TABLE[a], NONE"),
         ("parts.x", "class A:\n    def f(self, other):\n        self._x = other._x"),
         ("cli.run", "from driftcast.pipeline import sweep\nfrom driftcast.live import connect"),

@@ -10,7 +10,7 @@ from driftcast.live.config import NodeConfig, TraceConfig
 from driftcast.live.host.host import HostFacts, Whereabouts, offered
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.link.interface import InterfaceConfig
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position
 from driftcast.protocol import Interface, StackPlan

@@ -36,8 +36,8 @@ from driftcast.live.link.interface_config import (
     several_interfaces,
     single_interface,
 )
-from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.quota import QuotaSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.live.logs import LogSection
 from driftcast.maps import read_map
 from driftcast.matching import Filter

@@ -12,9 +12,9 @@ from driftcast.live.link.address import Address, format_address, resolve
 from driftcast.live.link.cost import LinkCosts
 from driftcast.live.link.exchange import Exchange, ExchangeUser
 from driftcast.live.link.frame import MAX_SENDERS, LinkFlaw
-from driftcast.live.link.lanes import LinkSettings
 from driftcast.live.link.notices import Notices
 from driftcast.live.link.quota import Quota, QuotaSettings
+from driftcast.live.link.settings import LinkSettings
 from driftcast.live.link.transport import Transport, UdpTransport
 from driftcast.live.record import LOG, Record
 from driftcast.model import Failure, NodeId
@@ -65,8 +65,6 @@ class Understood(NamedTuple):
     layer: Layer
     message: Message
     size_bytes: int
-    begun_s: float
-    """As `Quota.begin` has it: to read it is on its sender's account, too."""
 
 
 WhenKept: TypeAlias = Callable[[Callable[[], None]], None]
@@ -98,7 +96,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._when_kept = when_kept
         self._resolving: list[asyncio.Task[None]] = []
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
-        self._quota = Quota(config.quotas)
+        self._quota = Quota(config.quotas, asyncio.get_running_loop().call_soon)
         self._notices = Notices()
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
@@ -191,8 +189,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         return list(everybody)
 
     def _understood(self, sender: NodeId, body: bytes) -> Understood | None:
-        begun_s = self._quota.begin(sender)
-        if begun_s is None:
+        if not self._quota.admit(sender):
             self._record.bad_datagram("neighbor_over_quota", sender)
             return None
         try:
@@ -201,18 +198,16 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
                 raise DecodeError(Flaw.LAYER)
             if sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors:
                 self._record.bad_datagram("neighbors_full", sender)
-                self._quota.end(sender, begun_s)
                 return None
-            return Understood(codec.layer, codec.decode(body), len(body), begun_s)
+            return Understood(codec.layer, codec.decode(body), len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
-            self._quota.end(sender, begun_s)
             return None
 
     # What the link layer tells.
 
     def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: Understood, waited_s: float) -> None:
-        layer, message, size_bytes, begun_s = meaning
+        layer, message, size_bytes = meaning
         self._addresses[sender] = address
         self._addresses.move_to_end(sender)
         if len(self._addresses) > MAX_SENDERS:
@@ -228,7 +223,6 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._record.drop(layer, LEASE_OVER, sender, message)
         else:
             self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
-        self._quota.end(sender, begun_s)
         if beacon and self._measures and sender in self.neighbors:
             self._exchange.probe(sender, address)
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.live.link.address import Address, parse_address
 from driftcast.live.link.interface import InterfaceConfig
-from driftcast.live.link.lanes import LinkSettings
+from driftcast.live.link.settings import LinkSettings
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Port = Annotated[int, Meta(ge=0, le=65535)]

@@ -12,19 +12,16 @@ whether it heard that one before.
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Generic, Literal, TypeVar
-
-import msgspec
-from msgspec import Meta
+from typing import Generic, Protocol, TypeVar
 
 from driftcast.live.link.address import Address
 from driftcast.live.link.departures import Departures
 from driftcast.live.link.frame import MAX_SENDERS, MAX_WAITED_MS, WINDOW, LinkFrame, LinkKind
 from driftcast.live.link.pace import Pace
+from driftcast.live.link.settings import LinkSettings
 from driftcast.model import NodeId
 
 _DATA = LinkKind.ACKNOWLEDGED_DATA
@@ -32,47 +29,24 @@ SPAN = WINDOW // 2
 """Half of what a receiver remembers: room for datagrams that overtake each other."""
 
 
-class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How hard to try. The defaults give up after 3 s in all, when discovery by default gives up on a neighbor too."""
-
-    ack_timeout_s: Annotated[
-        float, Meta(gt=0, le=60, description="wait for an acknowledgement while it is not known how long one takes")
-    ] = 0.2
-    retries: Annotated[int, Meta(ge=0, le=20, description="how often an unacknowledged frame is sent again")] = 3
-    window: Annotated[
-        int, Meta(ge=1, le=512, description="the most unacknowledged frames to one neighbor, however fast it answers")
-    ] = 256
-    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 4096
-    cost: Annotated[
-        Literal["fixed", "measured"], Meta(description="whether links cost `cost_s` or the time that probes take")
-    ] = "fixed"
-    cost_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=3600,
-            description="cost of a link; 500 bytes take this long at 6 Mbit/s, the slowest rate of 802.11g",
-        ),
-    ] = 0.0007
-
-
 P = TypeVar("P")
 """What the layer above keeps with a frame that it sends, to know it again."""
+P_contra = TypeVar("P_contra", contravariant=True)
 
 
-class LaneUser(ABC, Generic[P]):
+class LaneUser(Protocol[P_contra]):
     """Who is told what becomes of unicasts."""
 
     @abstractmethod
-    def transmitted(self, parcel: P, attempt: int) -> None:
+    def transmitted(self, parcel: P_contra, attempt: int) -> None:
         """A unicast goes on the air; attempts count from 1."""
 
     @abstractmethod
-    def acknowledged(self, parcel: P) -> None:
+    def acknowledged(self, parcel: P_contra) -> None:
         """A unicast has arrived. Each that was accepted is told of once, here or in `given_up`."""
 
     @abstractmethod
-    def given_up(self, target: NodeId, parcels: Sequence[P]) -> None:
+    def given_up(self, target: NodeId, parcels: Sequence[P_contra]) -> None:
         """A unicast to a neighbor was sent again in vain; it and those behind it are given up."""
 
     @abstractmethod
@@ -80,29 +54,35 @@ class LaneUser(ABC, Generic[P]):
         """Datagrams were dropped."""
 
 
-@dataclass(slots=True)
 class _Pending(Generic[P]):
-    parcel: P
-    target: NodeId
-    body: bytes
-    since_s: float
-    sequence: int = 0
-    attempts: int = 0
-    sent_s: float = 0.0
-    due_s: float = 0.0
-    """When it is sent again, or given up."""
+    """A unicast that waits or is on the air."""
+
+    __slots__ = ("attempts", "body", "due_s", "parcel", "sent_s", "sequence", "since_s", "target")
+
+    def __init__(self, parcel: P, target: NodeId, body: bytes, since_s: float) -> None:
+        self.parcel = parcel
+        self.target = target
+        self.body = body
+        self.since_s = since_s
+        self.sequence = 0
+        self.attempts = 0
+        self.sent_s = 0.0
+        self.due_s = 0.0
+        """When it is sent again, or given up."""
 
 
-@dataclass(slots=True)
 class _Lane(Generic[P]):
     """The unicasts to one neighbor: those on the air by number, in order, and those that wait."""
 
-    next: int
-    address: Address
-    """Where the neighbor was heard last: a node that starts anew may have another."""
-    pace: Pace
-    on_air: dict[int, _Pending[P]] = field(default_factory=dict)
-    waiting: deque[_Pending[P]] = field(default_factory=deque)
+    __slots__ = ("address", "next", "on_air", "pace", "waiting")
+
+    def __init__(self, first: int, address: Address, pace: Pace) -> None:
+        self.next = first
+        self.address = address
+        """Where the neighbor was heard last: a node that starts anew may have another."""
+        self.pace = pace
+        self.on_air: dict[int, _Pending[P]] = {}
+        self.waiting: deque[_Pending[P]] = deque()
 
 
 class Lanes(Generic[P]):
