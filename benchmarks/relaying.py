@@ -2,8 +2,9 @@
 
 A publisher's client, two nodes, a subscriber's client; events of 200 bytes, so many a second. The yardstick is two
 processes of Python that read a datagram from a socket and send it on, at the same rate in the same run. Figures are CPU
-time of both nodes, or both relays, for each event; and what was lost. `--source DIR`, several times, measures the code
-of several checkouts in turn: where other programs run too, only what is measured side by side can be compared.
+time of both nodes, or both relays, for each event; and what was lost. With `--keys` each is measured with keys, too.
+`--source DIR`, several times, measures the code of several checkouts in turn: where other programs run too, only what
+is measured side by side can be compared.
 """
 
 import argparse
@@ -17,10 +18,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from statistics import median
 
 from driftcast.live.door.client import connect
+from driftcast.live.keys.commands import certify, new_pair
+from driftcast.live.keys.files import KeyKind
 
 SOURCE = Path(__file__).parents[1] / "src"
 PAYLOAD = bytes(180)
@@ -37,6 +41,12 @@ name = "{protocol}"
 [control]
 socket = "{name}.sock"
 {more}
+"""
+KEYS = """
+[keys]
+identity = "{name}.key"
+certificate = "{name}.cert"
+operator = "operator.key.pub"
 """
 RELAY = """
 import socket, sys
@@ -122,14 +132,23 @@ def relays(rate: float, events: int) -> dict[str, object]:
 
 
 def nodes(
-    protocol: str, rate: float, events: int, settings: str = "", more: str = "", source: Path = SOURCE
+    protocol: str,
+    rate: float,
+    events: int,
+    settings: str = "",
+    more: str = "",
+    source: Path = SOURCE,
+    keyed: bool = False,
 ) -> dict[str, object]:
     """Two nodes that run a protocol."""
     ports = free_ports(2)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if keyed:
+            write_keys(folder, "a", "b")
         for one, port, peer in (("a", ports[0], ports[1]), ("b", ports[1], ports[0])):
             text = CONFIG.format(name=one, port=port, peer=peer, protocol=protocol, settings=settings, more=more)
+            text += KEYS.format(name=one) if keyed else ""
             (folder / f"{one}.toml").write_text(text.replace("STORE", f"{one}.db"))
         command = [sys.executable, "-m", "driftcast.cli", "node"]
         with (
@@ -160,12 +179,20 @@ def nodes(
                 for reason, times in status.drops.items():
                     drops[reason] = drops.get(reason, 0) + times
     return {
-        "case": protocol,
+        "case": f"{protocol} with keys" if keyed else protocol,
         "us_per_event": used_s / events * 1e6,
         "came": came,
         "published_per_s": round(events / elapsed_s),
         "drops": drops,
     }
+
+
+def write_keys(folder: Path, *names: str) -> None:
+    """An operator, and nodes that it has certified."""
+    new_pair(folder / "operator.key", KeyKind.OPERATOR)
+    for name in names:
+        public = new_pair(folder / f"{name}.key", KeyKind.IDENTITY)
+        certify(public, folder / "operator.key", folder / f"{name}.cert", name)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -174,6 +201,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=1000.0, help="events a second (1000)")
     parser.add_argument("--seconds", type=float, default=10.0, help="for so long (10)")
     parser.add_argument("--protocol", action="append", help="flooding and epidemic, if none is given")
+    parser.add_argument("--keys", action="store_true", help="and the same with keys")
     parser.add_argument("--source", action="append", type=Path, help="folder of the code to measure (this one)")
     parser.add_argument("--repeats", type=int, default=1, help="so often, each time beside relays of its own (1)")
     chosen = parser.parse_args(arguments)
@@ -183,10 +211,10 @@ def main(arguments: list[str] | None = None) -> int:
         yardstick = relays(chosen.rate, events)
         print(json.dumps(yardstick), flush=True)
         for protocol in chosen.protocol or ("flooding", "epidemic"):
-            for source in chosen.source or (SOURCE,):
-                found = nodes(protocol, chosen.rate, events, source=source)
+            for source, keyed in product(chosen.source or (SOURCE,), (False, True) if chosen.keys else (False,)):
+                found = nodes(protocol, chosen.rate, events, source=source, keyed=keyed)
                 ratio = float(str(found["us_per_event"])) / float(str(yardstick["us_per_event"]))
-                ratios.setdefault(f"{protocol}, {source}", []).append(ratio)
+                ratios.setdefault(f"{found['case']}, {source}", []).append(ratio)
                 print(json.dumps({"source": str(source), **found, "times_the_relays": round(ratio, 1)}), flush=True)
     for case, several in ratios.items() if chosen.repeats > 1 else ():
         print(json.dumps({"case": case, "median_times_the_relays": round(median(several), 1)}))

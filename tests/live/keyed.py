@@ -10,8 +10,10 @@ from driftcast.live.config import NodeConfig
 from driftcast.live.keys.certificate import Certificate, Revocations, issue, sign_list
 from driftcast.live.keys.config import Keys
 from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.keys.section import TOGETHER
+from driftcast.live.keys.signing import Signatures
 from driftcast.live.keys.vetting import Vetting
-from driftcast.model import NodeId, Scalar
+from driftcast.model import Event, NodeId, Scalar
 
 
 def private_of(name: object) -> bytes:
@@ -35,6 +37,7 @@ class Operator:
         issued_s: float | None = None,
         expires_s: float = math.inf,
         list_file: Path | None = None,
+        together: int = TOGETHER,
     ) -> Keys:
         """The keys of a node, with its certificate."""
         private = private_of(node)
@@ -49,7 +52,7 @@ class Operator:
             subscribe,
             dict(attributes or {}),
         )
-        return Keys(private, None, issue(self.key, certificate), self.key.public, list_file)
+        return Keys(private, None, issue(self.key, certificate), self.key.public, list_file, together)
 
     def keyed(self, config: NodeConfig, *policy: object, **more: object) -> NodeConfig:
         """The same node with keys."""
@@ -64,3 +67,10 @@ class Operator:
     def vetting(self, node: NodeId, **more: object) -> Vetting:
         """What a node judges by."""
         return self.keys(node, **more).vetting()  # type: ignore[arg-type]  # as `keys`
+
+
+def signed(signatures: Signatures, event: Event) -> Event:
+    """An event as it travels."""
+    [found] = signatures.sign([event])
+    assert isinstance(found, Event)
+    return found

@@ -25,7 +25,7 @@ from driftcast.protocol import Beacon
 from driftcast.wire import Layer
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
-from tests.live.keyed import Operator, private_of
+from tests.live.keyed import Operator, private_of, signed
 from tests.live.test_hostile import mutated
 
 OPERATOR = Operator()
@@ -40,9 +40,9 @@ def test_events_of_a_bad_member_do_not_pass_as_others(config: MakeConfig, run: R
             inbox = await joined(first, second)
             mine = forged.vetting.signatures
             honest = OPERATOR.vetting(1)
-            real = honest.signatures.sign(Event(EventId(1, 5), {"other": 1}))
-            stranger = Operator("another").vetting(1).signatures.sign(Event(EventId(1, 6), {"honest": -6}))
-            own = mine.sign(Event(EventId(BAD, 1), {"cheap": True}))
+            real = signed(honest.signatures, Event(EventId(1, 5), {"other": 1}))
+            stranger = signed(Operator("another").vetting(1).signatures, Event(EventId(1, 6), {"honest": -6}))
+            own = signed(mine, Event(EventId(BAD, 1), {"cheap": True}))
             dear = Event(EventId(BAD, 2), {"honest": 99})
             expired = OPERATOR.keys(1, issued_s=0.0, expires_s=1.0).certificate
             lies = {
@@ -141,7 +141,7 @@ def test_mutated_real_frames_leave_honest_traffic_as_it_is(
         bad = OPERATOR.keyed(config(BAD, "epidemic"))
         async with LiveNode(one) as first, LiveNode(two) as second, insider(bad, second) as forged:
             inbox = await joined(first, second)
-            event = forged.vetting.signatures.sign(Event(EventId(BAD, 1), {"n": 1}, b"content"))
+            event = signed(forged.vetting.signatures, Event(EventId(BAD, 1), {"n": 1}, b"content"))
             messages = (Transfer(event, 1, 60.0), Summary((EventId(BAD, 2), EventId(1, 3))))
             bodies = [forged.codec().encode(message) for message in messages]
             bodies.append(forged.codec(Layer.DISCOVERY).encode(Beacon(0.05, 3)))

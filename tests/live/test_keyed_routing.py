@@ -11,7 +11,7 @@ from driftcast.model import Event, EventId
 from driftcast.routing.aodv.messages import Packet
 from driftcast.wire import DecodeError, Layer, Parcel, Traffic
 from tests.live.conftest import MakeConfig, Run
-from tests.live.keyed import Operator
+from tests.live.keyed import Operator, signed
 from tests.live.test_topic_holder import holder_config
 
 OPERATOR = Operator()
@@ -62,6 +62,6 @@ def test_an_unsigned_event_in_a_parcel_goes_no_further(config: MakeConfig) -> No
         )
 
     event = Event(EventId(1, 1), {"topic": "jam"})
-    plan.codecs[Layer.ROUTING].decode(carried(signer.signatures.sign(event)))
+    plan.codecs[Layer.ROUTING].decode(carried(signed(signer.signatures, event)))
     with pytest.raises(DecodeError, match="event_unsigned"):
         plan.codecs[Layer.ROUTING].decode(carried(event))

@@ -32,7 +32,7 @@ from driftcast.model import AccessPolicy, Event, EventId, Position, Scalar, Subs
 from driftcast.protocol.host import Capability
 from driftcast.stacks import stack_plan
 from driftcast.wire import Codec, DecodeError, Layer, Message
-from tests.live.keyed import Operator, private_of
+from tests.live.keyed import Operator, private_of, signed
 
 OPERATOR = Operator()
 EVENT = Event(
@@ -173,9 +173,9 @@ def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
 
 
 def test_an_event_is_good_as_it_was_signed() -> None:
-    signed = OPERATOR.vetting(1).signatures.sign(EVENT)
+    made = signed(OPERATOR.vetting(1).signatures, EVENT)
     judge = OPERATOR.vetting(2).signatures
-    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(signed), type=Event)
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Event)
     assert judge.flaw(sent) is None
     assert plain(sent) == EVENT
     changes: list[dict[str, object]] = [
@@ -197,7 +197,7 @@ def test_an_event_is_good_as_it_was_signed() -> None:
 
 
 def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed = OPERATOR.vetting(1).signatures.sign(EVENT)
+    sent = signed(OPERATOR.vetting(1).signatures, EVENT)
     judge = OPERATOR.vetting(2).signatures
     calls: list[bytes] = []
 
@@ -207,7 +207,7 @@ def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("driftcast.live.keys.signing.signed_by", counted)
     for _ in range(10):
-        assert judge.flaw(signed) is None
+        assert judge.flaw(sent) is None
     assert calls == [b"event"]
 
 

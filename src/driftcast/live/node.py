@@ -1,7 +1,7 @@
 """A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from driftcast.errors import UserError, WorkError
@@ -18,11 +18,12 @@ from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
-from driftcast.live.host.outgoing import Outgoing
+from driftcast.live.host.outgoing import Outgoing, Publication
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.saving import Saved, Saving
-from driftcast.live.host.sequence import EventNumbers, Sequence, incarnation
+from driftcast.live.host.sequence import EventNumbers, incarnation
+from driftcast.live.host.sequence import Sequence as Numbers
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
@@ -115,9 +116,9 @@ class LiveNode(Applications):
         )
         for interface in self._runtime.interfaces.values():
             await interface.resolve_peers()
-        events = Sequence("event", store) if config.foreseeable else EventNumbers(store)
+        events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
         self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
-        numbers = Sequence("subscription", store)
+        numbers = Numbers("subscription", store)
         self._subscribers = Subscribers(config.node, runtime, record, file, saving, numbers, config.backlog)
         self._requests = Requests(config.node, runtime, numbers)
         self._advertisements = Advertisements(config.node, runtime, numbers)
@@ -235,7 +236,12 @@ class LiveNode(Applications):
         """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk, and what
         `copies` names when that many neighbors hold it."""
         self._check_running()
-        return self._outgoing.publish(attributes, payload, lease_s, access, stored, copies)
+        return self._outgoing.publish(Publication(attributes, payload, lease_s, access, stored, copies))
+
+    def publish_all(self, publications: Sequence[Publication]) -> list[EventId | UserError | WorkError]:
+        """Publish events that are there at the same time; of each its id, or what is wrong with it."""
+        self._check_running()
+        return self._outgoing.publish_all(publications)
 
     def subscribe(
         self,

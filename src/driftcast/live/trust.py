@@ -1,6 +1,6 @@
 """Whom a node believes: everybody, or the members of a network with keys."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError, WorkError
@@ -36,9 +36,9 @@ class Trust:
         """How events reach applications."""
         return applications
 
-    def sign(self, event: Event) -> Event:
-        """An event of this node as it travels; a UserError if it may not."""
-        return event
+    def sign(self, events: Sequence[Event]) -> Sequence[Event | UserError]:
+        """Events of this node as they travel, or why one may not."""
+        return events
 
     def certified(self, subscription: Subscription) -> Subscription:
         """A subscription of this node as it travels."""

@@ -5,7 +5,7 @@ bounded.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -43,13 +43,16 @@ from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
 from driftcast.live.door.told import answer_of, delivery_of
 from driftcast.live.host.applications import Forget
+from driftcast.live.host.outgoing import Publication
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, SubscriptionId
+from driftcast.model import FOREVER_S, Event, EventId, SubscriptionId
 
 MAX_CLIENT_SUBSCRIPTIONS = 256
 MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
+MAX_TOGETHER = 64
+"""Events published together: then it is looked at again whether the node is busy."""
 ROOM_S = 0.005
 """How often a node that is busy is looked at, if a publisher waits for it."""
 MAX_UNREAD_BYTES = 1 << 22
@@ -89,19 +92,22 @@ class ConnectedClient:
             async for several in lines(self._reader, self._writer.transport):
                 self.silent = False
                 self._heard_s = self._loop.time()
+                together: list[Publish] = []
                 for line in several:
                     question = self._understood(line)
-                    if question is None:
-                        return
+                    if isinstance(question, Publish) and not self._node.busy and len(together) < MAX_TOGETHER:
+                        together.append(question)
+                        continue
+                    # What was asked first is answered first.
+                    self._publish(together)
+                    together = []
                     # A client that asks without reading the answers waits here, not in the node's memory.
                     if self._said_bytes > MAX_UNANSWERED_BYTES:
                         await self._drain()
-                    if isinstance(question, Publish) and self._node.busy:
-                        reply = await self._answer_when_there_is_room(question)
-                    else:
-                        reply = question if isinstance(question, Refused) else self._answer(question)
-                    if reply is not None:
-                        self._say(reply)
+                    if question is None:
+                        return
+                    await self._serve(question)
+                self._publish(together)
                 if self._unread > MAX_UNANSWERED_BYTES:
                     await self._drain()
         except LineTooLongError:
@@ -142,27 +148,30 @@ class ConnectedClient:
                 return None
             return Refused(message=f"not understood: {error}", wrong_use=True)
 
-    async def _answer_when_there_is_room(self, question: Publish) -> Reply | None:
-        try:
-            await self._wait_for_room(question)
-        except WorkError as error:
-            return Refused(id=question.id, message=str(error), wrong_use=False)
-        return self._answer(question)
+    async def _serve(self, question: Question | Refused) -> None:
+        if isinstance(question, Refused):
+            self._say(question)
+        elif isinstance(question, Publish):
+            try:
+                await self._wait_for_room(question)
+            except WorkError as error:
+                self._say(_refused(question, error))
+            else:
+                self._publish([question])
+        else:
+            reply = self._answer(question)
+            if reply is not None:
+                self._say(reply)
 
     def _answer(self, question: Question) -> Reply | None:
         """What to say at once; None if the answer comes later."""
         try:
             return self._serve_question(question)
-        except (UserError, WorkError) as error:
-            return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
         except Exception as error:
-            LOG.error("a question of a client failed", exc_info=error)
-            return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)
+            return _refused(question, error)
 
     def _serve_question(self, question: Question) -> Reply | None:
         node = self._node
-        if isinstance(question, Publish):
-            return self._publish(question)
         if isinstance(question, Acknowledge):
             if question.subscription not in self._subscriptions:
                 raise UserError(f"this client has no subscription {question.subscription}")
@@ -210,23 +219,30 @@ class ConnectedClient:
 
     async def _wait_for_room(self, question: Publish) -> None:
         """A publisher is as fast as the node is, or is told that it is faster."""
-        if question.busy == "refuse":
+        if question.busy == "refuse" and self._node.busy:
             self._node.note_drop("busy")
             raise WorkError("the node cannot keep up; publish again later, or wait")
         while self._node.busy:
             await asyncio.sleep(ROOM_S)
 
-    def _publish(self, question: Publish) -> Reply | None:
-        node, lease_s = self._node, question.lease_s or FOREVER_S
-        if question.level == "accepted":
-            event = node.publish(question.attributes, question.payload, lease_s, question.access, None, None)
-            return Published(id=question.id, event=event)
-        promise = Promise(question, self._say_later)
-        promise.event = node.publish(
-            question.attributes, question.payload, lease_s, question.access, promise.on_saved, promise.copies
-        )
-        self._owed += 1
-        return None
+    def _publish(self, questions: list[Publish]) -> None:
+        """What is there at the same time is published together, and each answered for itself, if need be later."""
+        if not questions:
+            return
+        promises = [None if one.level == "accepted" else Promise(one, self._say_later) for one in questions]
+        wanted = [_publication(one, promise) for one, promise in zip(questions, promises, strict=True)]
+        try:
+            results: Sequence[EventId | Exception] = self._node.publish_all(wanted)
+        except Exception as error:
+            results = [error] * len(questions)
+        for question, promise, found in zip(questions, promises, results, strict=True):
+            if not isinstance(found, EventId):
+                self._say(_refused(question, found))
+            elif promise is None:
+                self._say(Published(id=question.id, event=found))
+            else:
+                promise.event = found
+                self._owed += 1
 
     def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
         """Answers a question when its writes are on the disk, or says that they are not."""
@@ -327,3 +343,16 @@ class ConnectedClient:
         if said and not self._writer.is_closing():
             said.append(b"")
             self._writer.write(b"\n".join(said))
+
+
+def _publication(question: Publish, promise: Promise | None) -> Publication:
+    what = (question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
+    return Publication(*what) if promise is None else Publication(*what, promise.on_saved, promise.copies)
+
+
+def _refused(question: Question, error: Exception) -> Refused:
+    """Why a question is not answered; of what is the node's own fault the log has the rest."""
+    if isinstance(error, UserError | WorkError):
+        return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
+    LOG.error("a question of a client failed", exc_info=error)
+    return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)

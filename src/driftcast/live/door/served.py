@@ -1,13 +1,15 @@
 """What the control channel asks of the node behind it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from driftcast.errors import UserError, WorkError
 from driftcast.live.door.consumer import Reader
 from driftcast.live.door.messages import Status
 from driftcast.live.door.subscribers import Listener
 from driftcast.live.host.applications import Forget, Replied
 from driftcast.live.host.holding import Copies
+from driftcast.live.host.outgoing import Publication
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import Record
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
@@ -31,6 +33,8 @@ class Served(Protocol):
         stored: Saved | None,
         copies: Copies | None,
     ) -> EventId: ...
+
+    def publish_all(self, publications: Sequence[Publication]) -> list[EventId | UserError | WorkError]: ...
 
     def subscribe(
         self,

@@ -9,6 +9,7 @@ from random import Random
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.host.deeds import Allowed, Deeds
+from driftcast.live.host.outgoing import Publication
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saving
 from driftcast.live.host.sequence import Sequence as Numbers
@@ -48,7 +49,7 @@ class LiveApplications(Landlord):
         saving: Saving,
         host: Callable[[str], Host],
         numbers: Numbers,
-        publish: Callable[[Mapping[str, Scalar], bytes, float, str | None], object],
+        publish: Callable[[Publication], object],
         allowed: Allowed,
     ) -> None:
         self._runtime = runtime
@@ -146,7 +147,7 @@ class LiveApplications(Landlord):
 
     def publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> None:
         try:
-            self._publish(attributes, payload, lease_s, access)
+            self._publish(Publication(attributes, payload, lease_s, access))
         except (UserError, WorkError) as error:
             LOG.error("an application's event was refused: %s", error)
             self._record.drop(Layer.DISSEMINATION, "application_event_refused")

@@ -2,7 +2,8 @@
 promised of them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -12,7 +13,8 @@ from driftcast.live.host.holding import Copies, Holding
 from driftcast.live.host.processing import Finished
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
-from driftcast.live.host.sequence import EventNumbers, Sequence
+from driftcast.live.host.sequence import EventNumbers
+from driftcast.live.host.sequence import Sequence as Numbers
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter, FilterError
@@ -29,19 +31,35 @@ MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 _decode = msgspec.msgpack.Decoder(Event).decode
 
 
+Sign: TypeAlias = Callable[[Sequence[Event]], Sequence[Event | UserError]]
+"""Makes of events what travels, or says why one may not."""
+
+
+class Publication(NamedTuple):
+    """What an application publishes, and what it wants to be told."""
+
+    attributes: Mapping[str, Scalar]
+    payload: bytes
+    lease_s: float
+    access: str | None
+    stored: Saved | None = None
+    """Called when it is on the disk."""
+    copies: Copies | None = None
+    """Names what is called when that many neighbors hold it."""
+
+
 class Outgoing:
     """What leaves the applications and the processors of one node."""
 
     def __init__(
         self,
         node: NodeId,
-        numbers: Sequence | EventNumbers,
+        numbers: Numbers | EventNumbers,
         runtime: Runtime,
         record: Record,
         saving: Saving,
-        sign: Callable[[Event], Event] = lambda event: event,
+        sign: Sign = lambda events: events,
     ) -> None:
-        """What `sign` makes of events is what travels."""
         self._sign = sign
         self._node = node
         self._numbers = numbers
@@ -50,44 +68,58 @@ class Outgoing:
         self._saving = saving
         self.holding = Holding(runtime)
 
-    def publish(
-        self,
-        attributes: Mapping[str, Scalar],
-        payload: bytes,
-        lease_s: float,
-        access: str | None,
-        stored: Saved | None = None,
-        copies: Copies | None = None,
-    ) -> EventId:
-        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk, and what
-        `copies` names when that many neighbors hold it."""
-        if stored is not None:
-            check_keeps(self._runtime.protocol)
-        if copies is not None:
-            self.holding.check()
-        policy = None if access is None else checked_policy(access)
-        id = EventId(self._node, self._numbers.take())
-        event = self._sign(checked_event(id, attributes, payload, lease_s, policy))
+    def publish(self, wanted: Publication) -> EventId:
+        """Publish an event; a UserError says what is wrong with it."""
+        [found] = self.publish_all([wanted])
+        if isinstance(found, EventId):
+            return found
+        raise found
+
+    def publish_all(self, publications: Sequence[Publication]) -> list[EventId | UserError | WorkError]:
+        """Publish events that are there at the same time; of each its id, or what is wrong with it."""
+        prepared = [self._prepared(publication) for publication in publications]
+        signed = iter(self._sign([event for event in prepared if isinstance(event, Event)]))
+        ready = [next(signed) if isinstance(event, Event) else event for event in prepared]
+        return [self._publish(event, wanted) for event, wanted in zip(ready, publications, strict=True)]
+
+    def _prepared(self, wanted: Publication) -> Event | UserError:
+        try:
+            if wanted.stored is not None:
+                check_keeps(self._runtime.protocol)
+            if wanted.copies is not None:
+                self.holding.check()
+            policy = None if wanted.access is None else checked_policy(wanted.access)
+            id = EventId(self._node, self._numbers.take())
+            return checked_event(id, wanted.attributes, wanted.payload, wanted.lease_s, policy)
+        except UserError as error:
+            return error
+
+    def _publish(self, event: Event | UserError, wanted: Publication) -> EventId | UserError | WorkError:
+        if isinstance(event, UserError):
+            return event
         self._record.publish(event)
         if not self._runtime.on_publish(self._runtime.now, event):
-            raise WorkError("the protocol failed on the event; the node's log has the reason")
-        if stored is not None:
-            self._saving.on_disk(stored)
-        if copies is not None:
-            self.holding.wait(id, copies)
-        return id
+            return WorkError("the protocol failed on the event; the node's log has the reason")
+        if wanted.stored is not None:
+            self._saving.on_disk(wanted.stored)
+        if wanted.copies is not None:
+            self.holding.wait(event.id, wanted.copies)
+        return event.id
 
     def processed(self, finished: Finished) -> None:
         """A processor has returned; what it made goes to the protocol that asked for it."""
-        error, events = finished.error, []
+        error, events = finished.error, list[Event]()
         try:
             for result in finished.results:
                 id = EventId(self._node, self._numbers.take())
-                events.append(self._sign(derived_event(finished.processor, finished.inputs, result, id, time.time())))
+                events.append(derived_event(finished.processor, finished.inputs, result, id, time.time()))
         except ProcessorError as problem:
             error, events = problem.told, []
-        except UserError as problem:
-            error, events = f"{Fault.RESULT}: {problem}", []
+        signed = self._sign(events)
+        events = [event for event in signed if isinstance(event, Event)]
+        problems = [problem for problem in signed if isinstance(problem, UserError)]
+        if problems:
+            error, events = f"{Fault.RESULT}: {problems[0]}", []
         if error:
             LOG.warning("processor %s: %s", finished.processor, error)
             self._record.note(Layer.DISSEMINATION, rows.processor_error(finished.inputs, error))

@@ -7,7 +7,7 @@ from driftcast.errors import UserError
 from driftcast.live.keys.files import KeyKind, read_key
 from driftcast.live.keys.membership import Certified, Membership, SharedSecret
 from driftcast.live.keys.primitives import SigningKey
-from driftcast.live.keys.section import KeysSection
+from driftcast.live.keys.section import TOGETHER, KeysSection
 from driftcast.live.keys.vetting import Vetting
 
 
@@ -20,10 +20,11 @@ class Keys:
     certificate: bytes = b""
     operator: bytes = b""
     list_file: Path | None = None
+    together: int = TOGETHER
 
     def vetting(self) -> Vetting:
         """Who is believed; a UserError says what is wrong with this node's own keys."""
-        return Vetting(self.membership())
+        return Vetting(self.membership(), self.together)
 
     def membership(self) -> Membership:
         """This node as a member of its network."""
@@ -46,7 +47,8 @@ def read_keys(section: KeysSection, path: Path) -> Keys:
         for name in ("operator", "revocations"):
             if getattr(section, name) is not None:
                 raise UserError(f"{path}: keys.{name}: belongs to a network with certificates; leave it out")
-        return Keys(private, read_key(folder / section.network, KeyKind.NETWORK)[1])
+        secret = read_key(folder / section.network, KeyKind.NETWORK)[1]
+        return Keys(private, secret, together=section.together)
     if section.certificate is None or section.operator is None:
         raise UserError(f"{path}: keys.operator: name the file of the operator's public key")
     return Keys(
@@ -55,4 +57,5 @@ def read_keys(section: KeysSection, path: Path) -> Keys:
         read_key(folder / section.certificate, KeyKind.CERTIFICATE)[1],
         read_key(folder / section.operator, KeyKind.PUBLIC)[1],
         None if section.revocations is None else folder / section.revocations,
+        section.together,
     )

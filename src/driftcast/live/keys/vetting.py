@@ -15,6 +15,7 @@ import msgspec
 from driftcast.errors import UserError
 from driftcast.live.keys.certificate import MAX_CERTIFICATE_BYTES
 from driftcast.live.keys.membership import Certified, Membership, Refusal
+from driftcast.live.keys.section import TOGETHER
 from driftcast.live.keys.signing import Signatures
 from driftcast.matching import Filter, FilterError
 from driftcast.model import Event, Scalar, Subscription
@@ -35,9 +36,9 @@ class SubscriptionFlaw(enum.StrEnum):
 class Vetting:
     """Judges what messages carry."""
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, together: int = TOGETHER) -> None:
         self.membership = membership
-        self.signatures = Signatures(membership)
+        self.signatures = Signatures(membership, together)
         self._fields: dict[type[msgspec.Struct], tuple[str, ...]] = {}
 
     def plan(self, plan: StackPlan) -> StackPlan:
