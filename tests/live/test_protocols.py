@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from driftcast.live.host.host import HostFacts, offered
-from driftcast.live.host.sequence import incarnation
+from driftcast.live.host.numbers import incarnation
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.protocol import StackPlan, UsesRouter
 from driftcast.protocol.registry import protocol_named, protocol_names

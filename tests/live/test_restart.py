@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import UserError, WorkError
-from driftcast.live.host.sequence import BLOCK, Sequence
+from driftcast.live.host.numbers import BLOCK, Numbers
 from driftcast.live.host.store import NodeStore
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, until
@@ -29,12 +29,12 @@ def test_no_event_id_is_used_twice_with_or_without_a_store(config: MakeConfig, r
 
 def test_numbers_are_reserved_before_they_are_given_away(tmp_path: Path) -> None:
     store = NodeStore(tmp_path / "store", 1)
-    numbers = Sequence("event", store)
+    numbers = Numbers("event", store)
     assert [numbers.take() for _ in range(BLOCK + 1)] == list(range(BLOCK + 1))
     # No close: the process is gone, and its lock with it.
     store._database.close()
     again = NodeStore(tmp_path / "store", 1)
-    assert Sequence("event", again).take() == 2 * BLOCK
+    assert Numbers("event", again).take() == 2 * BLOCK
     again.close()
 
 

@@ -49,6 +49,7 @@ def run_node(config_path: str | Path) -> int:
 
 async def _run(node: "LiveNode", path: Path) -> None:
     import asyncio
+    import gc
     import signal
 
     from driftcast.live.reload import Reloading
@@ -82,6 +83,8 @@ async def _run(node: "LiveNode", path: Path) -> None:
             if node.trust.warning is not None:
                 print(node.trust.warning, file=sys.stderr, flush=True)
             service.ready(f"{who} on {where}")
+            # All that there is by now stays: nobody need look through it for garbage again and again.
+            gc.freeze()
             await stop.wait()
             service.stopping()
         finally:

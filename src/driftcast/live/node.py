@@ -18,12 +18,11 @@ from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
+from driftcast.live.host.numbers import EventNumbers, Numbers, incarnation
 from driftcast.live.host.outgoing import Outgoing, Publication
 from driftcast.live.host.processing import Finished, Processing
 from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.saving import Saved, Saving
-from driftcast.live.host.sequence import EventNumbers, incarnation
-from driftcast.live.host.sequence import Sequence as Numbers
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
@@ -233,8 +232,7 @@ class LiveNode(Applications):
         stored: Saved | None = None,
         copies: Copies | None = None,
     ) -> EventId:
-        """Publish an event; a UserError says what is wrong with it. `stored` is called when it is on the disk, and what
-        `copies` names when that many neighbors hold it."""
+        """Publish an event, as a `Publication` says; a UserError says what is wrong with it."""
         self._check_running()
         return self._outgoing.publish(Publication(attributes, payload, lease_s, access, stored, copies))
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
-from driftcast.parts.handing import Handing, Rule
+from driftcast.parts.handing import SILENT, Handing, Rule
 from driftcast.parts.handing_messages import MESSAGES
 from driftcast.protocol import (
     AnswersRequests,
@@ -77,6 +77,8 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == LEASE:
             self.handing.forget(self.carried.on_lease(now))
+        elif key == SILENT:
+            self.handing.on_silent()
         else:
             self.handing.on_again(now)
 

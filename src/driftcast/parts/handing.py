@@ -20,6 +20,7 @@ from driftcast.protocol import DurableStore, Link, Port, Token
 from driftcast.wire import Message
 
 AGAIN = "again"
+SILENT = "silent"
 
 
 class Share(NamedTuple):
@@ -72,6 +73,8 @@ class Handing:
         self._underway: dict[Token, _Underway] = {}
         self._tokens = 0
         self._armed = False
+        self._listening = False
+        """Whether it is looked, after a while, at who was told and has not answered."""
 
     # What a protocol tells.
 
@@ -141,6 +144,16 @@ class Handing:
             else:
                 self.introductions.failed(sent.neighbor)
             self._arm()
+        elif isinstance(message, Wants) and not self.introductions.knows(sent.neighbor) and not self._listening:
+            self._listening = True
+            self._port.set_timer(SILENT, self._again_s)
+
+    def on_silent(self) -> None:
+        """The timer `SILENT`. Who has started anew may have answered before its link was noticed to be another, so that
+        what it said was forgotten here, and it does not know that."""
+        self._listening = False
+        for neighbor in self.introductions.silent():
+            self.introductions.tell(neighbor, answer=True)
 
     def on_again(self, now: float) -> None:
         """The timer `AGAIN`."""
@@ -163,8 +176,9 @@ class Handing:
                 offered.discard(id)
 
     def stop(self) -> None:
-        """Disarm the timer."""
+        """Disarm the timers."""
         self._port.cancel_timer(AGAIN)
+        self._port.cancel_timer(SILENT)
 
     # Offers.
 

@@ -105,6 +105,10 @@ class Introductions:
         """The neighbors that are to be told."""
         return [neighbor for neighbor in self._linked if neighbor not in self._told]
 
+    def silent(self) -> list[NodeId]:
+        """The neighbors that were told and have not said what they want."""
+        return [neighbor for neighbor in self._linked if neighbor in self._told and neighbor not in self._wants]
+
     def renew(self) -> None:
         """The own subscriptions have changed: nobody knows them now."""
         self._told.clear()

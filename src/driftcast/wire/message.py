@@ -44,6 +44,11 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
             return None
         return _replace(self, **left_s)
 
+    def joined(self, other: "Message") -> "Message | None":
+        """One message that says what this one and another of its type say; None if there is none, or it would be too
+        long. Worlds may send it in their place, if both were said at the same time to the same node."""
+        return None
+
 
 def carried(message: Message) -> tuple[Traffic, EventId | None]:
     """What a message counts as, and the event it carries, if it does."""

@@ -1,6 +1,6 @@
 """What epidemic nodes say to each other."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from msgspec import Meta
 
@@ -13,22 +13,27 @@ MAX_IDS = 1024
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
 
 
-class Summary(Message, frozen=True, gc=False, tag=1):
+class IdsMessage(Message, frozen=True, gc=False):
+    """The base of messages that list ids, and may as well list others too."""
+
+    ids: Ids
+
+    def joined(self, other: Message) -> Self | None:
+        assert isinstance(other, IdsMessage)
+        ids = self.ids + other.ids
+        return type(self)(ids) if len(ids) <= MAX_IDS else None
+
+
+class Summary(IdsMessage, frozen=True, gc=False, tag=1):
     """These I hold: ask for what you lack."""
 
-    ids: Ids
 
-
-class Ask(Message, frozen=True, gc=False, tag=2):
+class Ask(IdsMessage, frozen=True, gc=False, tag=2):
     """These I lack: send them."""
 
-    ids: Ids
 
-
-class Check(Message, frozen=True, gc=False, tag=4):
+class Check(IdsMessage, frozen=True, gc=False, tag=4):
     """Which of these do you hold? A `Summary` answers, of those that are."""
-
-    ids: Ids
 
 
 class Transfer(EventMessage, frozen=True, gc=False, tag=3):

@@ -4,7 +4,7 @@ from driftcast.model import Event, EventId, Failure
 from driftcast.parts.handing_messages import Ask, Handed, Offer
 from driftcast.parts.introductions import Wants
 from driftcast.protocol import Fact, Link
-from driftcast.protocol.effects import Note, Send
+from driftcast.protocol.effects import Note, RecordingPort, Send
 from driftcast.testing import Net, alone
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
@@ -77,3 +77,39 @@ def test_along_a_line_the_copy_reaches_the_end_and_every_node_had_it_once() -> N
     net.run(30)
     assert net.delivered(5) == [event]
     assert net.sent("Handed") == 5
+
+
+def test_who_forgot_what_a_neighbor_that_started_anew_has_said_asks_it_again() -> None:
+    here, port = alone("first_contact", node=7)
+    anew, its_port = alone("first_contact", node=1)
+    link, back = Link(1, "radio", 0.001), Link(7, "radio", 0.001)
+
+    def said(by: RecordingPort) -> list[Wants]:
+        found = [effect for effect in by.take() if isinstance(effect, Send)]
+        for effect in found:
+            assert effect.token is not None
+            (here if by is port else anew).on_sent(0.0, effect.token, None)
+        return [effect.message for effect in found if isinstance(effect.message, Wants)]
+
+    here.on_link_up(0.0, link)
+    here.on_message(0.0, 1, Wants(()), "radio")
+    said(port)
+    # The other has started anew, and says so before its beacon is heard.
+    anew.on_link_up(1.0, back)
+    [first] = said(its_port)
+    here.on_message(1.0, 1, first, "radio")
+    answers = said(port)
+    here.on_link_down(1.1, link, Failure.RESTARTED)
+    here.on_link_up(1.1, link)
+    # Datagrams overtake each other.
+    for message in (*said(port), *answers):
+        anew.on_message(1.2, 7, message, "radio")
+    assert said(its_port) == [], "it was told, and has told"
+    here.on_publish(2.0, EVENT)
+    assert Offer((EVENT.id,)) not in port.take_messages()
+    here.on_timer(60.0, "silent")
+    for message in said(port):
+        anew.on_message(60.0, 7, message, "radio")
+    [again] = said(its_port)
+    here.on_message(60.0, 1, again, "radio")
+    assert Offer((EVENT.id,)) in port.take_messages()

@@ -4,8 +4,8 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.live.host.applications import Forget
+from driftcast.live.host.numbers import Numbers
 from driftcast.live.host.runtime import Runtime
-from driftcast.live.host.sequence import Sequence
 from driftcast.matching import Filter
 from driftcast.model import Advertisement, AdvertisementId, NodeId
 from driftcast.protocol import Advertises
@@ -17,7 +17,7 @@ MAX_ADVERTISEMENTS = 1000
 class Advertisements:
     """Those that stand."""
 
-    def __init__(self, node: NodeId, runtime: Runtime, numbers: Sequence) -> None:
+    def __init__(self, node: NodeId, runtime: Runtime, numbers: Numbers) -> None:
         self._node = node
         self._runtime = runtime
         self._numbers = numbers

@@ -5,7 +5,7 @@ bounded.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -27,7 +27,6 @@ from driftcast.live.door.messages import (
     Move,
     Moved,
     Publish,
-    Published,
     Question,
     Refused,
     Reply,
@@ -38,23 +37,19 @@ from driftcast.live.door.messages import (
     Watch,
     Watched,
 )
-from driftcast.live.door.promise import Promise
+from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
 from driftcast.live.door.told import answer_of, delivery_of
 from driftcast.live.host.applications import Forget
-from driftcast.live.host.outgoing import Publication
 from driftcast.live.host.saving import Saved
-from driftcast.live.record import LOG
-from driftcast.model import FOREVER_S, Event, EventId, SubscriptionId
+from driftcast.model import FOREVER_S, Event, SubscriptionId
 
 MAX_CLIENT_SUBSCRIPTIONS = 256
 MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
 MAX_TOGETHER = 64
 """Events published together: then it is looked at again whether the node is busy."""
-ROOM_S = 0.005
-"""How often a node that is busy is looked at, if a publisher waits for it."""
 MAX_UNREAD_BYTES = 1 << 22
 """What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
 
@@ -78,7 +73,8 @@ class ConnectedClient:
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._owed = 0
-        """Answers that wait for the disk or for neighbors."""
+        """Answers that wait for the disk; those to publications are counted apart."""
+        self._publishing = Publishing(node, self._say)
         self._said: list[bytes] = []
         self._said_bytes = 0
         self.silent = True
@@ -99,7 +95,7 @@ class ConnectedClient:
                         together.append(question)
                         continue
                     # What was asked first is answered first.
-                    self._publish(together)
+                    self._publishing.publish(together)
                     together = []
                     # A client that asks without reading the answers waits here, not in the node's memory.
                     if self._said_bytes > MAX_UNANSWERED_BYTES:
@@ -107,7 +103,7 @@ class ConnectedClient:
                     if question is None:
                         return
                     await self._serve(question)
-                self._publish(together)
+                self._publishing.publish(together)
                 if self._unread > MAX_UNANSWERED_BYTES:
                     await self._drain()
         except LineTooLongError:
@@ -125,7 +121,7 @@ class ConnectedClient:
     @property
     def idle_s(self) -> float:
         """For how long it has neither said anything nor anything open."""
-        busy = self._subscriptions or self._open or self._unread or self._owed > 0
+        busy = self._subscriptions or self._open or self._unread or self._owed > 0 or self._publishing.owed > 0
         return 0.0 if busy else self._loop.time() - self._heard_s
 
     def refuse(self, message: str) -> None:
@@ -152,12 +148,7 @@ class ConnectedClient:
         if isinstance(question, Refused):
             self._say(question)
         elif isinstance(question, Publish):
-            try:
-                await self._wait_for_room(question)
-            except WorkError as error:
-                self._say(_refused(question, error))
-            else:
-                self._publish([question])
+            await self._publishing.publish_when_there_is_room(question)
         else:
             reply = self._answer(question)
             if reply is not None:
@@ -168,7 +159,7 @@ class ConnectedClient:
         try:
             return self._serve_question(question)
         except Exception as error:
-            return _refused(question, error)
+            return refused(question, error)
 
     def _serve_question(self, question: Question) -> Reply | None:
         node = self._node
@@ -216,33 +207,6 @@ class ConnectedClient:
             return self._watch(question)
         assert isinstance(question, AskStatus)
         return msgspec.structs.replace(node.status(), id=question.id)
-
-    async def _wait_for_room(self, question: Publish) -> None:
-        """A publisher is as fast as the node is, or is told that it is faster."""
-        if question.busy == "refuse" and self._node.busy:
-            self._node.note_drop("busy")
-            raise WorkError("the node cannot keep up; publish again later, or wait")
-        while self._node.busy:
-            await asyncio.sleep(ROOM_S)
-
-    def _publish(self, questions: list[Publish]) -> None:
-        """What is there at the same time is published together, and each answered for itself, if need be later."""
-        if not questions:
-            return
-        promises = [None if one.level == "accepted" else Promise(one, self._say_later) for one in questions]
-        wanted = [_publication(one, promise) for one, promise in zip(questions, promises, strict=True)]
-        try:
-            results: Sequence[EventId | Exception] = self._node.publish_all(wanted)
-        except Exception as error:
-            results = [error] * len(questions)
-        for question, promise, found in zip(questions, promises, results, strict=True):
-            if not isinstance(found, EventId):
-                self._say(_refused(question, found))
-            elif promise is None:
-                self._say(Published(id=question.id, event=found))
-            else:
-                promise.event = found
-                self._owed += 1
 
     def _when_saved(self, question: Question, answer: Callable[[], Reply]) -> Saved:
         """Answers a question when its writes are on the disk, or says that they are not."""
@@ -343,16 +307,3 @@ class ConnectedClient:
         if said and not self._writer.is_closing():
             said.append(b"")
             self._writer.write(b"\n".join(said))
-
-
-def _publication(question: Publish, promise: Promise | None) -> Publication:
-    what = (question.attributes, question.payload, question.lease_s or FOREVER_S, question.access)
-    return Publication(*what) if promise is None else Publication(*what, promise.on_saved, promise.copies)
-
-
-def _refused(question: Question, error: Exception) -> Refused:
-    """Why a question is not answered; of what is the node's own fault the log has the rest."""
-    if isinstance(error, UserError | WorkError):
-        return Refused(id=question.id, message=str(error), wrong_use=isinstance(error, UserError))
-    LOG.error("a question of a client failed", exc_info=error)
-    return Refused(id=question.id, message="the node failed on this; its log has the reason", wrong_use=False)

@@ -6,8 +6,8 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.live.host.applications import Forget
+from driftcast.live.host.numbers import Numbers
 from driftcast.live.host.runtime import Runtime
-from driftcast.live.host.sequence import Sequence
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId, Request, RequestId
 
@@ -21,7 +21,7 @@ MAX_REQUESTS = 1000
 class Requests:
     """The open requests of a node's clients."""
 
-    def __init__(self, node: NodeId, runtime: Runtime, numbers: Sequence) -> None:
+    def __init__(self, node: NodeId, runtime: Runtime, numbers: Numbers) -> None:
         self._node = node
         self._runtime = runtime
         self._numbers = numbers

@@ -12,9 +12,9 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.consumer import Consumer, Delivery, Reader
 from driftcast.live.host.backlog import Backlog, BacklogSettings
+from driftcast.live.host.numbers import Numbers
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saving
-from driftcast.live.host.sequence import Sequence
 from driftcast.live.host.store import NodeStore, Standing
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter
@@ -62,7 +62,7 @@ class Subscribers:
         record: Record,
         store: NodeStore,
         saving: Saving,
-        sequence: Sequence,
+        sequence: Numbers,
         backlog: BacklogSettings,
     ) -> None:
         self._node = node

@@ -9,10 +9,10 @@ from random import Random
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.host.deeds import Allowed, Deeds
+from driftcast.live.host.numbers import Numbers
 from driftcast.live.host.outgoing import Publication
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saving
-from driftcast.live.host.sequence import Sequence as Numbers
 from driftcast.live.record import LOG, Record
 from driftcast.model import Advertisement, Event, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Host, Settings

@@ -10,11 +10,10 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.functions import Fault, ProcessorError, derived_event
 from driftcast.live.host.holding import Copies, Holding
+from driftcast.live.host.numbers import EventNumbers, Numbers
 from driftcast.live.host.processing import Finished
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
-from driftcast.live.host.sequence import EventNumbers
-from driftcast.live.host.sequence import Sequence as Numbers
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter, FilterError

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from driftcast.errors import WorkError
+from driftcast.live.host.joining import Joining
 from driftcast.live.host.saving import Saving
 from driftcast.live.host.work import Work
 from driftcast.live.link.frame import MAX_BODY_BYTES
@@ -95,6 +96,7 @@ class Runtime(Stack):
         self._ports = {layer: BufferedPort() for layer in Layer}
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
         self._running = False
+        self._joining = Joining(self._loop, self._put)
         self.interfaces = {
             config.name: LiveInterface(node, config, transport, plan.codecs, record, self, self._when_kept)
             for config, transport in interfaces
@@ -146,6 +148,7 @@ class Runtime(Stack):
         """Stop cleanly; no handler runs afterwards."""
         self.on_stop(self.now)
         self._saving.save()
+        self._joining.flush()
         self._running = False
         for (layer, _), timer in self._timers.items():
             timer.cancel()
@@ -169,10 +172,8 @@ class Runtime(Stack):
 
     def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         """A handler, then its effects; or neither its effects nor its writes, if it raises."""
-        with self._work:
-            return self._enter(now, layer, handler, arguments)
-
-    def _enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+        if not self._work.in_turn:
+            self._work.begin_turn(self._loop)
         told, saving = self.told, self._saving
         if saving.store.marked:
             saving.settle()
@@ -224,10 +225,8 @@ class Runtime(Stack):
         if self._saving.holds:
             since_s = self._loop.time()
             self._saving.after(lambda lost: self._transmit_later(layer, effect, lost, since_s))
-        elif isinstance(effect, Send):
-            self._send(layer, effect)
         else:
-            self._broadcast(layer, effect)
+            self._joining.send(layer, effect)
 
     def _deliver(self, layer: Layer, effect: Deliver) -> None:
         self._applications.deliver(effect.subscription, effect.event, effect.hops)
@@ -263,26 +262,30 @@ class Runtime(Stack):
             self._record.drop(layer, "store_failed", None, effect.message)
             if isinstance(effect, Send) and effect.token is not None:
                 self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
-        elif isinstance(effect, Send):
-            self._send(layer, effect)
+        else:
+            self._joining.send(layer, effect)
+
+    def _put(self, layer: Layer, effect: Send | Broadcast, tokens: tuple[Token, ...]) -> None:
+        if isinstance(effect, Send):
+            self._send(layer, effect, tokens)
         else:
             self._broadcast(layer, effect)
 
-    def _send(self, layer: Layer, effect: Send) -> None:
+    def _send(self, layer: Layer, effect: Send, tokens: tuple[Token, ...]) -> None:
         body = self._encoded(layer, effect.message)
         refusal: Failure | None
         if isinstance(body, Failure):
             refusal = body
         else:
             interface = self._chosen(effect.target, effect.via)
-            unicast = Unicast(layer, effect.message, effect.target, len(body), effect.token)
+            unicast = Unicast(layer, effect.message, effect.target, len(body), tokens)
             refusal = Failure.OUT_OF_REACH if interface is None else interface.send(unicast, body)
         if refusal is not None:
             self._record.drop(layer, refusal, effect.target, effect.message)
-            if effect.token is not None:
-                failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
+            failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
+            for token in tokens:
                 # Told from the loop: one that answers each refusal by sending again does not stop the node.
-                self._loop.call_soon(self._refuse, layer, effect.token, failure)
+                self._loop.call_soon(self._refuse, layer, token, failure)
 
     def _refuse(self, layer: Layer, token: Token, failure: Failure) -> None:
         if self._running:

@@ -1,5 +1,6 @@
 """How busy a node is with its own work: its handlers, what follows from them, and its processors."""
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -12,13 +13,27 @@ _MEMINFO = Path("/proc/meminfo")
 class Work:
     """Something of the node runs within each `with work:`; several may at a time, since processors run apart.
 
-    Not the machine's average: what other programs do, and other nodes on the machine, is not this node's load.
+    Handlers are too many and too short to be timed one by one: with the first of them something runs until the loop
+    has gone around. Not the machine's average: what other programs do, and other nodes on the machine, is not this
+    node's load.
     """
 
     def __init__(self, window_s: float = DEFAULT_WINDOW_S) -> None:
         self._busy = BusyShare(window_s)
         self._running = 0
         self._since_s = 0.0
+        self.in_turn = False
+        """Whether something runs until the loop has gone around."""
+
+    def begin_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Something runs until then."""
+        self.in_turn = True
+        self.__enter__()
+        loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.in_turn = False
+        self.__exit__(None, None, None)
 
     def __enter__(self) -> None:
         if self._running == 0:

@@ -56,7 +56,7 @@ class Unicast(NamedTuple):
     message: Message
     target: NodeId
     size_bytes: int
-    token: Token | None
+    tokens: tuple[Token, ...]
 
 
 class Understood(NamedTuple):
@@ -233,8 +233,8 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
 
     def acknowledged(self, unicast: Unicast) -> None:
-        if unicast.token is not None:
-            self._stack.on_sent(self._record.time_s(), unicast.layer, unicast.token, None)
+        for token in unicast.tokens:
+            self._stack.on_sent(self._record.time_s(), unicast.layer, token, None)
 
     def given_up(self, target: NodeId, unicasts: Sequence[Unicast]) -> None:
         # What a protocol sends again at once takes another way, if there is one.
@@ -242,8 +242,8 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
         for unicast in unicasts:
             self._record.drop(unicast.layer, "unacknowledged", unicast.target, unicast.message)
-            if unicast.token is not None:
-                self._stack.on_sent(self._record.time_s(), unicast.layer, unicast.token, Failure.UNREACHABLE)
+            for token in unicast.tokens:
+                self._stack.on_sent(self._record.time_s(), unicast.layer, token, Failure.UNREACHABLE)
         self._stack.on_neighbor_failed(self._record.time_s(), target, self.name, Failure.UNREACHABLE)
 
     def measured(self, target: NodeId, time_s: float) -> None:

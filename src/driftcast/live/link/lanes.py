@@ -11,6 +11,7 @@ whether it heard that one before.
 """
 
 import asyncio
+import math
 import time
 from abc import abstractmethod
 from collections import OrderedDict, deque
@@ -104,7 +105,8 @@ class Lanes(Generic[P]):
         self.waiting = 0
         """How many unicasts wait or are on the air."""
         self._watch: asyncio.TimerHandle | None = None
-        """Set to no later than the first of them is due."""
+        self._watched_s = math.inf
+        """When it rings: no later than the first of them is due."""
 
     def close(self) -> None:
         """Nothing is sent or told from now on."""
@@ -137,21 +139,24 @@ class Lanes(Generic[P]):
         if target not in self._lanes:
             self._paces.pop(target, None)
 
-    def on_acknowledgement(self, sender: NodeId, session: int, sequence: int) -> bool:
-        """A neighbor has a frame; False if none was on its way: late, for an earlier start of this node, or forged."""
+    def on_acknowledgements(self, sender: NodeId, session: int, sequences: Sequence[int]) -> int:
+        """A neighbor has frames. How many of them were not on their way: late, for an earlier start of this node, or
+        forged."""
         lane = self._lanes.get(sender)
-        pending = None if lane is None else lane.on_air.get(sequence)
-        if lane is None or pending is None or session != self._session:
-            return False
-        self.waiting -= 1
-        lane.pace.answered(time.monotonic() - pending.sent_s if pending.attempts == 1 else None)
-        del lane.on_air[sequence]
+        if lane is None or session != self._session:
+            return len(sequences)
+        now_s = time.monotonic()
+        arrived = [pending for sequence in sequences if (pending := lane.on_air.pop(sequence, None)) is not None]
+        for pending in arrived:
+            lane.pace.answered(now_s - pending.sent_s if pending.attempts == 1 else None)
+        self.waiting -= len(arrived)
         if lane.waiting:
             self._launch(lane)
         if not lane.on_air:
             del self._lanes[sender]
-        self._user.acknowledged(pending.parcel)
-        return True
+        for pending in arrived:
+            self._user.acknowledged(pending.parcel)
+        return len(sequences) - len(arrived)
 
     def _pace(self, target: NodeId) -> Pace:
         pace = self._paces.get(target)
@@ -164,12 +169,13 @@ class Lanes(Generic[P]):
 
     def _launch(self, lane: _Lane[P]) -> None:
         """Put on the air what may go."""
-        while lane.waiting and len(lane.on_air) < lane.pace.window:
-            if lane.on_air and lane.next - next(iter(lane.on_air)) >= SPAN:
+        waiting, on_air = lane.waiting, lane.on_air
+        while waiting and len(on_air) < lane.pace.window:
+            if on_air and lane.next - next(iter(on_air)) >= SPAN:
                 return
-            pending = lane.waiting.popleft()
+            pending = waiting.popleft()
             pending.sequence = lane.next
-            lane.on_air[lane.next] = pending
+            on_air[lane.next] = pending
             if lane.next > self._highest:
                 self._highest = lane.next
             lane.next += 1
@@ -177,11 +183,11 @@ class Lanes(Generic[P]):
 
     def _attempt(self, lane: _Lane[P], pending: _Pending[P]) -> None:
         pending.attempts += 1
-        pending.sent_s = time.monotonic()
-        pending.due_s = pending.sent_s + lane.pace.wait_s(pending.attempts)
-        if self._watch is None or pending.due_s < self._watch.when():
-            self._watch_until(pending.due_s)
-        waited_ms = min(int((pending.sent_s - pending.since_s) * 1000), MAX_WAITED_MS)
+        now_s = pending.sent_s = time.monotonic()
+        due_s = pending.due_s = now_s + lane.pace.wait_s(pending.attempts)
+        if due_s < self._watched_s:
+            self._watch_until(due_s)
+        waited_ms = min(int((now_s - pending.since_s) * 1000), MAX_WAITED_MS)
         frame = LinkFrame(_DATA, self._node, self._session, pending.sequence, pending.body, waited_ms)
         # If it cannot leave now, perhaps the next attempt can.
         self._departures.send(lane.address, frame, pending.target)
@@ -190,11 +196,12 @@ class Lanes(Generic[P]):
     def _watch_until(self, due_s: float) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        self._watched_s = due_s
         self._watch = self._loop.call_at(due_s, self._on_watch)
 
     def _on_watch(self) -> None:
         """Look for what is due, and when to look again."""
-        self._watch = None
+        self._watch, self._watched_s = None, math.inf
         now_s = self._loop.time()
         for pending in [one for lane in self._lanes.values() for one in lane.on_air.values() if one.due_s <= now_s]:
             lane = self._lanes.get(pending.target)

@@ -21,7 +21,7 @@ TICKS_FROM_S = 1_735_689_600.0
 """The beginning of 2025, in seconds since 1970."""
 
 
-class Sequence:
+class Numbers:
     """The counter behind a node's events, subscription ids or incarnations.
 
     With a store, numbers are reserved in blocks before they are used. Without one they count on from the microseconds
@@ -62,7 +62,7 @@ class EventNumbers:
     __slots__ = ("_counter", "_drawn")
 
     def __init__(self, store: NodeStore | None) -> None:
-        self._counter = None if store is None else Sequence("event", store)
+        self._counter = None if store is None else Numbers("event", store)
         self._drawn: list[int] = []
 
     def take(self) -> int:
@@ -82,7 +82,7 @@ def incarnation(store: NodeStore | None) -> int:
     Protocols put it before counters of 32 bits. Without a store it is a time, so again the clock must not be set back.
     """
     if store is not None:
-        return Sequence("incarnation", store, block=1).take()
+        return Numbers("incarnation", store, block=1).take()
     ticks = max(0, int((time.time() - TICKS_FROM_S) / TICK_S))
     # One process may start a node twice within a tick, or several nodes.
     _taken[0] = max(_taken[0] + 1, ticks)

@@ -1,0 +1,95 @@
+"""What is said to a neighbor at the same time, in messages that may be one, is one message."""
+
+import asyncio
+from collections.abc import Callable
+
+from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
+from driftcast.live.host.joining import Joining
+from driftcast.live.host.outgoing import Publication
+from driftcast.live.node import LiveNode
+from driftcast.model import FOREVER_S, Event, EventId
+from driftcast.protocol.effects import Broadcast, Send
+from driftcast.wire import Layer
+from tests.live.conftest import MakeConfig, Run
+
+HERE = Layer.DISSEMINATION
+Left = list[tuple[Send | Broadcast, tuple[object, ...]]]
+
+
+def ids(*numbers: int) -> tuple[EventId, ...]:
+    return tuple(EventId(1, n) for n in numbers)
+
+
+def story(tell: Callable[[Joining, Left], None]) -> Left:
+    left: Left = []
+
+    async def told() -> None:
+        loop = asyncio.get_running_loop()
+        joining = Joining(loop, lambda layer, effect, tokens: left.append((effect, tokens)))
+        tell(joining, left)
+        await asyncio.sleep(0)
+
+    asyncio.run(told())
+    return left
+
+
+def test_messages_of_a_kind_to_one_neighbor_are_one_and_all_their_tokens_are_on_its_way() -> None:
+    def tell(joining: Joining, left: Left) -> None:
+        joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
+        joining.send(HERE, Send(3, Summary(ids(1)), None, 12))
+        joining.send(HERE, Send(2, Ask(ids(9))))
+        joining.send(HERE, Send(2, Summary(ids(2, 3))))
+        joining.send(HERE, Send(2, Summary(ids(4)), None, 13))
+        joining.send(HERE, Send(2, Summary(ids(5)), "wire", 14))
+        joining.send(HERE, Broadcast(Summary(ids(6))))
+        joining.send(HERE, Broadcast(Summary(ids(7))))
+        assert left == [], "until the loop has gone around"
+
+    assert story(tell) == [
+        (Send(2, Summary(ids(1, 2, 3, 4)), None, 11), (11, 13)),
+        (Send(3, Summary(ids(1)), None, 12), (12,)),
+        (Send(2, Ask(ids(9))), ()),
+        (Send(2, Summary(ids(5)), "wire", 14), (14,)),
+        (Broadcast(Summary(ids(6, 7))), ()),
+    ]
+
+
+def test_what_cannot_be_joined_goes_at_once() -> None:
+    transfer = Transfer(Event(EventId(1, 1), {}), 1, 60.0)
+
+    def tell(joining: Joining, left: Left) -> None:
+        joining.send(HERE, Send(2, transfer, None, 5))
+        joining.send(HERE, Send(2, transfer))
+        assert left == [(Send(2, transfer, None, 5), (5,)), (Send(2, transfer), ())]
+
+    assert len(story(tell)) == 2
+
+
+def test_what_would_be_too_long_becomes_several() -> None:
+    def tell(joining: Joining, left: Left) -> None:
+        for n in range(MAX_IDS + 1):
+            joining.send(HERE, Send(2, Check(ids(n)), None, n))
+
+    first, second = story(tell)
+    assert first[0].message == Check(ids(*range(MAX_IDS)))
+    assert first[1] == tuple(range(MAX_IDS))
+    assert second == (Send(2, Check(ids(MAX_IDS)), None, MAX_IDS), (MAX_IDS,))
+
+
+def test_a_burst_of_events_is_told_of_at_once(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, "epidemic")) as one, LiveNode(config(2, "epidemic")) as two:
+            one.add_peer(two.address)
+            two.add_peer(one.address)
+            while not (one.neighbors and two.neighbors):
+                await asyncio.sleep(0.01)
+            inbox: list[EventId] = []
+            two.subscribe("n >= 0", lambda subscription, event, hops: inbox.append(event.id))
+            before = one.record.counts["sent"]
+            found = one.publish_all([Publication({"n": n}, b"", FOREVER_S, None) for n in range(50)])
+            while len(inbox) < 50:
+                await asyncio.sleep(0.01)
+            assert inbox == found
+            assert one.record.counts["sent"] - before < 60, "a summary and 50 transfers, beside beacons"
+
+    run(story())
