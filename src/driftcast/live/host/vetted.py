@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from driftcast.live.host.runtime import Applications
-from driftcast.live.keys.signing import Signatures, plain
+from driftcast.live.keys.signing import Signatures
 from driftcast.model import Event, EventId, NodeId, RequestId, SubscriptionId
 from driftcast.protocol.effects import Process
 
@@ -18,11 +18,11 @@ class VettedApplications(Applications):
 
     def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         if self._counts(event):
-            self._inner.deliver(subscription, plain(event), hops)
+            self._inner.deliver(subscription, self._signatures.plain(event), hops)
 
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
         # Who gets nothing of an answer has had it: the request stands.
-        return self._inner.answer(request, plain(event), hops) if self._counts(event) else True
+        return self._inner.answer(request, self._signatures.plain(event), hops) if self._counts(event) else True
 
     def close(self, request: RequestId, complete: bool) -> bool:
         return self._inner.close(request, complete)
@@ -32,7 +32,9 @@ class VettedApplications(Applications):
 
     def process(self, job: Process) -> None:
         if all(self._counts(event) for event in job.events):
-            self._inner.process(Process(job.processor, job.state, tuple(map(plain, job.events)), job.token))
+            self._inner.process(
+                Process(job.processor, job.state, tuple(map(self._signatures.plain, job.events)), job.token)
+            )
 
     def _counts(self, event: Event) -> bool:
         flaw = self._signatures.flaw(event)

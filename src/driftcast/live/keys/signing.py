@@ -72,6 +72,7 @@ class Signatures:
         """By key, signature and what was signed."""
         self._last: Event | None = None
         """The one found good last: between a codec and an application it is the same object."""
+        self._last_plain: Event | None = None
         membership.changed.append(self._forget)
 
     def sign(self, events: Sequence[Event]) -> list[Event | UserError]:
@@ -104,7 +105,12 @@ class Signatures:
         if not _allowed(member, parts.plain):
             return EventFlaw.NOT_ALLOWED
         self._remember(event, _encode(event))
+        self._last_plain = parts.plain
         return None
+
+    def plain(self, event: Event) -> Event:
+        """The event as its publisher made it, for applications; it was found good."""
+        return self._last_plain if event is self._last and self._last_plain is not None else plain(event)
 
     def _signed_alone(self, event: Event) -> Event | UserError:
         return self._travelling(event, self._membership.identity.sign(b"event", _encode(event)))
@@ -154,10 +160,10 @@ class Signatures:
     def _forget(self) -> None:
         self._good.clear()
         self._tops.clear()
-        self._last = None
+        self._last = self._last_plain = None
 
     def _remember(self, event: Event, text: bytes) -> None:
-        self._last = event
+        self._last, self._last_plain = event, None
         self._good[event.id] = digest(text)
         if len(self._good) > MAX_REMEMBERED:
             self._good.popitem(last=False)

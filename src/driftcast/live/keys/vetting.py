@@ -8,7 +8,7 @@ import base64
 import binascii
 import enum
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -20,7 +20,7 @@ from driftcast.live.keys.signing import Signatures
 from driftcast.matching import Filter, FilterError
 from driftcast.model import Event, Scalar, Subscription
 from driftcast.protocol import StackPlan
-from driftcast.wire import Codec, DecodeError, Layer, Message, Parcel
+from driftcast.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel
 
 CERTIFICATE = "$certificate"
 """The attribute of a subscription in which its certificate travels."""
@@ -78,7 +78,11 @@ class Vetting:
                     )
 
     def _check(self, message: Message) -> None:
-        for found in self._carried(message):
+        found_in: Iterable[object] = self._carried(message)
+        # Most that comes carries one event and nothing else.
+        if isinstance(message, EventMessage) and self._carrying(type(message)) == ("event",):
+            found_in = (message.event,)
+        for found in found_in:
             flaw: enum.StrEnum | None = None
             if isinstance(found, Event):
                 flaw = self.signatures.flaw(found)
