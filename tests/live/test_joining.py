@@ -76,6 +76,32 @@ def test_what_would_be_too_long_becomes_several() -> None:
     assert second == (Send(2, Check(ids(MAX_IDS)), None, MAX_IDS), (MAX_IDS,))
 
 
+def test_what_is_forgotten_never_leaves() -> None:
+    def tell(joining: Joining, left: Left) -> None:
+        joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
+        joining.forget()
+
+    assert story(tell) == []
+
+
+def test_a_node_that_crashes_says_nothing_more(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LiveNode(config(2, "epidemic")) as two:
+            one = LiveNode(config(1, "epidemic"))
+            await one.start()
+            one.add_peer(two.address)
+            two.add_peer(one.address)
+            while not (one.neighbors and two.neighbors):
+                await asyncio.sleep(0.01)
+            one.publish({"n": 1})
+            sent = one.record.counts["sent"]
+            await one.crash()
+            await asyncio.sleep(0.3)
+            assert one.record.counts["sent"] == sent
+
+    run(story())
+
+
 def test_a_burst_of_events_is_told_of_at_once(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with LiveNode(config(1, "epidemic")) as one, LiveNode(config(2, "epidemic")) as two:

@@ -54,6 +54,10 @@ class Joining:
         for (layer, *_), (effect, tokens) in waiting.items():
             self._leave(layer, effect, tuple(tokens))
 
+    def forget(self) -> None:
+        """Nothing that waits will leave."""
+        self._waiting.clear()
+
     def _join(self, way: _Way, effect: Send | Broadcast, tokens: tuple[Token, ...]) -> None:
         found = self._waiting.get(way)
         if found is None:

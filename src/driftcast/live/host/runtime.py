@@ -160,6 +160,7 @@ class Runtime(Stack):
     def crash(self) -> None:
         """End as a killed process does: no handler runs, now or afterwards."""
         self._running = False
+        self._joining.forget()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
