@@ -150,7 +150,7 @@ def test_leases_end_and_full_buffers_let_the_oldest_go() -> None:
     direct.on_message(6.0, 1, Ask((EVENT.id, EventId(7, 1))), "radio")
     assert said(port) == []
     direct.on_stop(7.0)
-    assert port.take() == [CancelTimer("lease"), CancelTimer("again")]
+    assert port.take() == [CancelTimer("lease"), CancelTimer("again"), CancelTimer("silent")]
 
 
 def test_a_subscription_with_history_begins_with_what_is_carried() -> None:
