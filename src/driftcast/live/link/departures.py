@@ -7,10 +7,10 @@ rely on it.
 
 import asyncio
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from driftcast.live.link.address import Address
 from driftcast.live.link.compound import MAX_COMPOUND_BYTES, RECORD_BYTES, together
@@ -22,7 +22,7 @@ Owed: TypeAlias = dict[tuple[Address, int, NodeId], list[int]]
 """Acknowledgements to be sent: where to, of which session, to whom, of which numbers."""
 
 
-class DepartureUser(Protocol):
+class DepartureUser(ABC):
     """Who is told what could not leave, and says when acknowledgements may."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from driftcast.live.link.address import Address
 from driftcast.live.link.compound import taken_apart
@@ -26,7 +26,7 @@ from driftcast.live.link.frame import (
     pack,
     unpack,
 )
-from driftcast.live.link.lanes import Lanes, LaneUser, P, P_contra
+from driftcast.live.link.lanes import Lanes, LaneUser, P
 from driftcast.live.link.paths import Held, Paths, PathUser
 from driftcast.live.link.settings import LinkSettings
 from driftcast.live.link.transport import Transport
@@ -34,17 +34,16 @@ from driftcast.model import NodeId
 
 M = TypeVar("M")
 """What the body of a frame says."""
-M_contra = TypeVar("M_contra", contravariant=True)
 
 Decode: TypeAlias = Callable[[NodeId, bytes], M | None]
 """What a body of a sender says, or None if it says nothing; only what is understood is acknowledged."""
 
 
-class ExchangeUser(LaneUser[P_contra], DepartureUser, Protocol[P_contra, M_contra]):
+class ExchangeUser(LaneUser[P], DepartureUser, Generic[P, M]):
     """The layer above."""
 
     @abstractmethod
-    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M_contra, waited_s: float) -> None:
+    def heard(self, sender: NodeId, address: Address, to_group: bool, meaning: M, waited_s: float) -> None:
         """A frame has arrived, for the first time; `to_group` if it was sent to the group. It waited on its way."""
 
     @abstractmethod

@@ -8,10 +8,10 @@ in that and answers. What is lost is not repeated: the next datagram of either b
 import asyncio
 import hashlib
 import secrets
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from driftcast.live.keys.membership import NETWORK_BYTES, Membership, Refusal
 from driftcast.live.keys.primitives import PUBLIC_BYTES, Ephemeral
@@ -38,7 +38,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class GreetingUser(Protocol):
+class GreetingUser(ABC):
     """Who sends, and keeps the sessions."""
 
     group_key: bytes

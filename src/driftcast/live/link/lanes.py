@@ -13,10 +13,11 @@ whether it heard that one before.
 import asyncio
 import math
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from driftcast.live.link.address import Address
 from driftcast.live.link.departures import Departures
@@ -32,22 +33,21 @@ SPAN = WINDOW // 2
 
 P = TypeVar("P")
 """What the layer above keeps with a frame that it sends, to know it again."""
-P_contra = TypeVar("P_contra", contravariant=True)
 
 
-class LaneUser(Protocol[P_contra]):
+class LaneUser(ABC, Generic[P]):
     """Who is told what becomes of unicasts."""
 
     @abstractmethod
-    def transmitted(self, parcel: P_contra, attempt: int) -> None:
+    def transmitted(self, parcel: P, attempt: int) -> None:
         """A unicast goes on the air; attempts count from 1."""
 
     @abstractmethod
-    def acknowledged(self, parcel: P_contra) -> None:
+    def acknowledged(self, parcel: P) -> None:
         """A unicast has arrived. Each that was accepted is told of once, here or in `given_up`."""
 
     @abstractmethod
-    def given_up(self, target: NodeId, parcels: Sequence[P_contra]) -> None:
+    def given_up(self, target: NodeId, parcels: Sequence[P]) -> None:
         """A unicast to a neighbor was sent again in vain; it and those behind it are given up."""
 
     @abstractmethod
@@ -55,35 +55,29 @@ class LaneUser(Protocol[P_contra]):
         """Datagrams were dropped."""
 
 
+@dataclass(slots=True)
 class _Pending(Generic[P]):
-    """A unicast that waits or is on the air."""
-
-    __slots__ = ("attempts", "body", "due_s", "parcel", "sent_s", "sequence", "since_s", "target")
-
-    def __init__(self, parcel: P, target: NodeId, body: bytes, since_s: float) -> None:
-        self.parcel = parcel
-        self.target = target
-        self.body = body
-        self.since_s = since_s
-        self.sequence = 0
-        self.attempts = 0
-        self.sent_s = 0.0
-        self.due_s = 0.0
-        """When it is sent again, or given up."""
+    parcel: P
+    target: NodeId
+    body: bytes
+    since_s: float
+    sequence: int = 0
+    attempts: int = 0
+    sent_s: float = 0.0
+    due_s: float = 0.0
+    """When it is sent again, or given up."""
 
 
+@dataclass(slots=True)
 class _Lane(Generic[P]):
     """The unicasts to one neighbor: those on the air by number, in order, and those that wait."""
 
-    __slots__ = ("address", "next", "on_air", "pace", "waiting")
-
-    def __init__(self, first: int, address: Address, pace: Pace) -> None:
-        self.next = first
-        self.address = address
-        """Where the neighbor was heard last: a node that starts anew may have another."""
-        self.pace = pace
-        self.on_air: dict[int, _Pending[P]] = {}
-        self.waiting: deque[_Pending[P]] = deque()
+    next: int
+    address: Address
+    """Where the neighbor was heard last: a node that starts anew may have another."""
+    pace: Pace
+    on_air: dict[int, _Pending[P]] = field(default_factory=dict)
+    waiting: deque[_Pending[P]] = field(default_factory=deque)
 
 
 class Lanes(Generic[P]):

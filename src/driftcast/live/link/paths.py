@@ -12,10 +12,10 @@ meant for it.
 
 import asyncio
 import secrets
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.frame import MAX_SENDERS, LinkFrame
@@ -54,7 +54,7 @@ class _Trial:
     held: list[Held] = field(default_factory=list)
 
 
-class PathUser(Protocol):
+class PathUser(ABC):
     """Who sends challenges and takes what was held back."""
 
     @abstractmethod
