@@ -1,12 +1,19 @@
 """Load: a newcomer catches up on much, and copies are waited for."""
 
 import asyncio
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread, Timer
 
 import pytest
 
+import driftcast
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.client import connect
 from driftcast.live.host.holding import Copies
@@ -19,15 +26,19 @@ from driftcast.protocol import BeaconSettings
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.test_control import with_node
 from tests.live.test_delivery import nobody
+from tests.live.test_tutorial import free_ports
 
 
 @pytest.mark.timeout(180)
-def test_a_newcomer_catches_up_on_ten_thousand_events_without_a_full_queue(config: MakeConfig, run: Run) -> None:
+@pytest.mark.parametrize("protocol", ["epidemic", "drift"])
+def test_a_newcomer_catches_up_on_ten_thousand_events_without_a_full_queue(
+    protocol: str, config: MakeConfig, run: Run
+) -> None:
     async def story() -> None:
         link = LinkSettings()
-        async with LiveNode(config(1, "epidemic", link=link, beacons=BeaconSettings())) as old:
+        async with LiveNode(config(1, protocol, link=link, beacons=BeaconSettings())) as old:
             ids = [old.publish({"n": n}, payload=bytes(180)) for n in range(10_000)]
-            async with LiveNode(config(2, "epidemic", link=link, beacons=BeaconSettings())) as new:
+            async with LiveNode(config(2, protocol, link=link, beacons=BeaconSettings())) as new:
                 inbox = Inbox()
                 new.subscribe("n >= 0", inbox)
                 begun_s = time.process_time()
@@ -64,6 +75,59 @@ def test_a_burst_is_as_fast_as_it_is_taken_and_all_of_it_arrives(config: MakeCon
             assert (node.drops["queue_full"], other.drops["queue_full"]) == (0, 0)
 
     run(story())
+
+
+NODE = """
+name = "{name}"
+[listen]
+host = "127.0.0.1"
+port = {port}
+[discovery]
+peers = ["127.0.0.1:{peer}"]
+[protocol]
+name = "{protocol}"
+buffer = 3000
+[control]
+socket = "{name}.sock"
+"""
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("protocol", ["epidemic", "drift"])
+def test_a_publisher_waits_for_a_neighbor_that_is_held_up(protocol: str, tmp_path: Path) -> None:
+    """It ran ahead of it, and what the neighbor had not asked for was gone from the buffer."""
+    events = 20_000
+    ports = free_ports(2)
+    environment = {**os.environ, "PYTHONPATH": str(Path(driftcast.__path__[0]).parent)}
+    with ExitStack() as stack:
+        processes = []
+        for name, port, other in (("a", *ports), ("b", *reversed(ports))):
+            path = tmp_path / f"{name}.toml"
+            path.write_text(NODE.format(name=name, port=port, peer=other, protocol=protocol))
+            command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+            process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            processes.append(process)
+        writer = stack.enter_context(connect(str(tmp_path / "a.sock"), 30))
+        reader = stack.enter_context(connect(str(tmp_path / "b.sock"), 30))
+        deliveries = reader.subscribe("n >= 0")
+        while not (writer.status().neighbors and reader.status().neighbors):
+            time.sleep(0.05)
+        came: set[EventId] = set()
+
+        def read() -> None:
+            while len(came) < events and (delivery := deliveries.next_delivery(15.0)) is not None:
+                came.add(delivery.event.id)
+
+        reading = Thread(target=read)
+        reading.start()
+        for done, _ in enumerate(writer.publish_all(({"n": n}, bytes(180)) for n in range(events))):
+            if done == events // 4:
+                processes[1].send_signal(signal.SIGSTOP)
+                Timer(1.0, processes[1].send_signal, [signal.SIGCONT]).start()
+        reading.join()
+        assert len(came) == events
 
 
 def test_a_publisher_that_would_not_wait_is_refused(

@@ -221,7 +221,7 @@ class LiveNode(Applications):
     @property
     def busy(self) -> bool:
         """Whether the node cannot keep up with what was published: publishers should wait a moment."""
-        return self._runtime.busy
+        return self._outgoing.busy
 
     def publish(
         self,
@@ -340,7 +340,7 @@ class LiveNode(Applications):
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
-        self._outgoing.holding.held(event, neighbor)
+        self._outgoing.held(event, neighbor)
 
     def process(self, job: Process) -> None:
         self._processing.submit(job)

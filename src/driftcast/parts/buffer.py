@@ -98,14 +98,15 @@ class LeasedBuffer:
         return gone
 
     def next_end(self) -> float | None:
-        """When the next lease ends, or None. Ends of events that left early are passed over."""
+        """When the next lease ends, or None."""
+        return self.first().until if self.events else None
+
+    def first(self) -> Stored:
+        """What is kept and ends first, of one that is not empty. Ends of events that left early are passed over."""
         ends = self._by_end()
-        while ends:
-            first = ends[0]
-            if self.events.get(first.id) is first:
-                return first.until
+        while self.events.get(ends[0].id) is not ends[0]:
             heapq.heappop(ends)
-        return None
+        return ends[0]
 
     def _by_end(self) -> list[Stored]:
         if self._ends is None:

@@ -6,6 +6,7 @@ need be said. Otherwise who hears a hash unlike its own answers with its own, an
 digest.
 """
 
+from math import inf
 from random import Random
 
 from driftcast.dissemination.drift.around import Around
@@ -23,6 +24,9 @@ DIGESTS = 2
 """A difference that as many digests in a minute have not removed is of events that nobody around holds."""
 LONGER = 4
 """From one interval to the next. What nobody noticed by then is rare, and more often costs more than it finds."""
+PART_S = 0.03
+"""For so long each part of a digest of several is not said again. Where so much is met, something is always under way
+or forgotten already, and hashes always differ."""
 FEW = 4
 """A digest of so few events is as short as a hash, and says more."""
 
@@ -46,6 +50,9 @@ class Comparing:
         self._reply: tuple[NodeId, int] | None = None
         """To whom an answer is due, and what it said."""
         self._digested = PerMinute()
+        self._digest_s = -inf
+        """When the last digest of several parts was said, and for how long that will do."""
+        self._will_do_s = 0.0
 
     def contact(self, node: NodeId) -> None:
         """A neighbor has come."""
@@ -67,7 +74,7 @@ class Comparing:
         longest = last_s >= settings.hash_max_s
         if self._links:
             if self._holdings.met and (longest or self._new or not self._heard_same):
-                self._say_hash()
+                self._say_hash(now)
             self._begin(min(max(LONGER * last_s, settings.news_s), settings.hash_max_s))
         self._new.clear()
 
@@ -102,26 +109,34 @@ class Comparing:
             return
         known = self._said == self._holdings.hash and node not in self._new
         if not known and len(self._holdings) > FEW:
-            self._say_hash()
-        elif self._digested.allows(now, difference, DIGESTS):
-            for digest in self._holdings.digests():
-                self._around.say(digest)
-            self._said = self._holdings.hash
-            self._new.clear()
+            self._say_hash(now)
+        elif not self._digest_will_do(now) and self._digested.allows(now, difference, DIGESTS):
+            self._say_digest(now)
 
     def stop(self) -> None:
         """Say nothing more."""
         self._port.cancel_timer(HASH)
         self._cancel_reply()
 
-    def _say_hash(self) -> None:
+    def _say_hash(self, now: float) -> None:
+        if self._holdings.hashes_clash and not self._digest_will_do(now):
+            self._say_digest(now)
+        else:
+            self._said = self._holdings.hash
+            self._new.clear()
+            self._around.say(Hash(self._said))
+
+    def _say_digest(self, now: float) -> None:
         self._said = self._holdings.hash
         self._new.clear()
-        if self._holdings.hashes_clash:
-            for digest in self._holdings.digests():
-                self._around.say(digest)
-        else:
-            self._around.say(Hash(self._said))
+        digests = list(self._holdings.digests())
+        for digest in digests:
+            self._around.say(digest)
+        if len(digests) > 1:
+            self._digest_s, self._will_do_s = now, len(digests) * PART_S
+
+    def _digest_will_do(self, now: float) -> bool:
+        return 0.0 <= now - self._digest_s < self._will_do_s
 
     def _begin(self, interval_s: float) -> None:
         """A shorter interval replaces the one that runs. It ends at a random moment of its second half."""

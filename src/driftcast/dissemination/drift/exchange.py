@@ -88,9 +88,9 @@ class Exchange:
             if not self._holdings.has_heard_of(id) and id not in lost:
                 self.wanting.want(id, sender)
         if crowded:
-            there, name = set(ids) - lost, short_name(sender)
-            for id in self._holdings.held:
-                if id in there:
+            name = short_name(sender)
+            for id in ids:
+                if id not in lost:
                     self._keeping.seen(id, name)
 
     def on_offer(self, now: float, sender: NodeId, offer: Offer) -> None:

@@ -104,7 +104,7 @@ class Holdings:
 
     def _hold(self, stored: Stored, names: bytes) -> None:
         if len(self.held) >= self._settings.buffer:
-            self._let_go(self.keeping.choose(self.held), "buffer_full")
+            self._let_go(self.keeping.choose(self._buffer), "buffer_full")
         self._buffer.add(stored)
         self.crowded = 2 * len(self.held) >= self._settings.buffer
         self.keeping.add(stored.id, names)
@@ -136,7 +136,7 @@ class Holdings:
         """Other settings from now on."""
         self._settings = settings
         while len(self.held) > settings.buffer:
-            self._let_go(self.keeping.choose(self.held), "buffer_full")
+            self._let_go(self.keeping.choose(self._buffer), "buffer_full")
         self._buffer.resize(settings.buffer)
         self.crowded = 2 * len(self.held) >= settings.buffer
 

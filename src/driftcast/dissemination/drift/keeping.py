@@ -12,7 +12,7 @@ from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.messages import NAME_BYTES
 from driftcast.dissemination.drift.rules import event_hash, keeper_rank
 from driftcast.model import EventId, NodeId
-from driftcast.parts.buffer import Stored
+from driftcast.parts.buffer import LeasedBuffer
 
 MAX_SEEN_BYTES = 512
 """Names of holders that are remembered for an event; beyond that the older are forgotten."""
@@ -28,42 +28,58 @@ class Keeping:
         self._seen: dict[EventId, bytes] = {}
         self._spare: list[EventId] = []
         """What may go, the first to go last. Made when it is needed; who comes or goes makes another."""
+        self._kept: set[EventId] = set()
+        """What others around are called to keep, of all that was looked at since they came."""
+        self._unsure: set[EventId] = set()
+        """What is to be looked at, since it came or was seen elsewhere after the last look."""
+        self._all_unsure = True
 
     def add(self, id: EventId, names: bytes) -> None:
         """An event is held from now on; the frame that brought it names others."""
         self._seen[id] = names
+        self._unsure.add(id)
 
     def seen(self, id: EventId, names: bytes) -> None:
         """Others hold an event that is held here."""
         before = self._seen.get(id)
         if before is not None and names not in before:
             self._seen[id] = (names + before)[:MAX_SEEN_BYTES]
+            self._unsure.add(id)
 
     def remove(self, id: EventId) -> None:
         """It is held no longer."""
         del self._seen[id]
+        self._unsure.discard(id)
+        self._kept.discard(id)
 
     def forget_spare(self) -> None:
         """Others are around than before."""
         self._spare.clear()
+        self._all_unsure = True
 
-    def choose(self, held: Mapping[EventId, Stored]) -> EventId:
-        """What goes next, of all that is held."""
-        while self._spare:
-            id = self._spare.pop()
-            if id in held:
+    def choose(self, buffer: LeasedBuffer) -> EventId:
+        """What goes next, of all that is held: what others around are called to keep, else the oldest."""
+        spare = self._spare
+        while spare:
+            id = spare.pop()
+            if id in buffer.events:
                 return id
-        self._spare = self._find_spare(held)
-        return self._spare.pop()
+        self._look()
+        kept = [buffer.events[id] for id in self._kept if id not in self.errands.for_whom]
+        spare += [stored.id for stored in sorted(kept, reverse=True)]
+        return spare.pop() if spare else buffer.first().id
 
-    def _find_spare(self, held: Mapping[EventId, Stored]) -> list[EventId]:
-        """What others around are called to keep; if there is nothing of that, the oldest."""
+    def _look(self) -> None:
+        """See what others are called to keep. Only at what is unsure: a full buffer lets go of one for each that comes,
+        and to look at all of it each time would cost the more, the more it holds."""
         around = {name: node for node, name in self._around.names.items()}
-        by_age = sorted(held.values(), reverse=True)
-        spare = [
-            one.id for one in by_age if one.id not in self.errands.for_whom and self._kept_by_another(one.id, around)
-        ]
-        return spare or [by_age[-1].id]
+        for id in self._seen if self._all_unsure else self._unsure:
+            if self._kept_by_another(id, around):
+                self._kept.add(id)
+            else:
+                self._kept.discard(id)
+        self._unsure.clear()
+        self._all_unsure = False
 
     def _kept_by_another(self, id: EventId, around: Mapping[bytes, NodeId]) -> bool:
         names = self._seen[id]

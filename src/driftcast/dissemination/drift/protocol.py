@@ -35,7 +35,7 @@ from driftcast.dissemination.drift.paths import ASK
 from driftcast.dissemination.drift.rules import short_name
 from driftcast.dissemination.drift.runs import BadRunsError
 from driftcast.dissemination.drift.settings import DriftSettings
-from driftcast.dissemination.drift.spreading import SPEAK, Spreading
+from driftcast.dissemination.drift.spreading import SPEAK, TURN, Spreading
 from driftcast.dissemination.drift.wanting import WANT
 from driftcast.model import (
     Event,
@@ -102,6 +102,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
             AUDIT: self._carrying.on_audit_timer,
             CHECK: self._exchange.counting.on_timer,
             GUESTS: self._on_guests_timer,
+            TURN: self._spreading.on_turn_timer,
         }
 
     @property
@@ -251,7 +252,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         if token < 0:
-            self._spreading.sent(now, token, failure is not None)
+            self._spreading.sent(now, token, failure)
         elif failure is not None:
             self._release(now, self._carrying.failed(now, token))
 

@@ -4,7 +4,9 @@ A run is three numbers of variable length (seven bits to a byte): how far the so
 first number is from the end of the source's last run, and how many follow it. Numbered streams make few runs.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from driftcast.model import EventId, NodeId
 from driftcast.model.identity import MAX_NODE_ID
@@ -105,9 +107,18 @@ def ids_in(runs_by_source: Mapping[NodeId, tuple[Run, ...]]) -> Iterator[EventId
 
 
 def runs_within(runs_by_source: RunsOf, low: EventId | None, high: EventId | None) -> RunsOf:
-    """What lies between two ids, both included; None is no bound."""
-    ids = ids_in(runs_by_source)
-    return runs_of(id for id in ids if (low is None or id >= low) and (high is None or id <= high))
+    """What lies between two ids, both included; None is no bound. Costs as much as there is of it: a node that has met
+    much is asked for it part by part."""
+    low, high = low or EventId(0, 0), high or EventId(MAX_NODE_ID, MAX_NODE_ID)
+    found: RunsOf = {}
+    for source, runs in runs_by_source.items():
+        if low.source <= source <= high.source:
+            first = low.sequence if source == low.source else 0
+            after = high.sequence + 1 if source == high.source else MAX_NODE_ID + 1
+            begin, end = bisect_right(runs, first, key=itemgetter(1)), bisect_left(runs, after, key=itemgetter(0))
+            if begin < end:
+                found[source] = tuple((max(a, first), min(b, after)) for a, b in runs[begin:end])
+    return found
 
 
 def only_in(one: Mapping[NodeId, tuple[Run, ...]], other: Mapping[NodeId, tuple[Run, ...]]) -> list[EventId]:

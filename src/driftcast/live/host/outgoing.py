@@ -11,6 +11,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.functions import Fault, ProcessorError, derived_event
 from driftcast.live.host.holding import Copies, Holding
 from driftcast.live.host.numbers import EventNumbers, Numbers
+from driftcast.live.host.pacing import Pacing
 from driftcast.live.host.processing import Finished
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
@@ -66,6 +67,17 @@ class Outgoing:
         self._record = record
         self._saving = saving
         self.holding = Holding(runtime)
+        self._pacing = Pacing(runtime)
+
+    @property
+    def busy(self) -> bool:
+        """Whether links or neighbors cannot keep up with what was published."""
+        return self._runtime.busy or self._pacing.behind
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        """A neighbor has an event that is counted."""
+        self.holding.held(event, neighbor)
+        self._pacing.held(event)
 
     def publish(self, wanted: Publication) -> EventId:
         """Publish an event; a UserError says what is wrong with it."""
@@ -101,7 +113,9 @@ class Outgoing:
             return WorkError("the protocol failed on the event; the node's log has the reason")
         if wanted.stored is not None:
             self._saving.on_disk(wanted.stored)
-        if wanted.copies is not None:
+        if wanted.copies is None:
+            self._pacing.published(event.id)
+        else:
             self.holding.wait(event.id, wanted.copies)
         return event.id
 

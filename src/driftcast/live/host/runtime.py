@@ -202,9 +202,12 @@ class Runtime(Stack):
     @property
     def busy(self) -> bool:
         """Whether so much waits on an interface that nothing new should be added."""
-        if len(self._all) == 1:  # As most nodes have; asked for each event.
-            return self._all[0].busy
         return any(interface.busy for interface in self._all)
+
+    @property
+    def has_neighbors(self) -> bool:
+        """Whether discovery knows any link."""
+        return any(interface.neighbors for interface in self._all)
 
     @property
     def links(self) -> list[Link]:
