@@ -26,6 +26,8 @@ Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
 
 REVIEW_S = 60.0
 """How often what waits is looked through for what is too old."""
+GO_ON_S = 1.0
+"""When what could not be handed over is tried again, because the store could not be written."""
 MAX_SUBSCRIPTIONS = 10_000
 """All applications of a node together."""
 
@@ -73,6 +75,8 @@ class Subscribers:
         self._sequence = sequence
         self._backlog = backlog
         self._review: asyncio.TimerHandle | None = None
+        self._going_on: asyncio.TimerHandle | None = None
+        saving.undone = self._on_undone
         self._loop = asyncio.get_running_loop()
         self._entries: dict[SubscriptionId, _Entry] = {}
         self._named: dict[str, SubscriptionId] = {}
@@ -83,7 +87,11 @@ class Subscribers:
     @property
     def waiting(self) -> int:
         """How many events wait for clients that are away."""
-        return sum(entry.consumer.waiting for entry in self._entries.values() if entry.consumer is not None)
+        return sum(consumer.waiting for consumer in self._consumers)
+
+    @property
+    def _consumers(self) -> list[Consumer]:
+        return [entry.consumer for entry in self._entries.values() if entry.consumer is not None]
 
     def restore(self) -> None:
         """Subscribe again to what stood when the node last ran."""
@@ -194,8 +202,10 @@ class Subscribers:
 
     def close(self) -> None:
         """The node stops: no lease ends any more."""
-        if self._review is not None:
-            self._review.cancel()
+        for timer in (self._review, self._going_on):
+            if timer is not None:
+                timer.cancel()
+        self._saving.undone = lambda: None
         for entry in self._entries.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -236,9 +246,20 @@ class Subscribers:
 
     def _review_all(self) -> None:
         self._review = self._loop.call_later(REVIEW_S, self._review_all)
-        for entry in self._entries.values():
-            if entry.consumer is not None:
-                entry.consumer.review()
+        for consumer in self._consumers:
+            consumer.review()
+
+    def _on_undone(self) -> None:
+        """Nothing of the last commit is kept: neither what has come nor what was acknowledged."""
+        for consumer in self._consumers:
+            consumer.undo()
+        if self._going_on is None:
+            self._going_on = self._loop.call_later(GO_ON_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = None
+        for consumer in self._consumers:
+            consumer.hand_over()
 
     def _call(self, reader: Reader, id: SubscriptionId, delivery: Delivery) -> None:
         try:

@@ -43,6 +43,8 @@ class NodeStore:
         self._open = False
         self.marked = False
         """Whether anything was written since the last `settle`."""
+        self.commits = 0
+        """How often something was kept."""
         self._log: int | None = None
         self.lost: WorkError | None = None
         """Why something that was written is not kept; whoever commits next takes it from here."""
@@ -143,6 +145,7 @@ class NodeStore:
         try:
             if self.lost is None:
                 self._database.execute("COMMIT")
+                self.commits += 1
         except sqlite3.Error as error:
             self.lost = WorkError(f"cannot write to the store {self._path}: {error}")
         if self.lost is not None:
