@@ -1,5 +1,6 @@
 """The delivery contract: stored means on disk, unacknowledged comes again and says so, acknowledged does not."""
 
+import asyncio
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -123,6 +124,44 @@ def test_a_backlog_is_bounded_in_bytes_and_in_age_and_leases_end_in_it(config: M
             assert node.drops["lease_over"] in (1, 2)
 
     run(story())
+
+
+def test_a_name_that_is_asked_for_wrongly_keeps_what_waits_for_it(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1)) as node:
+            node.subscribe("n >= 0", None, name="log")
+            ids = [node.publish({"n": n}) for n in range(3)]
+            await until(lambda: node.status().waiting["clients"] == 3)
+            with pytest.raises(UserError, match="flooding stores nothing that could be history"):
+                node.subscribe("n > 1", None, name="log", history=True)
+            with pytest.raises(UserError, match="subscription:"):
+                node.subscribe("n > 1", None, name="log", attributes={"x" * 10_000: 1})
+            taker = Taker()
+            node.subscribe("n >= 0", taker.reader, name="log")
+            await until(lambda: taker.events == ids)
+
+    run(story())
+
+
+def test_of_a_subscription_that_ended_while_its_node_was_away_nothing_is_left(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        made = config(1, store=tmp_path / "store")
+        async with LiveNode(made) as node:
+            node.subscribe("n >= 0", None, name="log", lease_s=0.3)
+            node.publish({"n": 1})
+            await asyncio.sleep(0.05)  # It is committed.
+            await node.crash()
+        await asyncio.sleep(0.4)
+        async with LiveNode(made) as node:
+            assert node.status().subscriptions == 0
+
+    run(story())
+    store = NodeStore(tmp_path / "store", 1)
+    for table in ("subscriptions", "backlog", "taken"):
+        assert store.query(f"SELECT count(*) FROM {table}") == [(0,)], table
+    store.close()
 
 
 def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(

@@ -1,5 +1,6 @@
 """A disk that is full for a while: what could not be written is said by name, and everything goes on afterwards."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from driftcast.errors import WorkError
 from driftcast.live.door import subscribers
+from driftcast.live.door.client import connect
 from driftcast.live.host.store import NodeStore
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
@@ -107,4 +109,34 @@ def test_what_waits_is_handed_over_when_that_can_be_written(
             later = node.publish({"n": 10})
             await until(lambda: taker.events == [*ids, later])
 
+    run(story())
+
+
+def test_what_could_not_be_begun_or_ended_is_as_it_was_and_can_be_asked_again(
+    config: MakeConfig, run: Run, tmp_path: Path, full: Disk
+) -> None:
+    def client() -> None:
+        with connect(str(place)) as one, connect(str(place)) as another:
+            log = one.subscribe("n >= 0", name="log")
+            full(True)
+            with pytest.raises(WorkError, match="the disk is full"):
+                another.subscribe("n >= 0", name="other")
+            with pytest.raises(WorkError, match="the disk is full"):
+                log.close()
+            full(False)
+            other = another.subscribe("n >= 0", name="other")
+            event = one.publish({"n": 1}, level="stored")
+            for deliveries in (log, other):
+                found = deliveries.next_event(5)
+                assert found is not None
+                assert found.id == event
+                deliveries.close()
+
+    async def story() -> None:
+        made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
+        async with LiveNode(made) as node:
+            await asyncio.to_thread(client)
+            assert node.status().subscriptions == 0
+
+    place = tmp_path / "1.sock"
     run(story())

@@ -187,8 +187,8 @@ class ConnectedClient:
         if isinstance(question, Unsubscribe):
             if question.subscription not in self._subscriptions:
                 raise UserError(f"this client has no subscription {question.subscription}")
-            del self._subscriptions[question.subscription]
             node.unsubscribe(question.subscription)
+            del self._subscriptions[question.subscription]
             return Unsubscribed(id=question.id)
         if isinstance(question, Advertise):
             self._check_open()

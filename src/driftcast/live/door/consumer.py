@@ -99,11 +99,6 @@ class Consumer:
         """What was written since the last commit is not kept."""
         self._backlog.undo()
 
-    def end(self) -> None:
-        """The subscription has ended."""
-        self.reader = None
-        self._backlog.clear()
-
     @property
     def waiting(self) -> int:
         """How many events it has not acknowledged."""

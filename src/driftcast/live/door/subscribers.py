@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -41,6 +42,11 @@ class _Entry:
     consumer: Consumer | None
     """Of one with a name."""
     timer: asyncio.TimerHandle | None = None
+
+    def same(self, filter: str, attributes: dict[str, Scalar]) -> bool:
+        """With another filter or other attributes it is ended, to be made anew: what waits for it was for whom it no
+        longer is."""
+        return (Filter(filter).text, attributes) == (self.subscription.filter, self.subscription.attributes)
 
 
 def _reader(listener: "Listener | Reader | None") -> Reader | None:
@@ -102,6 +108,7 @@ class Subscribers:
                 remaining_s = until - time.time()
                 if remaining_s <= 0:
                     self._store.forget(subscription.id)
+                    self._store.commit()
                     continue
                 subscription = msgspec.structs.replace(subscription, lease_s=remaining_s)
             self._enter(_Entry(subscription, standing.name, None, self._consumer(subscription.id)))
@@ -118,12 +125,11 @@ class Subscribers:
         history: bool = False,
     ) -> SubscriptionId:
         """Subscribe, or read on from the subscription of that name. A UserError says what is wrong."""
-        reader = _reader(listener)
-        if name is not None and name in self._named:
-            found = self._read_on(name, filter, reader, dict(attributes or {}))
-            if found is not None:
-                return found
-        if len(self._entries) >= MAX_SUBSCRIPTIONS:
+        reader, told = _reader(listener), dict(attributes or {})
+        standing = None if name is None else self._standing(name)
+        if standing is not None and standing.same(filter, told):
+            return self._read_on(standing, reader)
+        if len(self._entries) - (standing is not None) >= MAX_SUBSCRIPTIONS:
             raise UserError(f"a node has at most {MAX_SUBSCRIPTIONS} subscriptions")
         protocol = self._runtime.plan.protocol
         if processor is not None and not serves_processors(protocol):
@@ -133,23 +139,26 @@ class Subscribers:
         text = Filter(filter).text
         id = SubscriptionId(self._node, self._sequence.take())
         try:
-            told = dict(attributes or {})
             made = Subscription(id, text, lease_s, told, history=history, processor=processor, state=state)
             # Decoding checks types and bounds, as it would on another node.
             subscription = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Subscription)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             raise UserError(f"subscription: {error}") from None
-        consumer = None
-        if name is not None:
-            consumer = self._consumer(id)
-            consumer.attach(reader)
-        self._enter(_Entry(subscription, name, None if consumer else reader, consumer))
-        if name is not None:
-            until = None if math.isinf(lease_s) else time.time() + lease_s
-            self._store.keep(Standing(name, subscription, until))
-        if consumer is not None:
-            # After the caller has learned the id.
-            self._loop.call_soon(consumer.hand_over)
+        if name is None:
+            self._enter(_Entry(subscription, None, reader, None))
+            return id
+        # With one commit the new one stands and the old one does not; a disk that is full leaves everything as it was.
+        if standing is not None:
+            self._store.forget(standing.subscription.id)
+        until = None if math.isinf(lease_s) else time.time() + lease_s
+        self._store.keep(Standing(name, subscription, until))
+        if standing is not None:
+            self._end(standing)
+        consumer = self._consumer(id)
+        consumer.attach(reader)
+        self._enter(_Entry(subscription, name, None, consumer))
+        # After the caller has learned the id.
+        self._loop.call_soon(consumer.hand_over)
         return id
 
     def detach(self, id: SubscriptionId) -> None:
@@ -171,17 +180,14 @@ class Subscribers:
 
     def unsubscribe(self, id: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
-        entry = self._entries.pop(id, None)
+        entry = self._entries.get(id)
         if entry is None:
             return False
-        if entry.timer is not None:
-            entry.timer.cancel()
-        if entry.name is not None and entry.consumer is not None:
-            del self._named[entry.name]
-            entry.consumer.end()
+        if entry.name is not None:
+            # First, for it stands if this cannot be written.
             self._store.forget(id)
-        self._record.unsubscribe(id)
-        self._runtime.on_unsubscribe(self._runtime.now, id)
+            self._store.commit()
+        self._end(entry)
         return True
 
     def deliver(self, id: SubscriptionId, event: Event, hops: int) -> None:
@@ -216,7 +222,7 @@ class Subscribers:
         if entry.name is not None:
             self._named[entry.name] = subscription.id
         if not math.isinf(subscription.lease_s):
-            entry.timer = self._loop.call_later(subscription.lease_s, self.unsubscribe, subscription.id)
+            entry.timer = self._loop.call_later(subscription.lease_s, self._on_lease_over, entry)
         self._record.subscribe(subscription)
         if not self._runtime.on_subscribe(self._runtime.now, subscription):
             self.unsubscribe(subscription.id)
@@ -225,24 +231,42 @@ class Subscribers:
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
 
-    def _read_on(
-        self, name: str, filter: str, reader: Reader | None, attributes: dict[str, Scalar]
-    ) -> SubscriptionId | None:
-        """The standing subscription if it is the same; with another filter or other attributes it is ended, to be made
-        anew, and what waits for it was for whom it no longer is."""
-        id = self._named[name]
-        entry = self._entries[id]
-        consumer = entry.consumer
-        assert consumer is not None
-        if consumer.reader is not None:
-            raise UserError(f"another application listens to the subscription {name!r}")
-        if (Filter(filter).text, attributes) != (entry.subscription.filter, entry.subscription.attributes):
-            self.unsubscribe(id)
+    def _standing(self, name: str) -> _Entry | None:
+        """The subscription of that name, if nobody reads it."""
+        if name not in self._named:
             return None
-        consumer.attach(reader)
+        entry = self._entries[self._named[name]]
+        assert entry.consumer is not None
+        if entry.consumer.reader is not None:
+            raise UserError(f"another application listens to the subscription {name!r}")
+        return entry
+
+    def _read_on(self, entry: _Entry, reader: Reader | None) -> SubscriptionId:
+        assert entry.consumer is not None
+        entry.consumer.attach(reader)
         # After the caller has learned the id.
-        self._loop.call_soon(consumer.hand_over)
-        return id
+        self._loop.call_soon(entry.consumer.hand_over)
+        return entry.subscription.id
+
+    def _on_lease_over(self, entry: _Entry) -> None:
+        if entry.name is not None:
+            self._store.forget(entry.subscription.id)
+            # If that cannot be written, the next start sees that it is over.
+            with suppress(WorkError):
+                self._store.commit()
+        self._end(entry)
+
+    def _end(self, entry: _Entry) -> None:
+        id = entry.subscription.id
+        del self._entries[id]
+        if entry.timer is not None:
+            entry.timer.cancel()
+        if entry.name is not None:
+            del self._named[entry.name]
+        if entry.consumer is not None:
+            entry.consumer.attach(None)
+        self._record.unsubscribe(id)
+        self._runtime.on_unsubscribe(self._runtime.now, id)
 
     def _review_all(self) -> None:
         self._review = self._loop.call_later(REVIEW_S, self._review_all)

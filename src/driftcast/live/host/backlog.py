@@ -145,8 +145,3 @@ class Backlog:
     def full(self) -> bool:
         """Whether more waits than may."""
         return self._bytes > self._settings.most_bytes
-
-    def clear(self) -> None:
-        """The subscription has ended, and what was for it is for nobody."""
-        for table in ("backlog", "taken"):
-            self._store.execute(f"DELETE FROM {table} WHERE subscription = ?", (self._subscription,))

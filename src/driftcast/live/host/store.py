@@ -96,9 +96,10 @@ class NodeStore:
         self.commit()
 
     def forget(self, subscription: SubscriptionId) -> None:
-        """A subscription no longer stands."""
+        """A subscription no longer stands, from the next commit on, and what was for it is for nobody."""
         self.execute("DELETE FROM subscriptions WHERE sequence = ?", (subscription.sequence,))
-        self.commit()
+        for table in ("backlog", "taken"):
+            self.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription.sequence,))
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> int:
         """A write, kept with the next commit; how many rows it changed."""
