@@ -36,6 +36,7 @@ from driftcast.live.door.messages import (
     Unsubscribed,
     Watch,
     Watched,
+    question_number,
 )
 from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
@@ -142,7 +143,7 @@ class ConnectedClient:
             if looks_like_http(line):
                 self._say(Refused(message="this is no web server", wrong_use=True))
                 return None
-            return Refused(message=f"not understood: {error}", wrong_use=True)
+            return Refused(id=question_number(line), message=f"not understood: {error}", wrong_use=True)
 
     async def _serve(self, question: Question | Refused) -> None:
         if isinstance(question, Refused):
