@@ -1,6 +1,7 @@
 """The asyncio client: it goes on over restarts of its node, and says what it does not know."""
 
 import asyncio
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,8 @@ def test_what_is_refused_or_never_answered_is_said(
                     await anext(client.subscribe("n >"))
                 with pytest.raises(UserError, match="flooding does not keep on disk what is published"):
                     await client.publish({"n": 1}, level="stored")
+                with pytest.raises(UserError, match=r"not understood: .*attributes"):
+                    await asyncio.wait_for(client.publish({"n": math.nan}), 5)
                 with pytest.raises(UserError, match="longer than 0 s"):
                     await client.publish({"n": 1}, lease_s=0)
                 full = client.subscribe("n >= 0")
@@ -102,5 +105,16 @@ def test_what_is_refused_or_never_answered_is_said(
             with pytest.raises(WorkError, match="this client is closed"):
                 await client.status()
             await until(lambda: node.status().subscriptions == 0)
+
+    run(story())
+
+
+def test_history_comes_without_a_name_too(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        async with LiveNode(config(1, "epidemic", control=place)), driftcast.connect_async(str(place)) as client:
+            ids = [await client.publish({"n": n}) for n in range(3)]
+            late = client.subscribe("n >= 0", history=True)
+            assert [found.event.id for _ in ids if (found := await late.next_delivery(5))] == ids
 
     run(story())

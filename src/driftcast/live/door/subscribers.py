@@ -145,7 +145,7 @@ class Subscribers:
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             raise UserError(f"subscription: {error}") from None
         if name is None:
-            self._enter(_Entry(subscription, None, reader, None))
+            self._enter_unnamed(subscription, reader)
             return id
         # With one commit the new one stands and the old one does not; a disk that is full leaves everything as it was.
         if standing is not None:
@@ -227,6 +227,16 @@ class Subscribers:
         if not self._runtime.on_subscribe(self._runtime.now, subscription):
             self.unsubscribe(subscription.id)
             raise WorkError("the protocol failed on the subscription; the node's log has the reason")
+
+    def _enter_unnamed(self, subscription: Subscription, reader: Reader | None) -> None:
+        early: list[Delivery] = []
+        entry = _Entry(subscription, None, Reader(lambda _, delivery: early.append(delivery)), None)
+        self._enter(entry)
+        entry.reader = reader
+        if reader is not None:
+            for delivery in early:
+                # History, say: after the caller has learned the id.
+                self._loop.call_soon(self._call, reader, subscription.id, delivery)
 
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
