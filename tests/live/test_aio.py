@@ -118,3 +118,36 @@ def test_history_comes_without_a_name_too(config: MakeConfig, run: Run, tmp_path
             assert [found.event.id for _ in ids if (found := await late.next_delivery(5))] == ids
 
     run(story())
+
+
+def test_a_subscription_can_be_ended_before_its_node_has_said_that_it_stands_and_while_it_is_away(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
+        node = LiveNode(made)
+        await node.start()
+        async with driftcast.connect_async(str(place), 10) as client:
+            for name in ("log", None):
+                await client.subscribe("n >= 0", name=name).close()
+                assert (await client.status()).subscriptions == 0
+            log, plain = client.subscribe("n >= 0", name="log"), client.subscribe("n >= 0")
+            await client.publish({"n": 1})
+            await node.crash()
+            await until(lambda: log.subscription is None)
+            await plain.close()
+            ending = asyncio.create_task(log.close())
+            node = LiveNode(made)
+            await node.start()
+            await ending
+            assert node.status().subscriptions == 0
+            left = client.subscribe("n >= 0", name="left")
+            await client.status()
+        await left.close()
+        assert node.status().subscriptions == 1, "whoever is gone ends nothing that has a name"
+        await node.stop()
+
+    run(story())

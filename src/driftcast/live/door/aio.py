@@ -96,8 +96,9 @@ class AsyncClient:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        for stream in list(self._streams):
+        for stream in self._streams:
             stream.end()
+        self._streams.clear()
 
     async def publish(
         self,
@@ -149,7 +150,9 @@ class AsyncClient:
         return stream
 
     async def unsubscribe(self, stream: AsyncDeliveries) -> None:
-        """End a subscription, named or not."""
+        """End a subscription, named or not. A node that is away is waited for if it keeps the subscription."""
+        if stream in self._streams and (self._writer is not None or stream.question.name is not None):
+            await self._until(stream.known)
         self._streams.pop(stream, None)
         id = stream.subscription
         stream.end()
@@ -200,8 +203,11 @@ class AsyncClient:
         """Wait until the node is there; a WorkError if it does not come."""
         if self._task is None:
             raise WorkError("this client is closed")
+        await self._until(self._connected)
+
+    async def _until(self, event: asyncio.Event) -> None:
         try:
-            await asyncio.wait_for(self._connected.wait(), self._patience_s)
+            await asyncio.wait_for(event.wait(), self._patience_s)
         except TimeoutError:
             raise WorkError(f"no node answers at {self.address}: {self._why}; is `driftcast node` running?") from None
 
@@ -272,7 +278,7 @@ class AsyncClient:
     def _on_subscribed(self, reply: Subscribed) -> None:
         for stream in self._streams:
             if stream.asked == reply.id:
-                stream.subscription = reply.subscription
+                stream.on_subscribed(reply.subscription)
                 self._by_id[reply.subscription] = stream
 
 
