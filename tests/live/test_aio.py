@@ -151,3 +151,34 @@ def test_a_subscription_can_be_ended_before_its_node_has_said_that_it_stands_and
         await node.stop()
 
     run(story())
+
+
+def test_a_token_that_is_wrong_or_away_is_said_and_the_client_goes_on_with_the_right_one(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+    right, told = tmp_path / "right", tmp_path / "told"
+
+    async def story() -> None:
+        async with LiveNode(replace(config(1), control=0, control_token=right)) as node:
+            place = f"{told}@{node.control_address}"
+            with pytest.raises(UserError, match="told: cannot be read: No such file"):
+                async with driftcast.connect_async(place):
+                    pass
+            told.write_text("0" * 64)
+            async with driftcast.connect_async(place, 10) as client:
+                with pytest.raises(LostError, match="hung up: this port needs the node's token"):
+                    await client.status()
+                told.unlink()
+                await until(lambda: "cannot be read" in client._why)
+                asking = asyncio.create_task(client.status())
+                told.write_text(right.read_text())
+                assert (await asking).node == 1
+                await node.stop()
+                await until(lambda: client._writer is None)
+                asking = asyncio.create_task(client.status())
+                await asyncio.sleep(0)
+            with pytest.raises(WorkError, match="this client is closed"):
+                await asking
+
+    run(story())
