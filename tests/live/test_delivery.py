@@ -246,6 +246,36 @@ def test_an_older_store_is_taken_over_and_a_newer_one_refused_with_a_way_out(tmp
         NodeStore(path, 1)
 
 
+def test_a_database_of_another_program_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "photos"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE photos (name TEXT)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(WorkError, match="photos is a database of another program"):
+        NodeStore(path, 1)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_store_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = NodeStore(path, 1)
+    for n in range(1000):
+        store.layer(Layer.DISSEMINATION).put(n.to_bytes(8), bytes(100))
+    store.commit()
+    store.close()
+    whole = path.read_bytes()
+    page = 4096
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole[: 20 * page] + b"\xff" * page + whole[21 * page :],
+        b"no database" * 1000,
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(WorkError, match=r"store is damaged, or none of driftcast: .*; move the file away to begin"):
+            NodeStore(path, 1)
+
+
 def test_a_handler_that_raises_takes_only_its_own_writes_with_it(tmp_path: Path) -> None:
     store = NodeStore(tmp_path / "store", 1)
     layer = store.layer(Layer.DISSEMINATION)

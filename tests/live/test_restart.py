@@ -118,7 +118,7 @@ def test_a_store_serves_one_node_at_a_time_and_only_its_own(tmp_path: Path) -> N
     with pytest.raises(WorkError, match="belongs to node 1, not to node 2"):
         NodeStore(tmp_path / "store", 2)
     (tmp_path / "letter").write_text("Dear store, " * 200)
-    with pytest.raises(WorkError, match="is no store of driftcast"):
+    with pytest.raises(WorkError, match="is damaged, or none of driftcast"):
         NodeStore(tmp_path / "letter", 1)
     with pytest.raises(WorkError, match="cannot open the store"):
         NodeStore(tmp_path / "nowhere" / "store", 1)

@@ -24,6 +24,8 @@ from driftcast.wire import Layer
 FORMAT = 2
 """1, until 0.1, had no table of what waits for subscriptions. Its other tables are the same, so it is taken over."""
 IN_MEMORY = ":memory:"
+WAY_OUT = "move the file away to begin anew, without what it holds and with a new key_file"
+"""A node that begins anew may give numbers away again, so it has to be another one."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -60,8 +62,10 @@ class NodeStore:
             self._database.close()
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise WorkError(f"the store {path} is in use by another node") from None
+            if isinstance(error, sqlite3.OperationalError):
+                raise WorkError(f"cannot use the store {path}: {error}") from None
             if isinstance(error, sqlite3.Error):
-                raise WorkError(f"{path} is no store of driftcast: {error}") from None
+                raise WorkError(f"the store {path} is damaged, or none of driftcast: {error}; {WAY_OUT}") from None
             raise
 
     def layer(self, layer: Layer) -> "LayerStore":
@@ -173,6 +177,14 @@ class NodeStore:
         database = self._database
         # One process per store: a second node on the same file would give the same numbers away.
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        # Before anything is changed in what may belong to another program.
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and "store" not in tables:
+            raise WorkError(f"{self._path} is a database of another program; name another file in [store]")
+        # Better now than in the midst of it: a protocol that cannot read what it held goes on without it.
+        [(damage,)] = database.execute("PRAGMA quick_check(1)").fetchall()
+        if damage != "ok":
+            raise sqlite3.DatabaseError(damage.splitlines()[-1])
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("BEGIN IMMEDIATE")
@@ -189,7 +201,7 @@ class NodeStore:
         elif owner[0] > FORMAT:
             raise WorkError(
                 f"the store {self._path} was written by a newer driftcast (format {owner[0]}, not {FORMAT}); run that "
-                "one, or move the file away to begin anew, without what it holds and with a new key_file"
+                f"one, or {WAY_OUT}"
             )
         elif owner[1] != node:
             raise WorkError(f"the store {self._path} belongs to node {owner[1]}, not to node {node}")
