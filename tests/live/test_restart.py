@@ -133,3 +133,24 @@ def test_a_subscription_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(WorkError, match="a subscription that cannot be read"):
         store.standing()
     store.close()
+
+
+def test_a_protocol_that_cannot_read_what_it_held_does_not_write_over_it(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+
+    async def story() -> None:
+        node = LiveNode(config(1, "epidemic", store=path, durable=True))
+        with pytest.raises(WorkError, match="the protocol could not start, perhaps for what is in the store"):
+            await node.start()
+
+    store = NodeStore(path, 1)
+    held = [(b"held/" + bytes(8), b"of another version")]
+    store.layer(Layer.DISSEMINATION).put(*held[0])
+    store.commit()
+    store.close()
+    run(story())
+    store = NodeStore(path, 1)
+    assert store.layer(Layer.DISSEMINATION).items() == held
+    store.close()
