@@ -302,7 +302,7 @@ def test_what_waits_for_a_commit_that_fails_is_told_and_the_node_goes_on(
         layer.put(b"small", b"1")
         saving.settle()
         saving.on_disk(told.append)
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(WorkError, match="full"):
             layer.put(b"big", bytes(100_000))
         saving.undo()
         await until(lambda: len(told) == 1)

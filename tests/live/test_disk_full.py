@@ -11,7 +11,7 @@ from driftcast.live.door import subscribers
 from driftcast.live.door.client import connect
 from driftcast.live.host.store import NodeStore
 from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
+from driftcast.loopback.network import Inbox, until
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_delivery import Taker
 
@@ -139,4 +139,30 @@ def test_what_could_not_be_begun_or_ended_is_as_it_was_and_can_be_asked_again(
             assert node.status().subscriptions == 0
 
     place = tmp_path / "1.sock"
+    run(story())
+
+
+def test_a_write_that_fails_before_its_commit_is_a_drop_and_takes_nothing_else_with_it(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1, store=tmp_path / "store")) as node:
+            one, other, plain = Taker(), Taker(), Inbox()
+            node.subscribe("n >= 0", one.reader, name="one")
+            subscription = node.subscribe("n >= 0", other.reader, name="other")
+            node.subscribe("n >= 0", plain)
+            first = node.publish({"n": 1})
+            await until(lambda: one.events == other.events == [first])
+            store = node._saving.store
+            store.query(f"PRAGMA max_page_count = {store.query('PRAGMA page_count')[0][0]}")
+            node.acknowledge(subscription, [other.taken[0].position or 0], None)
+            lost = node.publish({"n": 2}, bytes(50_000))
+            await until(lambda: node._saving.trouble is not None)
+            assert plain.events == [first, lost], "who has no name needs no disk"
+            store.query("PRAGMA max_page_count = 1000000")
+            later = node.publish({"n": 3})
+            await until(lambda: one.events == other.events == [first, later])
+            assert node.status().waiting["clients"] == 4, "the acknowledgement was of the same commit"
+            assert node.drops["store_failed"] == 3, "two deliveries, and what was to be sent"
+
     run(story())

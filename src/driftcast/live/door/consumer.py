@@ -58,7 +58,7 @@ class Consumer:
         self._with_reader.clear()
 
     def take(self, event: Event, hops: int) -> bool:
-        """An event has arrived; False if it came before."""
+        """An event has arrived; False if it came before. A WorkError if it could not be written."""
         at_once = self.reader is not None and self._handed == self._backlog.newest and self._room > 0
         now_s = self._record.time_s()
         position = self._backlog.add(event, hops, now_s, handed=at_once)
@@ -74,7 +74,10 @@ class Consumer:
     def hand_over(self) -> None:
         """What waits, as far as there is room with the reader."""
         while self.reader is not None and self._room > 0 and self._handed < self._backlog.newest:
-            found = self._backlog.after(self._handed, self._room)
+            try:
+                found = self._backlog.after(self._handed, self._room)
+            except WorkError:
+                return  # It is tried again, as all that was not written.
             if not found:
                 self._handed = self._backlog.newest
             for waiting in found:

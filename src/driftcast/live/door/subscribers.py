@@ -196,7 +196,12 @@ class Subscribers:
         if entry is None:
             self._record.drop(Layer.DISSEMINATION, "no_such_subscription")
         elif entry.consumer is not None:
-            if entry.consumer.take(event, hops):
+            try:
+                fresh = entry.consumer.take(event, hops)
+            except WorkError:
+                self._record.drop(Layer.DISSEMINATION, "store_failed")
+                return
+            if fresh:
                 self._record.deliver(id, event, hops)
             else:
                 # The protocol has forgotten, over a restart, what this subscription has got.
@@ -260,9 +265,9 @@ class Subscribers:
 
     def _on_lease_over(self, entry: _Entry) -> None:
         if entry.name is not None:
-            self._store.forget(entry.subscription.id)
             # If that cannot be written, the next start sees that it is over.
             with suppress(WorkError):
+                self._store.forget(entry.subscription.id)
                 self._store.commit()
         self._end(entry)
 
@@ -281,7 +286,8 @@ class Subscribers:
     def _review_all(self) -> None:
         self._review = self._loop.call_later(REVIEW_S, self._review_all)
         for consumer in self._consumers:
-            consumer.review()
+            with suppress(WorkError):
+                consumer.review()
 
     def _on_undone(self) -> None:
         """Nothing of the last commit is kept: neither what has come nor what was acknowledged."""

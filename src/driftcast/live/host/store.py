@@ -82,7 +82,10 @@ class NodeStore:
         first: int = 0 if row is None else row[0]
         self.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (counter, first + block))
         self.commit()
-        self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        try:
+            self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        except sqlite3.OperationalError as error:
+            raise WorkError(f"cannot write to the store {self._path}: {error}") from None
         return first
 
     def standing(self) -> list[Standing]:
@@ -106,7 +109,8 @@ class NodeStore:
             self.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription.sequence,))
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> int:
-        """A write, kept with the next commit; how many rows it changed."""
+        """A write, kept with the next commit; how many rows it changed. If it cannot be written, as on a full disk, a
+        WorkError, and nothing since the last commit is kept: SQLite may have ended the transaction."""
         if not self._open:
             self._database.execute("BEGIN")
             self._open = True
@@ -114,7 +118,15 @@ class NodeStore:
         if not self.marked:
             self._database.execute("SAVEPOINT handler")
             self.marked = True
-        return self._database.execute(statement, values).rowcount
+        try:
+            return self._database.execute(statement, values).rowcount
+        except sqlite3.OperationalError as error:
+            self.lost = WorkError(f"cannot write to the store {self._path}: {error}")
+            self.marked = False
+            if not self._database.in_transaction:
+                # For what is written until somebody commits, and is not kept either.
+                self._database.execute("BEGIN")
+            raise self.lost from None
 
     def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a question."""
@@ -135,12 +147,8 @@ class NodeStore:
         """Drop the writes since the last `settle`, and only these."""
         if self.marked:
             self.marked = False
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK TO handler")
-                self._database.execute("RELEASE handler")
-            else:
-                # A failed write, as on a full disk, has ended the transaction, and all that was in it.
-                self.lost = WorkError(f"cannot write to the store {self._path}")
+            self._database.execute("ROLLBACK TO handler")
+            self._database.execute("RELEASE handler")
 
     def commit(self) -> None:
         """Keep what was written; if that fails nothing of it is kept, and a WorkError, also in `lost`, says why."""
