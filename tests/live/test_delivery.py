@@ -309,7 +309,7 @@ def test_what_waits_for_a_commit_that_fails_is_told_and_the_node_goes_on(
         store.query("PRAGMA max_page_count = 1000000")
         if told[0] is not None:
             assert layer.get(b"small") is None
-            assert "what was written last is lost" in caplog.text
+            assert "what is written meanwhile is lost" in caplog.text
         else:
             assert layer.get(b"small") == b"1"
         layer.put(b"big", bytes(100_000))

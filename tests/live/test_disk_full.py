@@ -39,7 +39,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_every_reader_goes_on_and_what_was_lost_is_counted(
-    config: MakeConfig, run: Run, tmp_path: Path, full: Disk
+    config: MakeConfig, run: Run, tmp_path: Path, full: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
         async with LiveNode(config(1, "epidemic", store=tmp_path / "store", durable=True)) as node:
@@ -52,12 +52,17 @@ def test_every_reader_goes_on_and_what_was_lost_is_counted(
             full(True)
             for n in range(5):
                 node.publish({"n": n})
+                await asyncio.sleep(0.01)
             await until(lambda: node.drops["store_failed"] == 3 * 5)
             assert node.status().waiting["clients"] == 3 * 3
             full(False)
             later = [node.publish({"n": n}) for n in range(3)]
             await until(lambda: one.events == other.events == ids + later)
             assert node.status().waiting["clients"] == 3 * 6
+            assert [record.message for record in caplog.records] == [
+                "the disk is full; what is written meanwhile is lost",
+                "the store can be written again",
+            ]
 
     run(story())
 

@@ -68,9 +68,13 @@ class Saving:
         with suppress(WorkError):
             self.store.commit()
         lost, self.store.lost = self.store.lost, None
-        self.trouble = None if lost is None else str(lost)
+        before, self.trouble = self.trouble, None if lost is None else str(lost)
+        # Not with each commit: the log may be on the same disk.
+        if self.trouble is not None and before is None:
+            LOG.error("%s; what is written meanwhile is lost", self.trouble)
+        elif self.trouble is None and before is not None:
+            LOG.warning("the store can be written again")
         if lost is not None:
-            LOG.error("%s; what was written last is lost", lost)
             self.undone()
         held, self._held = self._held, []
         for saved in held:
