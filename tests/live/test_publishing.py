@@ -11,6 +11,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.door import connection
 from driftcast.live.door.client import connect
 from driftcast.live.door.connected import MAX_TOGETHER
+from driftcast.live.host import holding
 from driftcast.live.host.outgoing import Publication
 from driftcast.live.node import LiveNode
 from driftcast.model import FOREVER_S, EventId
@@ -135,5 +136,20 @@ def test_who_publishes_many_without_reading_what_it_is_told_meanwhile_is_not_stu
     async def story() -> None:
         async with LiveNode(config(1, control=place)):
             await asyncio.to_thread(client)
+
+    run(story())
+
+
+def test_one_for_which_there_is_no_room_does_not_hold_up_the_others(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "MAX_WAITING", 0)
+    place = tmp_path / "1.sock"
+
+    async def story() -> None:
+        async with LiveNode(config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)):
+            found = await answers(place, publish(1), publish(2, level="held"), publish(3))
+            assert [(one["answer"], one["id"]) for one in found] == [("published", 1), ("refused", 2), ("published", 3)]
+            assert "publishers wait for copies already" in found[1]["message"]
 
     run(story())
