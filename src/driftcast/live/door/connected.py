@@ -245,11 +245,13 @@ class ConnectedClient:
 
     def _request(self, question: AskStored) -> None:
         self._check_open()
-        mark, over = object(), False
+        mark, over, all_said = object(), False, True
 
         def answered(event: Event, hops: int) -> None:
+            nonlocal all_said
             if self._unread > MAX_UNREAD_BYTES:
                 self._node.note_drop("client_slow")
+                all_said = False
                 return
             self._say(answer_of(question.id, event, hops))
 
@@ -257,7 +259,7 @@ class ConnectedClient:
             nonlocal over
             over = True
             self._open.pop(mark, None)
-            self._say(Closed(id=question.id, complete=complete))
+            self._say(Closed(id=question.id, complete=complete and all_said))
 
         forget = self._node.request(question.filter, question.patience_s, answered, closed)
         # It may be over already: a protocol that stores nothing says so at once.
