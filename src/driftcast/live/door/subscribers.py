@@ -43,10 +43,12 @@ class _Entry:
     """Of one with a name."""
     timer: asyncio.TimerHandle | None = None
 
-    def same(self, filter: str, attributes: dict[str, Scalar]) -> bool:
-        """With another filter or other attributes it is ended, to be made anew: what waits for it was for whom it no
-        longer is."""
-        return (Filter(filter).text, attributes) == (self.subscription.filter, self.subscription.attributes)
+    def same(self, filter: str, attributes: dict[str, Scalar], processor: ProcessorId | None) -> bool:
+        """With another filter or processor or other attributes it is ended, to be made anew: what waits for it was for
+        whom it no longer is."""
+        standing = self.subscription
+        asked = (Filter(filter).text, attributes, processor)
+        return asked == (standing.filter, standing.attributes, standing.processor)
 
 
 def _reader(listener: "Listener | Reader | None") -> Reader | None:
@@ -127,7 +129,7 @@ class Subscribers:
         """Subscribe, or read on from the subscription of that name. A UserError says what is wrong."""
         reader, told = _reader(listener), dict(attributes or {})
         standing = None if name is None else self._standing(name)
-        if standing is not None and standing.same(filter, told):
+        if standing is not None and standing.same(filter, told, processor):
             return self._read_on(standing, reader)
         if len(self._entries) - (standing is not None) >= MAX_SUBSCRIPTIONS:
             raise UserError(f"a node has at most {MAX_SUBSCRIPTIONS} subscriptions")
