@@ -63,11 +63,13 @@ def test_a_lease_ends_a_subscription(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with LiveNode(config(1)) as node:
             inbox = Inbox()
-            node.subscribe("n > 1", inbox, lease_s=0.05)
+            ended = node.subscribe("n > 1", inbox, lease_s=0.05)
             node.publish({"n": 2})
             await until(lambda: node.status().subscriptions == 0)
             node.publish({"n": 2})
             assert len(inbox.events) == 1
+            with pytest.raises(UserError, match="the subscription has ended, perhaps with its lease"):
+                node.acknowledge(ended, [1], None)
             assert node.trace.subscriptions().to_pylist()[0]["to_s"] is not None
 
     run(story())

@@ -176,7 +176,9 @@ class Subscribers:
     def acknowledge(self, id: SubscriptionId, positions: list[int]) -> None:
         """The reader of a named subscription has so much, for good when it is committed."""
         entry = self._entries.get(id)
-        if entry is None or entry.consumer is None:
+        if entry is None:
+            raise UserError("the subscription has ended, perhaps with its lease, and so has what it is to acknowledge")
+        if entry.consumer is None:
             raise UserError("only events of a named subscription are acknowledged")
         entry.consumer.acknowledge(positions)
 
