@@ -1,6 +1,7 @@
 """The asyncio client: it goes on over restarts of its node, and says what it does not know."""
 
 import asyncio
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,8 @@ def test_what_is_refused_or_never_answered_is_said(
                     await anext(client.subscribe("n >"))
                 with pytest.raises(UserError, match="flooding does not keep on disk what is published"):
                     await client.publish({"n": 1}, level="stored")
+                with pytest.raises(UserError, match=r"not understood: .*attributes"):
+                    await asyncio.wait_for(client.publish({"n": math.nan}), 5)
                 with pytest.raises(UserError, match="longer than 0 s"):
                     await client.publish({"n": 1}, lease_s=0)
                 full = client.subscribe("n >= 0")
@@ -102,5 +105,80 @@ def test_what_is_refused_or_never_answered_is_said(
             with pytest.raises(WorkError, match="this client is closed"):
                 await client.status()
             await until(lambda: node.status().subscriptions == 0)
+
+    run(story())
+
+
+def test_history_comes_without_a_name_too(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        async with LiveNode(config(1, "epidemic", control=place)), driftcast.connect_async(str(place)) as client:
+            ids = [await client.publish({"n": n}) for n in range(3)]
+            late = client.subscribe("n >= 0", history=True)
+            assert [found.event.id for _ in ids if (found := await late.next_delivery(5))] == ids
+
+    run(story())
+
+
+def test_a_subscription_can_be_ended_before_its_node_has_said_that_it_stands_and_while_it_is_away(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+
+    async def story() -> None:
+        place = tmp_path / "node.sock"
+        made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
+        node = LiveNode(made)
+        await node.start()
+        async with driftcast.connect_async(str(place), 10) as client:
+            for name in ("log", None):
+                await client.subscribe("n >= 0", name=name).close()
+                assert (await client.status()).subscriptions == 0
+            log, plain = client.subscribe("n >= 0", name="log"), client.subscribe("n >= 0")
+            await client.publish({"n": 1})
+            await node.crash()
+            await until(lambda: log.subscription is None)
+            await plain.close()
+            ending = asyncio.create_task(log.close())
+            node = LiveNode(made)
+            await node.start()
+            await ending
+            assert node.status().subscriptions == 0
+            left = client.subscribe("n >= 0", name="left")
+            await client.status()
+        await left.close()
+        assert node.status().subscriptions == 1, "whoever is gone ends nothing that has a name"
+        await node.stop()
+
+    run(story())
+
+
+def test_a_token_that_is_wrong_or_away_is_said_and_the_client_goes_on_with_the_right_one(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+    right, told = tmp_path / "right", tmp_path / "told"
+
+    async def story() -> None:
+        async with LiveNode(replace(config(1), control=0, control_token=right)) as node:
+            place = f"{told}@{node.control_address}"
+            with pytest.raises(UserError, match="told: cannot be read: No such file"):
+                async with driftcast.connect_async(place):
+                    pass
+            told.write_text("0" * 64)
+            async with driftcast.connect_async(place, 10) as client:
+                with pytest.raises(LostError, match="hung up: this port needs the node's token"):
+                    await client.status()
+                told.unlink()
+                await until(lambda: "cannot be read" in client._why)
+                asking = asyncio.create_task(client.status())
+                told.write_text(right.read_text())
+                assert (await asking).node == 1
+                await node.stop()
+                await until(lambda: client._writer is None)
+                asking = asyncio.create_task(client.status())
+                await asyncio.sleep(0)
+            with pytest.raises(WorkError, match="this client is closed"):
+                await asking
 
     run(story())

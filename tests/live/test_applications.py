@@ -10,6 +10,7 @@ import pytest
 
 from driftcast.errors import UserError
 from driftcast.live.config import NodeConfig, load_config
+from driftcast.live.door import connected
 from driftcast.live.door.client import connect
 from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.deeds import Allowed, AllowedCommand
@@ -174,17 +175,17 @@ def test_an_application_that_raises_does_nothing_by_halves(config: MakeConfig, r
 
 def test_clients_command_and_request_through_the_control_channel(config: MakeConfig, run: Run, tmp_path: Path) -> None:
     def client(address: str) -> None:
-        with connect(address) as connected:
-            told = connected.command("policy_tool", "publish", {"text": PERIOD, "anyway": True})
+        with connect(address) as one:
+            told = one.command("policy_tool", "publish", {"text": PERIOD, "anyway": True})
             assert told["published"] == [{"id": "period", "version": 1, "stored_by": [1]}]
             with pytest.raises(UserError, match="line 1, column 8: expected the name of a policy"):
-                connected.command("policy_tool", "check", {"text": "policy 1"})
+                one.command("policy_tool", "check", {"text": "policy 1"})
             with pytest.raises(UserError, match="this node does not run nothing"):
-                connected.command("nothing", "x")
+                one.command("nothing", "x")
             # A protocol that stores nothing says so at once.
-            assert connected.request("policy.id is not null", 1.0) == ([], False)
+            assert one.request("policy.id is not null", 1.0) == ([], False)
             with pytest.raises(UserError, match="filter: expected"):
-                connected.request("x >")
+                one.request("x >")
 
     async def story() -> None:
         made = config(1, store=tmp_path / "1.db", control=tmp_path / "1.sock")
@@ -282,3 +283,25 @@ def test_a_configuration_names_applications_and_what_policies_may_do(tmp_path: P
 def test_a_mistake_in_it_is_named(tmp_path: Path, name: str, settings: str, store: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         load_config(write(tmp_path / "a.toml", name, settings, store))
+
+
+def test_a_request_whose_answers_were_not_all_said_is_not_complete(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connected, "MAX_UNREAD_BYTES", 10_000)
+
+    def client(address: str) -> None:
+        with connect(address) as one:
+            one.advertise("x >= 0", stored=True)
+            for x in range(20):
+                one.publish({"x": x}, bytes(1000))
+            assert [found[1] for found in (one.request("x < 5", 1.0), one.request("x >= 0", 1.0))] == [True, False]
+
+    async def story() -> None:
+        made = config(1, "tree", store=tmp_path / "1.db", control=tmp_path / "1.sock")
+        async with LiveNode(replace(made, roles=("broker",), directory={"broker": (1,)})) as node:
+            assert node.control_address is not None
+            await asyncio.to_thread(client, node.control_address)
+            assert node.drops["client_slow"] > 0
+
+    run(story())

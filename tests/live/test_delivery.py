@@ -1,5 +1,6 @@
 """The delivery contract: stored means on disk, unacknowledged comes again and says so, acknowledged does not."""
 
+import asyncio
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,44 @@ def test_a_backlog_is_bounded_in_bytes_and_in_age_and_leases_end_in_it(config: M
     run(story())
 
 
+def test_a_name_that_is_asked_for_wrongly_keeps_what_waits_for_it(config: MakeConfig, run: Run) -> None:
+    async def story() -> None:
+        async with LiveNode(config(1)) as node:
+            node.subscribe("n >= 0", None, name="log")
+            ids = [node.publish({"n": n}) for n in range(3)]
+            await until(lambda: node.status().waiting["clients"] == 3)
+            with pytest.raises(UserError, match="flooding stores nothing that could be history"):
+                node.subscribe("n > 1", None, name="log", history=True)
+            with pytest.raises(UserError, match="subscription:"):
+                node.subscribe("n > 1", None, name="log", attributes={"x" * 10_000: 1})
+            taker = Taker()
+            node.subscribe("n >= 0", taker.reader, name="log")
+            await until(lambda: taker.events == ids)
+
+    run(story())
+
+
+def test_of_a_subscription_that_ended_while_its_node_was_away_nothing_is_left(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        made = config(1, store=tmp_path / "store")
+        async with LiveNode(made) as node:
+            node.subscribe("n >= 0", None, name="log", lease_s=0.3)
+            node.publish({"n": 1})
+            await asyncio.sleep(0.05)  # It is committed.
+            await node.crash()
+        await asyncio.sleep(0.4)
+        async with LiveNode(made) as node:
+            assert node.status().subscriptions == 0
+
+    run(story())
+    store = NodeStore(tmp_path / "store", 1)
+    for table in ("subscriptions", "backlog", "taken"):
+        assert store.query(f"SELECT count(*) FROM {table}") == [(0,)], table
+    store.close()
+
+
 def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(
     config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +246,36 @@ def test_an_older_store_is_taken_over_and_a_newer_one_refused_with_a_way_out(tmp
         NodeStore(path, 1)
 
 
+def test_a_database_of_another_program_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "photos"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE photos (name TEXT)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(WorkError, match="photos is a database of another program"):
+        NodeStore(path, 1)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_store_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = NodeStore(path, 1)
+    for n in range(1000):
+        store.layer(Layer.DISSEMINATION).put(n.to_bytes(8), bytes(100))
+    store.commit()
+    store.close()
+    whole = path.read_bytes()
+    page = 4096
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole[: 20 * page] + b"\xff" * page + whole[21 * page :],
+        b"no database" * 1000,
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(WorkError, match=r"store is damaged, or none of driftcast: .*; move the file away to begin"):
+            NodeStore(path, 1)
+
+
 def test_a_handler_that_raises_takes_only_its_own_writes_with_it(tmp_path: Path) -> None:
     store = NodeStore(tmp_path / "store", 1)
     layer = store.layer(Layer.DISSEMINATION)
@@ -233,14 +302,14 @@ def test_what_waits_for_a_commit_that_fails_is_told_and_the_node_goes_on(
         layer.put(b"small", b"1")
         saving.settle()
         saving.on_disk(told.append)
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(WorkError, match="full"):
             layer.put(b"big", bytes(100_000))
         saving.undo()
         await until(lambda: len(told) == 1)
         store.query("PRAGMA max_page_count = 1000000")
         if told[0] is not None:
             assert layer.get(b"small") is None
-            assert "what was written last is lost" in caplog.text
+            assert "what is written meanwhile is lost" in caplog.text
         else:
             assert layer.get(b"small") == b"1"
         layer.put(b"big", bytes(100_000))

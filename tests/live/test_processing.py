@@ -162,6 +162,24 @@ def test_a_client_subscribes_to_what_a_processor_makes(
     assert [(one.filter, one.processor, one.state) for one in told] == [("n > 1", "double", b"\x00begin")]
 
 
+def test_a_name_with_another_processor_is_another_subscription(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Subscription] = []
+    monkeypatch.setattr(Runner, "on_subscribe", lambda self, now, subscription: told.append(subscription))
+    monkeypatch.setattr(Runner, "serves_subscriptions", True)
+
+    async def story() -> None:
+        async with LiveNode(config(1, Runner)) as node:
+            first = node.subscribe("n > 1", None, name="log")
+            made = node.subscribe("n > 1", None, name="log", processor="double")
+            assert made != first
+            assert node.subscribe("n > 1", None, name="log", processor="double") == made
+
+    run(story())
+    assert [one.processor for one in told] == [None, "double"]
+
+
 def test_a_result_may_have_a_payload(config: MakeConfig, run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with LiveNode(with_functions(config(1, Runner), tmp_path, "drawn", "wrong")) as node:

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from driftcast.errors import UserError, WorkError
+from driftcast.live.door import connection
+from driftcast.live.door.client import connect
 from driftcast.live.door.connected import MAX_TOGETHER
+from driftcast.live.host import holding
 from driftcast.live.host.outgoing import Publication
 from driftcast.live.node import LiveNode
 from driftcast.model import FOREVER_S, EventId
@@ -114,5 +117,39 @@ def test_one_that_is_wrong_does_not_hold_up_the_others_of_a_node(config: MakeCon
             assert node.publish_all([]) == []
         with pytest.raises(WorkError, match="does not run"):
             node.publish_all(wanted)
+
+    run(story())
+
+
+def test_who_publishes_many_without_reading_what_it_is_told_meanwhile_is_not_stuck(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SEND_S", 3.0)
+    place = tmp_path / "node.sock"
+
+    def client() -> None:
+        with connect(str(place)) as one:
+            everything = one.subscribe("n >= 0")
+            ids = list(one.publish_all(({"n": n}, bytes(4000)) for n in range(600)))
+            assert [event.id for _ in ids if (event := everything.next_event(5))] == ids
+
+    async def story() -> None:
+        async with LiveNode(config(1, control=place)):
+            await asyncio.to_thread(client)
+
+    run(story())
+
+
+def test_one_for_which_there_is_no_room_does_not_hold_up_the_others(
+    config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "MAX_WAITING", 0)
+    place = tmp_path / "1.sock"
+
+    async def story() -> None:
+        async with LiveNode(config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)):
+            found = await answers(place, publish(1), publish(2, level="held"), publish(3))
+            assert [(one["answer"], one["id"]) for one in found] == [("published", 1), ("refused", 2), ("published", 3)]
+            assert "publishers wait for copies already" in found[1]["message"]
 
     run(story())

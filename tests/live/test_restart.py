@@ -63,11 +63,13 @@ def test_a_lease_ends_a_subscription(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with LiveNode(config(1)) as node:
             inbox = Inbox()
-            node.subscribe("n > 1", inbox, lease_s=0.05)
+            ended = node.subscribe("n > 1", inbox, lease_s=0.05)
             node.publish({"n": 2})
             await until(lambda: node.status().subscriptions == 0)
             node.publish({"n": 2})
             assert len(inbox.events) == 1
+            with pytest.raises(UserError, match="the subscription has ended, perhaps with its lease"):
+                node.acknowledge(ended, [1], None)
             assert node.trace.subscriptions().to_pylist()[0]["to_s"] is not None
 
     run(story())
@@ -118,7 +120,7 @@ def test_a_store_serves_one_node_at_a_time_and_only_its_own(tmp_path: Path) -> N
     with pytest.raises(WorkError, match="belongs to node 1, not to node 2"):
         NodeStore(tmp_path / "store", 2)
     (tmp_path / "letter").write_text("Dear store, " * 200)
-    with pytest.raises(WorkError, match="is no store of driftcast"):
+    with pytest.raises(WorkError, match="is damaged, or none of driftcast"):
         NodeStore(tmp_path / "letter", 1)
     with pytest.raises(WorkError, match="cannot open the store"):
         NodeStore(tmp_path / "nowhere" / "store", 1)
@@ -132,4 +134,25 @@ def test_a_subscription_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     store = NodeStore(tmp_path / "store", 1)
     with pytest.raises(WorkError, match="a subscription that cannot be read"):
         store.standing()
+    store.close()
+
+
+def test_a_protocol_that_cannot_read_what_it_held_does_not_write_over_it(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+
+    async def story() -> None:
+        node = LiveNode(config(1, "epidemic", store=path, durable=True))
+        with pytest.raises(WorkError, match="the protocol could not start, perhaps for what is in the store"):
+            await node.start()
+
+    store = NodeStore(path, 1)
+    held = [(b"held/" + bytes(8), b"of another version")]
+    store.layer(Layer.DISSEMINATION).put(*held[0])
+    store.commit()
+    store.close()
+    run(story())
+    store = NodeStore(path, 1)
+    assert store.layer(Layer.DISSEMINATION).items() == held
     store.close()

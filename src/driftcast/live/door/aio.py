@@ -41,7 +41,7 @@ from driftcast.live.door.messages import (
     Unsubscribed,
 )
 from driftcast.live.door.token import first_line, split_token
-from driftcast.live.link.address import parse_address
+from driftcast.live.link.address import Address, parse_address
 from driftcast.model import EventId, Scalar, SubscriptionId
 
 RETRY_S = 0.2
@@ -73,9 +73,13 @@ class AsyncClient:
         self._writer: asyncio.StreamWriter | None = None
         self._connected = asyncio.Event()
         self._why = "it has not been tried yet"
+        self._said: str | None = None
+        """With what word the node hung up."""
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "AsyncClient":
+        # An address that is none is said at once.
+        _place(self.address)
         self._task = asyncio.create_task(self._stay())
         try:
             await self._present()
@@ -96,8 +100,11 @@ class AsyncClient:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        for stream in list(self._streams):
+            # Whoever waits for the node waits in vain.
+            self._connected.set()
+        for stream in self._streams:
             stream.end()
+        self._streams.clear()
 
     async def publish(
         self,
@@ -149,7 +156,9 @@ class AsyncClient:
         return stream
 
     async def unsubscribe(self, stream: AsyncDeliveries) -> None:
-        """End a subscription, named or not."""
+        """End a subscription, named or not. A node that is away is waited for if it keeps the subscription."""
+        if stream in self._streams and (self._writer is not None or stream.question.name is not None):
+            await self._until(stream.known)
         self._streams.pop(stream, None)
         id = stream.subscription
         stream.end()
@@ -198,10 +207,14 @@ class AsyncClient:
 
     async def _present(self) -> None:
         """Wait until the node is there; a WorkError if it does not come."""
+        if self._task is not None:
+            await self._until(self._connected)
         if self._task is None:
             raise WorkError("this client is closed")
+
+    async def _until(self, event: asyncio.Event) -> None:
         try:
-            await asyncio.wait_for(self._connected.wait(), self._patience_s)
+            await asyncio.wait_for(event.wait(), self._patience_s)
         except TimeoutError:
             raise WorkError(f"no node answers at {self.address}: {self._why}; is `driftcast node` running?") from None
 
@@ -209,10 +222,12 @@ class AsyncClient:
         while True:
             try:
                 reader, writer = await _connected(self.address)
-            except OSError as error:
-                self._why = error.strerror or str(error)
+            except (OSError, UserError) as error:
+                # The token file too may be away for a moment.
+                self._why = getattr(error, "strerror", None) or str(error)
                 await asyncio.sleep(RETRY_S)
                 continue
+            self._said = None
             self._writer = writer
             for stream in self._streams:
                 self._begin(stream)
@@ -230,9 +245,10 @@ class AsyncClient:
         self._connected.clear()
         writer.transport.abort()
         self._by_id.clear()
+        gone = "is gone, and has not answered" if self._said is None else f"hung up: {self._said}"
         for answered in self._open.values():
             if not answered.done():
-                answered.set_exception(LostError(f"the node at {self.address} is gone, and has not answered"))
+                answered.set_exception(LostError(f"the node at {self.address} {gone}"))
         self._open.clear()
         for stream in self._streams:
             stream.on_lost()
@@ -262,7 +278,7 @@ class AsyncClient:
                 stream.on_delivery(Delivery(delivered_event(reply), reply.position, reply.again))
             return
         if isinstance(reply, Refused) and reply.id == 0:
-            self._why = reply.message
+            self._said = reply.message
         answered = self._open.pop(reply.id, None)
         if isinstance(reply, Subscribed):
             self._on_subscribed(reply)
@@ -272,15 +288,21 @@ class AsyncClient:
     def _on_subscribed(self, reply: Subscribed) -> None:
         for stream in self._streams:
             if stream.asked == reply.id:
-                stream.subscription = reply.subscription
+                stream.on_subscribed(reply.subscription)
                 self._by_id[reply.subscription] = stream
 
 
-async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+def _place(address: str) -> tuple[str | None, Address | str]:
+    """The token that a node is told first, if it needs one, and its port or the path of its socket."""
     token, place = split_token(address)
-    if re.search(r":[0-9]+$", place):
-        reader, writer = await asyncio.open_connection(*parse_address(place), limit=MAX_REPLY_BYTES)
-        if token is not None:
-            writer.write(first_line(token))
-        return reader, writer
-    return await asyncio.open_unix_connection(address, limit=MAX_REPLY_BYTES)
+    return token, parse_address(place) if re.search(r":[0-9]+$", place) else place
+
+
+async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    token, place = _place(address)
+    if isinstance(place, str):
+        return await asyncio.open_unix_connection(place, limit=MAX_REPLY_BYTES)
+    reader, writer = await asyncio.open_connection(*place, limit=MAX_REPLY_BYTES)
+    if token is not None:
+        writer.write(first_line(token))
+    return reader, writer

@@ -30,6 +30,8 @@ class AsyncDeliveries(AsyncIterator[Event]):
         """The number of the question that the node was last asked."""
         self.subscription: SubscriptionId | None = None
         """As long as the node is there."""
+        self.known = asyncio.Event()
+        """Set while the node has said which subscription it is, and when it has ended."""
         self.missed = 0
         """Events for which there was no room."""
         self._client = client
@@ -98,6 +100,11 @@ class AsyncDeliveries(AsyncIterator[Event]):
 
     # What the client tells.
 
+    def on_subscribed(self, subscription: SubscriptionId) -> None:
+        """It stands, over this connection."""
+        self.subscription = subscription
+        self.known.set()
+
     def on_delivery(self, delivery: Delivery) -> None:
         """An event has come."""
         if len(self._waiting) >= MAX_WAITING:
@@ -109,6 +116,7 @@ class AsyncDeliveries(AsyncIterator[Event]):
     def on_lost(self) -> None:
         """The connection is gone: what is not acknowledged comes again over the next, also if it waits here."""
         self.subscription = None
+        self.known.clear()
         self._positions.clear()
         if self.question.name is not None:
             self._waiting.clear()
@@ -118,3 +126,4 @@ class AsyncDeliveries(AsyncIterator[Event]):
         self._ended = True
         self._error = error
         self._came.set()
+        self.known.set()

@@ -36,6 +36,7 @@ from driftcast.live.door.messages import (
     Unsubscribed,
     Watch,
     Watched,
+    question_number,
 )
 from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
@@ -142,7 +143,7 @@ class ConnectedClient:
             if looks_like_http(line):
                 self._say(Refused(message="this is no web server", wrong_use=True))
                 return None
-            return Refused(message=f"not understood: {error}", wrong_use=True)
+            return Refused(id=question_number(line), message=f"not understood: {error}", wrong_use=True)
 
     async def _serve(self, question: Question | Refused) -> None:
         if isinstance(question, Refused):
@@ -187,8 +188,8 @@ class ConnectedClient:
         if isinstance(question, Unsubscribe):
             if question.subscription not in self._subscriptions:
                 raise UserError(f"this client has no subscription {question.subscription}")
-            del self._subscriptions[question.subscription]
             node.unsubscribe(question.subscription)
+            del self._subscriptions[question.subscription]
             return Unsubscribed(id=question.id)
         if isinstance(question, Advertise):
             self._check_open()
@@ -244,11 +245,13 @@ class ConnectedClient:
 
     def _request(self, question: AskStored) -> None:
         self._check_open()
-        mark, over = object(), False
+        mark, over, all_said = object(), False, True
 
         def answered(event: Event, hops: int) -> None:
+            nonlocal all_said
             if self._unread > MAX_UNREAD_BYTES:
                 self._node.note_drop("client_slow")
+                all_said = False
                 return
             self._say(answer_of(question.id, event, hops))
 
@@ -256,7 +259,7 @@ class ConnectedClient:
             nonlocal over
             over = True
             self._open.pop(mark, None)
-            self._say(Closed(id=question.id, complete=complete))
+            self._say(Closed(id=question.id, complete=complete and all_said))
 
         forget = self._node.request(question.filter, question.patience_s, answered, closed)
         # It may be over already: a protocol that stores nothing says so at once.

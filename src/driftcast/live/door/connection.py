@@ -2,6 +2,7 @@
 
 import math
 import re
+import select
 import socket
 import time
 from collections import deque
@@ -44,11 +45,25 @@ class Connection:
         """One line, without its end."""
         if len(line) >= MAX_LINE_BYTES:
             raise UserError(f"at most {MAX_LINE_BYTES} bytes fit through the control channel, not {len(line) + 1}")
-        try:
-            self._socket.settimeout(SEND_S)
-            self._socket.sendall(line + b"\n")
-        except OSError as error:
-            raise LostError(f"the node at {self.address} is gone: {error.strerror or error}") from None
+        left = memoryview(line + b"\n")
+        while left:
+            try:
+                self._socket.settimeout(0)
+                left = left[self._socket.send(left) :]
+            except BlockingIOError:
+                self._wait_to_send()
+            except OSError as error:
+                raise self._gone(error) from None
+
+    def _wait_to_send(self) -> None:
+        """A node does not hear who does not read what it says, so what comes meanwhile is taken in."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN | select.POLLOUT)
+        found = waiting.poll(SEND_S * 1000)
+        if not found:
+            raise LostError(f"the node at {self.address} has taken nothing for {SEND_S:g} s")
+        if found[0][1] & select.POLLIN:
+            self._take_in()
 
     @property
     def ready(self) -> bool:
@@ -61,20 +76,29 @@ class Connection:
             wait_s = deadline - time.monotonic()
             if wait_s <= 0:
                 return None
-            try:
-                self._socket.settimeout(None if math.isinf(wait_s) else wait_s)
-                chunk = self._socket.recv(CHUNK_BYTES)
-            except TimeoutError:
+            self._socket.settimeout(None if math.isinf(wait_s) else wait_s)
+            if not self._take_in():
                 return None
-            except OSError as error:
-                raise LostError(f"the node at {self.address} is gone: {error.strerror or error}") from None
-            if not chunk:
-                raise LostError(f"the node at {self.address} hung up")
-            self._received += chunk
-            *lines, rest = self._received.split(b"\n")
-            self._received = rest
-            self._lines.extend(bytes(line) for line in lines)
         return self._lines.popleft()
+
+    def _take_in(self) -> bool:
+        """Some of what has come; False if nothing has in the time that the socket waits."""
+        try:
+            chunk = self._socket.recv(CHUNK_BYTES)
+        except (TimeoutError, BlockingIOError):
+            return False
+        except OSError as error:
+            raise self._gone(error) from None
+        if not chunk:
+            raise LostError(f"the node at {self.address} hung up")
+        self._received += chunk
+        *lines, rest = self._received.split(b"\n")
+        self._received = rest
+        self._lines.extend(bytes(line) for line in lines)
+        return True
+
+    def _gone(self, error: OSError) -> LostError:
+        return LostError(f"the node at {self.address} is gone: {error.strerror or error}")
 
 
 def _connected(address: str) -> socket.socket:

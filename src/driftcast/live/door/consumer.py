@@ -58,7 +58,7 @@ class Consumer:
         self._with_reader.clear()
 
     def take(self, event: Event, hops: int) -> bool:
-        """An event has arrived; False if it came before."""
+        """An event has arrived; False if it came before. A WorkError if it could not be written."""
         at_once = self.reader is not None and self._handed == self._backlog.newest and self._room > 0
         now_s = self._record.time_s()
         position = self._backlog.add(event, hops, now_s, handed=at_once)
@@ -66,6 +66,7 @@ class Consumer:
             return False
         if self._backlog.full:
             self.review()
+        self._saving.after(self._on_written)
         if at_once:
             self._hand(Waiting(position, event, hops, now_s, handed=False))
         return True
@@ -73,7 +74,10 @@ class Consumer:
     def hand_over(self) -> None:
         """What waits, as far as there is room with the reader."""
         while self.reader is not None and self._room > 0 and self._handed < self._backlog.newest:
-            found = self._backlog.after(self._handed, self._room)
+            try:
+                found = self._backlog.after(self._handed, self._room)
+            except WorkError:
+                return  # It is tried again, as all that was not written.
             if not found:
                 self._handed = self._backlog.newest
             for waiting in found:
@@ -82,7 +86,9 @@ class Consumer:
     def acknowledge(self, positions: list[int]) -> None:
         """The reader has these; they do not come again once this is committed. Others are no mistake."""
         for position in positions:
-            if self._with_reader.pop(position, 0) is None:
+            self._with_reader.pop(position, None)
+            # Also if it has said so before: that may not have been kept.
+            if position <= self._handed:
                 self._backlog.remove(position)
         self.hand_over()
 
@@ -92,10 +98,9 @@ class Consumer:
             self._with_reader.pop(position, None)
             self._record.drop(Layer.DISSEMINATION, reason)
 
-    def end(self) -> None:
-        """The subscription has ended."""
-        self.reader = None
-        self._backlog.clear()
+    def undo(self) -> None:
+        """What was written since the last commit is not kept."""
+        self._backlog.undo()
 
     @property
     def waiting(self) -> int:
@@ -119,12 +124,12 @@ class Consumer:
         self._saving.after(lambda lost: self._call(reader, waiting, lost))
 
     def _call(self, reader: Reader, waiting: Waiting, lost: WorkError | None) -> None:
-        if lost is not None:
-            self._with_reader.pop(waiting.position, None)
-            self._backlog.recount()
-            self._record.drop(Layer.DISSEMINATION, "store_failed")
-            return
         if reader is not self.reader or waiting.position not in self._with_reader:
+            return
+        if lost is not None:
+            # It may still wait, if only that it was handed over could not be written.
+            del self._with_reader[waiting.position]
+            self._handed = min(self._handed, waiting.position - 1)
             return
         try:
             reader.read(self._id, Delivery(waiting.event, waiting.hops, waiting.position, waiting.handed))
@@ -133,3 +138,7 @@ class Consumer:
             self._record.drop(Layer.DISSEMINATION, "application_raised")
         if not reader.acknowledges:
             self.acknowledge([waiting.position])
+
+    def _on_written(self, lost: WorkError | None) -> None:
+        if lost is not None:
+            self._record.drop(Layer.DISSEMINATION, "store_failed")

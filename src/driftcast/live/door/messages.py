@@ -256,3 +256,18 @@ Reply: TypeAlias = (
     | Watched
     | Refused
 )
+
+
+class _Numbered(msgspec.Struct):
+    id: Number = 0
+
+
+_numbered = msgspec.json.Decoder(_Numbered)
+
+
+def question_number(line: bytes) -> int:
+    """The number of a question that is not understood, for whoever waits for its answer; 0 if it has none."""
+    try:
+        return _numbered.decode(line).id
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return 0

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,6 +27,8 @@ Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
 
 REVIEW_S = 60.0
 """How often what waits is looked through for what is too old."""
+GO_ON_S = 1.0
+"""When what could not be handed over is tried again, because the store could not be written."""
 MAX_SUBSCRIPTIONS = 10_000
 """All applications of a node together."""
 
@@ -39,6 +42,13 @@ class _Entry:
     consumer: Consumer | None
     """Of one with a name."""
     timer: asyncio.TimerHandle | None = None
+
+    def same(self, filter: str, attributes: dict[str, Scalar], processor: ProcessorId | None) -> bool:
+        """With another filter or processor or other attributes it is ended, to be made anew: what waits for it was for
+        whom it no longer is."""
+        standing = self.subscription
+        asked = (Filter(filter).text, attributes, processor)
+        return asked == (standing.filter, standing.attributes, standing.processor)
 
 
 def _reader(listener: "Listener | Reader | None") -> Reader | None:
@@ -73,6 +83,8 @@ class Subscribers:
         self._sequence = sequence
         self._backlog = backlog
         self._review: asyncio.TimerHandle | None = None
+        self._going_on: asyncio.TimerHandle | None = None
+        saving.undone = self._on_undone
         self._loop = asyncio.get_running_loop()
         self._entries: dict[SubscriptionId, _Entry] = {}
         self._named: dict[str, SubscriptionId] = {}
@@ -83,7 +95,11 @@ class Subscribers:
     @property
     def waiting(self) -> int:
         """How many events wait for clients that are away."""
-        return sum(entry.consumer.waiting for entry in self._entries.values() if entry.consumer is not None)
+        return sum(consumer.waiting for consumer in self._consumers)
+
+    @property
+    def _consumers(self) -> list[Consumer]:
+        return [entry.consumer for entry in self._entries.values() if entry.consumer is not None]
 
     def restore(self) -> None:
         """Subscribe again to what stood when the node last ran."""
@@ -94,6 +110,7 @@ class Subscribers:
                 remaining_s = until - time.time()
                 if remaining_s <= 0:
                     self._store.forget(subscription.id)
+                    self._store.commit()
                     continue
                 subscription = msgspec.structs.replace(subscription, lease_s=remaining_s)
             self._enter(_Entry(subscription, standing.name, None, self._consumer(subscription.id)))
@@ -110,12 +127,11 @@ class Subscribers:
         history: bool = False,
     ) -> SubscriptionId:
         """Subscribe, or read on from the subscription of that name. A UserError says what is wrong."""
-        reader = _reader(listener)
-        if name is not None and name in self._named:
-            found = self._read_on(name, filter, reader, dict(attributes or {}))
-            if found is not None:
-                return found
-        if len(self._entries) >= MAX_SUBSCRIPTIONS:
+        reader, told = _reader(listener), dict(attributes or {})
+        standing = None if name is None else self._standing(name)
+        if standing is not None and standing.same(filter, told, processor):
+            return self._read_on(standing, reader)
+        if len(self._entries) - (standing is not None) >= MAX_SUBSCRIPTIONS:
             raise UserError(f"a node has at most {MAX_SUBSCRIPTIONS} subscriptions")
         protocol = self._runtime.plan.protocol
         if processor is not None and not serves_processors(protocol):
@@ -125,23 +141,26 @@ class Subscribers:
         text = Filter(filter).text
         id = SubscriptionId(self._node, self._sequence.take())
         try:
-            told = dict(attributes or {})
             made = Subscription(id, text, lease_s, told, history=history, processor=processor, state=state)
             # Decoding checks types and bounds, as it would on another node.
             subscription = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Subscription)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             raise UserError(f"subscription: {error}") from None
-        consumer = None
-        if name is not None:
-            consumer = self._consumer(id)
-            consumer.attach(reader)
-        self._enter(_Entry(subscription, name, None if consumer else reader, consumer))
-        if name is not None:
-            until = None if math.isinf(lease_s) else time.time() + lease_s
-            self._store.keep(Standing(name, subscription, until))
-        if consumer is not None:
-            # After the caller has learned the id.
-            self._loop.call_soon(consumer.hand_over)
+        if name is None:
+            self._enter_unnamed(subscription, reader)
+            return id
+        # With one commit the new one stands and the old one does not; a disk that is full leaves everything as it was.
+        if standing is not None:
+            self._store.forget(standing.subscription.id)
+        until = None if math.isinf(lease_s) else time.time() + lease_s
+        self._store.keep(Standing(name, subscription, until))
+        if standing is not None:
+            self._end(standing)
+        consumer = self._consumer(id)
+        consumer.attach(reader)
+        self._enter(_Entry(subscription, name, None, consumer))
+        # After the caller has learned the id.
+        self._loop.call_soon(consumer.hand_over)
         return id
 
     def detach(self, id: SubscriptionId) -> None:
@@ -157,23 +176,22 @@ class Subscribers:
     def acknowledge(self, id: SubscriptionId, positions: list[int]) -> None:
         """The reader of a named subscription has so much, for good when it is committed."""
         entry = self._entries.get(id)
-        if entry is None or entry.consumer is None:
+        if entry is None:
+            raise UserError("the subscription has ended, perhaps with its lease, and so has what it is to acknowledge")
+        if entry.consumer is None:
             raise UserError("only events of a named subscription are acknowledged")
         entry.consumer.acknowledge(positions)
 
     def unsubscribe(self, id: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
-        entry = self._entries.pop(id, None)
+        entry = self._entries.get(id)
         if entry is None:
             return False
-        if entry.timer is not None:
-            entry.timer.cancel()
-        if entry.name is not None and entry.consumer is not None:
-            del self._named[entry.name]
-            entry.consumer.end()
+        if entry.name is not None:
+            # First, for it stands if this cannot be written.
             self._store.forget(id)
-        self._record.unsubscribe(id)
-        self._runtime.on_unsubscribe(self._runtime.now, id)
+            self._store.commit()
+        self._end(entry)
         return True
 
     def deliver(self, id: SubscriptionId, event: Event, hops: int) -> None:
@@ -182,7 +200,12 @@ class Subscribers:
         if entry is None:
             self._record.drop(Layer.DISSEMINATION, "no_such_subscription")
         elif entry.consumer is not None:
-            if entry.consumer.take(event, hops):
+            try:
+                fresh = entry.consumer.take(event, hops)
+            except WorkError:
+                self._record.drop(Layer.DISSEMINATION, "store_failed")
+                return
+            if fresh:
                 self._record.deliver(id, event, hops)
             else:
                 # The protocol has forgotten, over a restart, what this subscription has got.
@@ -194,8 +217,10 @@ class Subscribers:
 
     def close(self) -> None:
         """The node stops: no lease ends any more."""
-        if self._review is not None:
-            self._review.cancel()
+        for timer in (self._review, self._going_on):
+            if timer is not None:
+                timer.cancel()
+        self._saving.undone = lambda: None
         for entry in self._entries.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -206,39 +231,79 @@ class Subscribers:
         if entry.name is not None:
             self._named[entry.name] = subscription.id
         if not math.isinf(subscription.lease_s):
-            entry.timer = self._loop.call_later(subscription.lease_s, self.unsubscribe, subscription.id)
+            entry.timer = self._loop.call_later(subscription.lease_s, self._on_lease_over, entry)
         self._record.subscribe(subscription)
         if not self._runtime.on_subscribe(self._runtime.now, subscription):
             self.unsubscribe(subscription.id)
             raise WorkError("the protocol failed on the subscription; the node's log has the reason")
 
+    def _enter_unnamed(self, subscription: Subscription, reader: Reader | None) -> None:
+        early: list[Delivery] = []
+        entry = _Entry(subscription, None, Reader(lambda _, delivery: early.append(delivery)), None)
+        self._enter(entry)
+        entry.reader = reader
+        if reader is not None:
+            for delivery in early:
+                # History, say: after the caller has learned the id.
+                self._loop.call_soon(self._call, reader, subscription.id, delivery)
+
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
 
-    def _read_on(
-        self, name: str, filter: str, reader: Reader | None, attributes: dict[str, Scalar]
-    ) -> SubscriptionId | None:
-        """The standing subscription if it is the same; with another filter or other attributes it is ended, to be made
-        anew, and what waits for it was for whom it no longer is."""
-        id = self._named[name]
-        entry = self._entries[id]
-        consumer = entry.consumer
-        assert consumer is not None
-        if consumer.reader is not None:
-            raise UserError(f"another application listens to the subscription {name!r}")
-        if (Filter(filter).text, attributes) != (entry.subscription.filter, entry.subscription.attributes):
-            self.unsubscribe(id)
+    def _standing(self, name: str) -> _Entry | None:
+        """The subscription of that name, if nobody reads it."""
+        if name not in self._named:
             return None
-        consumer.attach(reader)
+        entry = self._entries[self._named[name]]
+        assert entry.consumer is not None
+        if entry.consumer.reader is not None:
+            raise UserError(f"another application listens to the subscription {name!r}")
+        return entry
+
+    def _read_on(self, entry: _Entry, reader: Reader | None) -> SubscriptionId:
+        assert entry.consumer is not None
+        entry.consumer.attach(reader)
         # After the caller has learned the id.
-        self._loop.call_soon(consumer.hand_over)
-        return id
+        self._loop.call_soon(entry.consumer.hand_over)
+        return entry.subscription.id
+
+    def _on_lease_over(self, entry: _Entry) -> None:
+        if entry.name is not None:
+            # If that cannot be written, the next start sees that it is over.
+            with suppress(WorkError):
+                self._store.forget(entry.subscription.id)
+                self._store.commit()
+        self._end(entry)
+
+    def _end(self, entry: _Entry) -> None:
+        id = entry.subscription.id
+        del self._entries[id]
+        if entry.timer is not None:
+            entry.timer.cancel()
+        if entry.name is not None:
+            del self._named[entry.name]
+        if entry.consumer is not None:
+            entry.consumer.attach(None)
+        self._record.unsubscribe(id)
+        self._runtime.on_unsubscribe(self._runtime.now, id)
 
     def _review_all(self) -> None:
         self._review = self._loop.call_later(REVIEW_S, self._review_all)
-        for entry in self._entries.values():
-            if entry.consumer is not None:
-                entry.consumer.review()
+        for consumer in self._consumers:
+            with suppress(WorkError):
+                consumer.review()
+
+    def _on_undone(self) -> None:
+        """Nothing of the last commit is kept: neither what has come nor what was acknowledged."""
+        for consumer in self._consumers:
+            consumer.undo()
+        if self._going_on is None:
+            self._going_on = self._loop.call_later(GO_ON_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = None
+        for consumer in self._consumers:
+            consumer.hand_over()
 
     def _call(self, reader: Reader, id: SubscriptionId, delivery: Delivery) -> None:
         try:

@@ -53,19 +53,30 @@ class Backlog:
         self._store = store
         self._subscription = subscription.sequence
         self._settings = settings
-        self.newest = self.waiting = self._bytes = 0
-        self.recount()
-
-    def recount(self) -> None:
-        """What the store says waits: at the start, and when something could not be written."""
-        newest, self._bytes, self.waiting = self._store.query(
-            "SELECT coalesce(max(position), 0), coalesce(sum(length(event)), 0), count(*) FROM backlog "
+        self._bytes: int
+        self.waiting: int
+        self._bytes, self.waiting, newest = store.query(
+            "SELECT coalesce(sum(length(event)), 0), count(*), coalesce(max(position), 0) FROM backlog "
             "WHERE subscription = ?",
             (self._subscription,),
         )[0]
         # What was acknowledged is no longer there to tell the newest position, but the ids taken are.
-        taken: int = self._store.query("SELECT coalesce(max(number), 0) FROM taken")[0][0]
-        self.newest = max(self.newest, newest, taken)
+        taken: int = store.query("SELECT coalesce(max(number), 0) FROM taken")[0][0]
+        self.newest: int = max(newest, taken)
+        self._committed = (store.commits, self._bytes, self.waiting)
+        """What there was after which commit, should what is written since not be kept."""
+
+    def undo(self) -> None:
+        """What was written since the last commit is not kept."""
+        commits, length, waiting = self._committed
+        if commits == self._store.commits:
+            self._bytes, self.waiting = length, waiting
+
+    def _count(self, length: int, waiting: int) -> None:
+        if self._committed[0] != self._store.commits:
+            self._committed = (self._store.commits, self._bytes, self.waiting)
+        self._bytes += length
+        self.waiting += waiting
 
     def add(self, event: Event, hops: int, now_s: float, handed: bool) -> int | None:
         """Let an event wait; its position, or None if it was taken before."""
@@ -80,8 +91,7 @@ class Backlog:
         encoded = _encode(event)
         row = (self._subscription, self.newest, encoded, hops, now_s, handed)
         self._store.execute("INSERT INTO backlog VALUES (?, ?, ?, ?, ?, ?)", row)
-        self._bytes += len(encoded)
-        self.waiting += 1
+        self._count(len(encoded), 1)
         if self.newest % FORGET_EVERY == 0:
             self._store.execute("DELETE FROM taken WHERE number <= (SELECT max(number) FROM taken) - ?", (REMEMBERED,))
         return self.newest
@@ -102,19 +112,16 @@ class Backlog:
             Waiting(at, _decode(event), hops, arrived_s, bool(handed)) for at, event, hops, arrived_s, handed in rows
         ]
 
-    def remove(self, position: int) -> bool:
-        """It waits no longer; False if it did not."""
+    def remove(self, position: int) -> None:
+        """It waits no longer, if it did."""
         rows = self._store.query(
             "SELECT length(event) FROM backlog WHERE subscription = ? AND position = ?", (self._subscription, position)
         )
-        if not rows:
-            return False
-        self._store.execute(
-            "DELETE FROM backlog WHERE subscription = ? AND position = ?", (self._subscription, position)
-        )
-        self._bytes -= rows[0][0]
-        self.waiting -= 1
-        return True
+        if rows:
+            self._store.execute(
+                "DELETE FROM backlog WHERE subscription = ? AND position = ?", (self._subscription, position)
+            )
+            self._count(-rows[0][0], -1)
 
     def overdue(self, now_s: float) -> list[tuple[int, str]]:
         """The positions that have to go, oldest first, each with the reason; none of them waits any more."""
@@ -138,8 +145,3 @@ class Backlog:
     def full(self) -> bool:
         """Whether more waits than may."""
         return self._bytes > self._settings.most_bytes
-
-    def clear(self) -> None:
-        """The subscription has ended, and what was for it is for nobody."""
-        for table in ("backlog", "taken"):
-            self._store.execute(f"DELETE FROM {table} WHERE subscription = ?", (self._subscription,))

@@ -93,7 +93,7 @@ class Outgoing:
         ready = [next(signed) if isinstance(event, Event) else event for event in prepared]
         return [self._publish(event, wanted) for event, wanted in zip(ready, publications, strict=True)]
 
-    def _prepared(self, wanted: Publication) -> Event | UserError:
+    def _prepared(self, wanted: Publication) -> Event | UserError | WorkError:
         try:
             if wanted.stored is not None:
                 check_keeps(self._runtime.protocol)
@@ -102,11 +102,11 @@ class Outgoing:
             policy = None if wanted.access is None else checked_policy(wanted.access)
             id = EventId(self._node, self._numbers.take())
             return checked_event(id, wanted.attributes, wanted.payload, wanted.lease_s, policy)
-        except UserError as error:
+        except (UserError, WorkError) as error:
             return error
 
-    def _publish(self, event: Event | UserError, wanted: Publication) -> EventId | UserError | WorkError:
-        if isinstance(event, UserError):
+    def _publish(self, event: Event | UserError | WorkError, wanted: Publication) -> EventId | UserError | WorkError:
+        if not isinstance(event, Event):
             return event
         self._record.publish(event)
         if not self._runtime.on_publish(self._runtime.now, event):

@@ -143,6 +143,9 @@ class Runtime(Stack):
         self._running = True
         self._record.mark(Kind.START)
         self.on_start(self.now)
+        if self._record.drops["handler_raised"]:  # It would go on without what it held before, and write over it.
+            self.crash()
+            raise WorkError("the protocol could not start, perhaps for what is in the store; the log has the reason")
 
     def stop(self) -> None:
         """Stop cleanly; no handler runs afterwards."""

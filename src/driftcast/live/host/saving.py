@@ -30,6 +30,8 @@ class Saving:
         self._stopped = False
         self.trouble: str | None = None
         """Why what was written last could not be kept."""
+        self.undone: Callable[[], None] = _nobody
+        """Called when what was written is not kept, before those who wait for it are told."""
         store.began = self._on_began
 
     def _on_began(self) -> None:
@@ -66,9 +68,14 @@ class Saving:
         with suppress(WorkError):
             self.store.commit()
         lost, self.store.lost = self.store.lost, None
-        self.trouble = None if lost is None else str(lost)
+        before, self.trouble = self.trouble, None if lost is None else str(lost)
+        # Not with each commit: the log may be on the same disk.
+        if self.trouble is not None and before is None:
+            LOG.error("%s; what is written meanwhile is lost", self.trouble)
+        elif self.trouble is None and before is not None:
+            LOG.warning("the store can be written again")
         if lost is not None:
-            LOG.error("%s; what was written last is lost", lost)
+            self.undone()
         held, self._held = self._held, []
         for saved in held:
             saved(lost)
@@ -99,3 +106,7 @@ class Saving:
             self._start_sync()
         for saved in waiting:
             saved(lost)
+
+
+def _nobody() -> None:
+    """Nobody keeps count of what is in the store."""

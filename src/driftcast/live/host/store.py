@@ -24,6 +24,8 @@ from driftcast.wire import Layer
 FORMAT = 2
 """1, until 0.1, had no table of what waits for subscriptions. Its other tables are the same, so it is taken over."""
 IN_MEMORY = ":memory:"
+WAY_OUT = "move the file away to begin anew, without what it holds and with a new key_file"
+"""A node that begins anew may give numbers away again, so it has to be another one."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -43,6 +45,8 @@ class NodeStore:
         self._open = False
         self.marked = False
         """Whether anything was written since the last `settle`."""
+        self.commits = 0
+        """How often something was kept."""
         self._log: int | None = None
         self.lost: WorkError | None = None
         """Why something that was written is not kept; whoever commits next takes it from here."""
@@ -58,8 +62,10 @@ class NodeStore:
             self._database.close()
             if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise WorkError(f"the store {path} is in use by another node") from None
+            if isinstance(error, sqlite3.OperationalError):
+                raise WorkError(f"cannot use the store {path}: {error}") from None
             if isinstance(error, sqlite3.Error):
-                raise WorkError(f"{path} is no store of driftcast: {error}") from None
+                raise WorkError(f"the store {path} is damaged, or none of driftcast: {error}; {WAY_OUT}") from None
             raise
 
     def layer(self, layer: Layer) -> "LayerStore":
@@ -76,7 +82,10 @@ class NodeStore:
         first: int = 0 if row is None else row[0]
         self.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (counter, first + block))
         self.commit()
-        self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        try:
+            self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        except sqlite3.OperationalError as error:
+            raise WorkError(f"cannot write to the store {self._path}: {error}") from None
         return first
 
     def standing(self) -> list[Standing]:
@@ -94,12 +103,14 @@ class NodeStore:
         self.commit()
 
     def forget(self, subscription: SubscriptionId) -> None:
-        """A subscription no longer stands."""
+        """A subscription no longer stands, from the next commit on, and what was for it is for nobody."""
         self.execute("DELETE FROM subscriptions WHERE sequence = ?", (subscription.sequence,))
-        self.commit()
+        for table in ("backlog", "taken"):
+            self.execute(f"DELETE FROM {table} WHERE subscription = ?", (subscription.sequence,))
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> int:
-        """A write, kept with the next commit; how many rows it changed."""
+        """A write, kept with the next commit; how many rows it changed. If it cannot be written, as on a full disk, a
+        WorkError, and nothing since the last commit is kept: SQLite may have ended the transaction."""
         if not self._open:
             self._database.execute("BEGIN")
             self._open = True
@@ -107,7 +118,15 @@ class NodeStore:
         if not self.marked:
             self._database.execute("SAVEPOINT handler")
             self.marked = True
-        return self._database.execute(statement, values).rowcount
+        try:
+            return self._database.execute(statement, values).rowcount
+        except sqlite3.OperationalError as error:
+            self.lost = WorkError(f"cannot write to the store {self._path}: {error}")
+            self.marked = False
+            if not self._database.in_transaction:
+                # For what is written until somebody commits, and is not kept either.
+                self._database.execute("BEGIN")
+            raise self.lost from None
 
     def query(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a question."""
@@ -128,12 +147,8 @@ class NodeStore:
         """Drop the writes since the last `settle`, and only these."""
         if self.marked:
             self.marked = False
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK TO handler")
-                self._database.execute("RELEASE handler")
-            else:
-                # A failed write, as on a full disk, has ended the transaction, and all that was in it.
-                self.lost = WorkError(f"cannot write to the store {self._path}")
+            self._database.execute("ROLLBACK TO handler")
+            self._database.execute("RELEASE handler")
 
     def commit(self) -> None:
         """Keep what was written; if that fails nothing of it is kept, and a WorkError, also in `lost`, says why."""
@@ -143,6 +158,7 @@ class NodeStore:
         try:
             if self.lost is None:
                 self._database.execute("COMMIT")
+                self.commits += 1
         except sqlite3.Error as error:
             self.lost = WorkError(f"cannot write to the store {self._path}: {error}")
         if self.lost is not None:
@@ -169,6 +185,14 @@ class NodeStore:
         database = self._database
         # One process per store: a second node on the same file would give the same numbers away.
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        # Before anything is changed in what may belong to another program.
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and "store" not in tables:
+            raise WorkError(f"{self._path} is a database of another program; name another file in [store]")
+        # Better now than in the midst of it: a protocol that cannot read what it held goes on without it.
+        [(damage,)] = database.execute("PRAGMA quick_check(1)").fetchall()
+        if damage != "ok":
+            raise sqlite3.DatabaseError(damage.splitlines()[-1])
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("BEGIN IMMEDIATE")
@@ -185,7 +209,7 @@ class NodeStore:
         elif owner[0] > FORMAT:
             raise WorkError(
                 f"the store {self._path} was written by a newer driftcast (format {owner[0]}, not {FORMAT}); run that "
-                "one, or move the file away to begin anew, without what it holds and with a new key_file"
+                f"one, or {WAY_OUT}"
             )
         elif owner[1] != node:
             raise WorkError(f"the store {self._path} belongs to node {owner[1]}, not to node {node}")
