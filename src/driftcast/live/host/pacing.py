@@ -40,7 +40,7 @@ class Pacing:
         self._unmarked += 1
         if self._unmarked >= MARK_EVERY and self._counts:
             self._unmarked = 0
-            if self._runtime.has_neighbors:
+            if self._runtime.links:
                 if len(self._marks) >= MARKS:
                     del self._marks[next(iter(self._marks))]
                 self._marks[event] = None
@@ -59,7 +59,7 @@ class Pacing:
         """Whether neighbors take what is published, and more slowly than it is."""
         if len(self._marks) < MARKS or self._taken_s is None:
             return False
-        if self._loop.time() - self._taken_s > PATIENCE_S or not self._runtime.has_neighbors:
+        if self._loop.time() - self._taken_s > PATIENCE_S or not self._runtime.links:
             self._taken_s = None
             self._marks.clear()
             return False

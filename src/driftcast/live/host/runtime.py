@@ -208,11 +208,6 @@ class Runtime(Stack):
         return any(interface.busy for interface in self._all)
 
     @property
-    def has_neighbors(self) -> bool:
-        """Whether discovery knows any link."""
-        return any(interface.neighbors for interface in self._all)
-
-    @property
     def links(self) -> list[Link]:
         """Every link that discovery knows, in the order of the interfaces."""
         return [
