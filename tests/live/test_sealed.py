@@ -68,9 +68,9 @@ class Ear(Transport):
 class Speaker:
     """A node with keys on the air: what it says, and what it hears of whom."""
 
-    def __init__(self, air: Air, node: NodeId, operator: Operator = OPERATOR) -> None:
+    def __init__(self, air: Air, node: NodeId, operator: Operator = OPERATOR, port: int | None = None) -> None:
         self.node = node
-        self.ear = Ear(air, node)
+        self.ear = Ear(air, node if port is None else port)
         self.membership = operator.vetting(node).membership
         self.transport = SealedTransport(self.ear, node, self.membership, 256)
         self.heard: list[tuple[NodeId, bytes]] = []
@@ -236,6 +236,25 @@ def test_a_session_is_made_anew_after_a_while(run: Run) -> None:
             air.carry()
         assert not before & {id(session) for session in first.transport._sessions.values()}
         assert (len(first.heard), len(second.heard)) == (2, 2), "what was on its way was not lost"
+
+    run(story())
+
+
+def test_a_neighbor_may_be_heard_over_four_interfaces(run: Run) -> None:
+    """Each has a session of its own; only a fifth takes the place of the oldest."""
+
+    async def story() -> None:
+        air = Air()
+        first = Speaker(air, 1)
+        others = [Speaker(air, 2, port=port) for port in range(10, 15)]
+        for number, other in enumerate(others, start=1):
+            other.say(b"a", first.ear.address)
+            air.carry()
+            other.say(b"b", first.ear.address)
+            air.carry()
+            assert len(first.transport._sessions) == min(number, sealed.SESSIONS_PER_NODE)
+        kept = {session for _, session in first.transport._sessions}
+        assert kept == {other.transport._me.session for other in others[1:]}
 
     run(story())
 

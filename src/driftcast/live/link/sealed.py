@@ -219,7 +219,7 @@ class SealedTransport(Transport, GreetingUser):
         if session.previous is not None:
             session.previous.previous = None
         theirs = [other for other in self._sessions if other[0] == session.member.node]
-        for other in theirs[: 1 + len(theirs) - SESSIONS_PER_NODE]:
+        for other in theirs[: max(0, 1 + len(theirs) - SESSIONS_PER_NODE)]:
             self._forget(other)
         if len(self._sessions) >= self._most:
             self._forget(next(iter(self._sessions)))
