@@ -64,6 +64,12 @@ class Ear(Transport):
     def close(self) -> None:
         del self._air.ears[self._address]
 
+    def move(self, address: Address) -> None:
+        """It is elsewhere from now on."""
+        self.close()
+        self._address = address
+        self._air.ears[address] = self
+
 
 class Speaker:
     """A node with keys on the air: what it says, and what it hears of whom."""
@@ -255,6 +261,57 @@ def test_a_neighbor_may_be_heard_over_four_interfaces(run: Run) -> None:
             assert len(first.transport._sessions) == min(number, sealed.SESSIONS_PER_NODE)
         kept = {session for _, session in first.transport._sessions}
         assert kept == {other.transport._me.session for other in others[1:]}
+
+    run(story())
+
+
+def test_a_member_that_writes_anothers_address_gets_nothing_of_its_place(run: Run) -> None:
+    """What is meant for an address stays sealed for who shook hands from there."""
+
+    async def story() -> None:
+        air = Air()
+        first, second, bad = (Speaker(air, node) for node in (1, 2, 3))
+        for _ in range(2):
+            for speaker in (first, second, bad):
+                speaker.say(b"beacon")
+                air.carry()
+        first.heard.clear()
+        for number in range(20):
+            bad.say(b"as if from there", second.ear.address)
+            [(_, _, forged)] = air.waiting
+            air.waiting.clear()
+            second.ear.hear(forged, first.ear.address, False)
+            second.say(b"%d" % number, first.ear.address)
+            air.carry()
+        assert first.heard == [(2, b"%d" % number) for number in range(20)]
+        assert "link_unsealed" not in first.dropped
+        for port in range(1000):
+            bad.say(b"as if from anywhere", second.ear.address)
+            [(_, _, forged)] = air.waiting
+            air.waiting.clear()
+            second.ear.hear(forged, ("host", 1000 + port), False)
+        assert len(second.transport._at) == 1 + sealed.PLACES_PER_SESSION, "of the first, and of the bad one"
+
+    run(story())
+
+
+def test_who_takes_over_the_address_of_another_shakes_hands_from_there(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        first, second, third = (Speaker(air, node) for node in (1, 2, 3))
+        for speaker in (first, second, third):
+            speaker.say(b"beacon")
+            air.carry()
+        first.transport.close()
+        third.ear.move(first.ear.address)
+        for speaker in (second, third):
+            speaker.transport._greeting._asked_s.clear()
+        third.say(b"a", second.ear.address)
+        air.carry()
+        for _ in range(2):
+            second.say(b"b", third.ear.address)
+            air.carry()
+        assert third.heard[-1] == (2, b"b")
 
     run(story())
 

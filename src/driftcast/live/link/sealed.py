@@ -44,6 +44,8 @@ from driftcast.model import NodeId
 
 SESSIONS_PER_NODE = 4
 """As many interfaces of a neighbor may be heard over one of this node's."""
+PLACES_PER_SESSION = 4
+"""Addresses where an interface of a neighbor was heard last: one, but while it moves."""
 REKEY_S = 3600.0
 """Sessions are made anew after so long, so that who is certified no longer, or whose keys are found later, is out."""
 HELLO_S = 0.04
@@ -73,7 +75,7 @@ class SealedTransport(Transport, GreetingUser):
         self._group_sent = 0
         self._sessions: OrderedDict[tuple[NodeId, int], Session] = OrderedDict()
         """By node and session of the other; the one heard last at the end."""
-        self._at: OrderedDict[Address, Session] = OrderedDict()
+        self._at: dict[Address, Session] = {}
         self._greeted_s: OrderedDict[Address, float] = OrderedDict()
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
@@ -189,7 +191,9 @@ class SealedTransport(Transport, GreetingUser):
         else:
             session.heard_s = self._loop.time()
             self._sessions.move_to_end(key)
-            if self._at.get(address) is not session:
+            holder = self._at.get(address)
+            # Who only speaks from another's address may have written it; to take it over it has to shake hands there.
+            if holder is not session and (holder is None or holder.member.node == frame.sender):
                 self._place(address, session)
             self._on_text(text, frame, address, to_group)
 
@@ -215,9 +219,11 @@ class SealedTransport(Transport, GreetingUser):
 
     def established(self, session: Session, number: int, address: Address) -> None:
         key = (session.member.node, session.session)
-        session.previous = self._sessions.pop(key, None)
-        if session.previous is not None:
-            session.previous.previous = None
+        session.previous = previous = self._sessions.pop(key, None)
+        if previous is not None:
+            previous.previous = None
+            for place in [place for place in previous.places if self._at.get(place) is previous]:
+                self._place(place, session)
         theirs = [other for other in self._sessions if other[0] == session.member.node]
         for other in theirs[: max(0, 1 + len(theirs) - SESSIONS_PER_NODE)]:
             self._forget(other)
@@ -231,14 +237,20 @@ class SealedTransport(Transport, GreetingUser):
 
     def _place(self, address: Address, session: Session) -> None:
         self._at[address] = session
-        self._at.move_to_end(address)
-        if len(self._at) > MAX_ADDRESSES:
-            self._at.popitem(last=False)
+        session.places.pop(address, None)
+        session.places[address] = None
+        if len(session.places) > PLACES_PER_SESSION:
+            self._leave(next(iter(session.places)), session)
+
+    def _leave(self, address: Address, session: Session) -> None:
+        del session.places[address]
+        if self._at.get(address) is session:
+            del self._at[address]
 
     def _forget(self, key: tuple[NodeId, int]) -> None:
         session = self._sessions.pop(key)
-        for address in [address for address, other in self._at.items() if other is session]:
-            del self._at[address]
+        for address in list(session.places):
+            self._leave(address, session)
 
     def _on_revoked(self) -> None:
         """Some are out. The others are told, and shake hands anew, for who is out knows the key to the group."""
