@@ -1,95 +1,18 @@
 """Transports between nodes with keys, on an air of their own: groups, handshakes that cross, sessions made anew."""
 
 import asyncio
-import socket
+import time
+
+import pytest
 
 from driftcast.live.keys.primitives import SECRET_BYTES, Cipher
 from driftcast.live.link import sealed
-from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.greeting import PATIENCE_S
-from driftcast.live.link.sealed import SealedTransport
 from driftcast.live.link.session import SLOT_BYTES
-from driftcast.live.link.transport import Receive, Transport, Trouble
-from driftcast.model import NodeId
+from tests.live.air import Air, Speaker
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
-
-GROUP = ("group", 1)
-OPERATOR = Operator()
-
-
-class Air:
-    """Carries each datagram to whom it is for, at once when it is let go; a test may look at all of them."""
-
-    def __init__(self) -> None:
-        self.ears: dict[Address, Ear] = {}
-        self.said: list[tuple[Address, Address, bytes]] = []
-        self.waiting: list[tuple[Address, Address, bytes]] = []
-
-    def carry(self) -> None:
-        while self.waiting:
-            origin, target, datagram = self.waiting.pop(0)
-            self.said.append((origin, target, datagram))
-            for address, ear in self.ears.items():
-                if address != origin and target in (address, GROUP):
-                    ear.hear(datagram, origin, target == GROUP)
-
-
-class Ear(Transport):
-    """One place on the air."""
-
-    family = socket.AF_INET
-
-    def __init__(self, air: Air, port: int) -> None:
-        self._air = air
-        self._address = ("host", port)
-        air.ears[self._address] = self
-
-    @property
-    def address(self) -> Address:
-        return self._address
-
-    @property
-    def group(self) -> Address | None:
-        return GROUP
-
-    def open(self, receive: Receive, trouble: Trouble) -> None:
-        self.hear = receive
-
-    def send(self, address: Address, datagram: bytes) -> bool:
-        self._air.waiting.append((self._address, address, datagram))
-        return True
-
-    def close(self) -> None:
-        del self._air.ears[self._address]
-
-    def move(self, address: Address) -> None:
-        """It is elsewhere from now on."""
-        self.close()
-        self._address = address
-        self._air.ears[address] = self
-
-
-class Speaker:
-    """A node with keys on the air: what it says, and what it hears of whom."""
-
-    def __init__(self, air: Air, node: NodeId, operator: Operator = OPERATOR, port: int | None = None) -> None:
-        self.node = node
-        self.ear = Ear(air, node if port is None else port)
-        self.membership = operator.vetting(node).membership
-        self.transport = SealedTransport(self.ear, node, self.membership, 256)
-        self.heard: list[tuple[NodeId, bytes]] = []
-        self.dropped: list[str] = []
-        self.transport.open(self._hear, lambda reason, times: self.dropped.append(reason))
-
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        frame = unpack(datagram)
-        assert isinstance(frame, LinkFrame)
-        self.heard.append((frame.sender, frame.body))
-
-    def say(self, body: bytes, address: Address = GROUP) -> None:
-        self.transport.send(address, pack(LinkFrame(LinkKind.DATA, self.node, 1, 1, body)))
 
 
 def kinds(air: Air) -> list[LinkKind]:
@@ -218,6 +141,38 @@ def test_who_is_revoked_cannot_read_what_goes_to_the_group(run: Run) -> None:
                 air.carry()
         assert (1, b"word") in second.heard
         assert third.heard == []
+
+    run(story())
+
+
+def test_a_session_ends_with_the_certificate_of_its_member(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever should have made it anew; nor is the key to the group that it knows used on."""
+
+    async def story() -> None:
+        air = Air()
+        first, second, ending = Speaker(air, 1), Speaker(air, 2), Speaker(air, 3, expires_s=time.time() + 1000)
+        for _ in range(2):
+            for speaker in (first, second, ending):
+                speaker.say(b"beacon")
+                air.carry()
+        assert {(1, b"beacon"), (2, b"beacon")} <= set(ending.heard)
+        before = first.transport.group_key
+        later_s = time.time() + 1001
+        monkeypatch.setattr(time, "time", lambda: later_s)
+        for speaker in (first, second, ending):
+            speaker.heard.clear()
+            speaker.transport._greeting._asked_s.clear()
+        ending.say(b"still here", first.ear.address)
+        air.carry()
+        for _ in range(2):
+            for speaker in (first, second):
+                speaker.say(b"word")
+                air.carry()
+        assert first.transport.group_key != before
+        assert "link_voucher_expired" in first.dropped
+        assert {sender for sender, _ in first.heard} == {2}
+        assert (1, b"word") in second.heard
+        assert ending.heard == []
 
     run(story())
 

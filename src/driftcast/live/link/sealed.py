@@ -17,7 +17,9 @@ so it can be made older. What waited before it was sealed is within.
 """
 
 import asyncio
+import math
 import secrets
+import time
 from collections import OrderedDict
 
 from driftcast.live.keys.membership import Membership, Refusal
@@ -47,7 +49,7 @@ SESSIONS_PER_NODE = 4
 PLACES_PER_SESSION = 4
 """Addresses where an interface of a neighbor was heard last: one, but while it moves."""
 REKEY_S = 3600.0
-"""Sessions are made anew after so long, so that who is certified no longer, or whose keys are found later, is out."""
+"""Sessions are made anew after so long, so that keys that are found later open little."""
 HELLO_S = 0.04
 """How often one address is told that this node is here, at most."""
 SILENT_S = 300.0
@@ -76,6 +78,8 @@ class SealedTransport(Transport, GreetingUser):
         self._sessions: OrderedDict[tuple[NodeId, int], Session] = OrderedDict()
         """By node and session of the other; the one heard last at the end."""
         self._at: dict[Address, Session] = {}
+        self._until_s = math.inf
+        """When the first certificate ends of those who know the key to the group."""
         self._greeted_s: OrderedDict[Address, float] = OrderedDict()
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
@@ -105,6 +109,8 @@ class SealedTransport(Transport, GreetingUser):
     # What is sent.
 
     def send(self, address: Address, datagram: bytes) -> bool:
+        if time.time() >= self._until_s:
+            self._renew()
         if address == self._inner.group:
             return self._send_to_group(address, datagram)
         session = self._at.get(address)
@@ -178,6 +184,8 @@ class SealedTransport(Transport, GreetingUser):
             self._greeting.on_frame(frame, address)
 
     def _on_sealed(self, frame: LinkFrame, beside: bytes, address: Address, to_group: bool) -> None:
+        if time.time() >= self._until_s:
+            self._renew()
         key = (frame.sender, frame.session)
         session = self._sessions.get(key)
         text = None if session is None else self._opened(session, frame, beside)
@@ -231,6 +239,7 @@ class SealedTransport(Transport, GreetingUser):
             self._forget(next(iter(self._sessions)))
             self.dropped("link_neighbors_full")
         self._sessions[key] = session
+        self._until_s = min(self._until_s, session.member.until_s)
         self._place(address, session)
         if number < self._membership.number:
             self._send_sealed(session, address, LIST + self._membership.revocations)
@@ -253,12 +262,17 @@ class SealedTransport(Transport, GreetingUser):
             self._leave(address, session)
 
     def _on_revoked(self) -> None:
-        """Some are out. The others are told, and shake hands anew, for who is out knows the key to the group."""
+        """Some are out. The others are told."""
         for address, session in list(self._at.items()):
             if not isinstance(self._membership.member(session.member.voucher), Refusal):
                 self._send_sealed(session, address, LIST + self._membership.revocations)
+        self._renew()
+
+    def _renew(self) -> None:
+        """All shake hands anew, for who is out knows the key to the group."""
         self._sessions.clear()
         self._at.clear()
+        self._until_s = math.inf
         self.group_key = secrets.token_bytes(SECRET_BYTES)
         self._group_cipher, self._group_sent = Cipher(self.group_key), 0
 
