@@ -242,7 +242,7 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
                 assert isinstance(frame, LinkFrame)
                 cookie = int.from_bytes(frame.body, "big")
                 network = OPERATOR.vetting(1).membership.network
-                for number in range(3 * int(BURST)):
+                for number in range(5 * int(BURST)):
                     key = Random(number).randbytes(32)
                     stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, key + network)), second.address)
                     if number % 20 == 19:
