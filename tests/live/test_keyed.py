@@ -246,6 +246,9 @@ def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeCo
             node.subscribe("road = 'A1' and speed > 30", Inbox(), attributes={"rank": "major"})
             with pytest.raises(UserError, match="may ask only for"):
                 node.subscribe("speed > 30", Inbox())
+            with pytest.raises(UserError, match="may ask only for"):
+                node.request("speed > 30", 1.0, lambda event, hops: None, lambda complete: None)
+            node.request("road = 'A1'", 1.0, lambda event, hops: None, lambda complete: None)
             for claimed in ({"rank": "general"}, {"unit": 7}, {"n": True}):
                 with pytest.raises(UserError, match="not in this node's certificate"):
                     node.subscribe("road = 'A1'", Inbox(), attributes=claimed)
