@@ -1,7 +1,8 @@
 """Messages of other nodes looked at before anybody else sees them: events are signed, subscriptions certified.
 
 A codec is where all that comes from the network passes, what routers carry in parcels included. Only what a protocol
-puts together from fragments is not seen here; that is judged when it is delivered (`vetted.py`).
+puts together from pieces is not seen here: events are judged when they are delivered (`vetted.py`), subscriptions are
+not.
 """
 
 import base64
