@@ -204,7 +204,7 @@ def test_strangers_get_at_most_one_shorter_answer_and_cost_little(config: MakeCo
                 stranger.setblocking(False)
                 said, answers, longer = 0, 0, 0
                 for number in range(4000):
-                    kind = LinkKind(7 + number % 8)
+                    kind = LinkKind(8 + number % 8)
                     body = bytes(8 if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE) else 60)
                     sent = pack(LinkFrame(kind, number % 50, number, number, body))
                     stranger.sendto(sent, second.address)

@@ -67,6 +67,27 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
         yield pack(LinkFrame(LinkKind.FINISH, *ME, cookie, sealed))
 
 
+def test_no_answer_to_a_stranger_is_longer_than_what_it_answers(
+    config: MakeConfig, run: Run, stranger: socket.socket
+) -> None:
+    """However short: the address may be that of somebody else."""
+
+    async def story() -> None:
+        async with LiveNode(OPERATOR.keyed(config(2))) as node:
+            for kind in LinkKind:
+                for length in range(1, 60):
+                    sent = pack(LinkFrame(kind, *ME, 0, (NETWORK * 8)[:length]))
+                    stranger.sendto(sent, node.address)
+                    stranger.sendto(pack(LinkFrame(LinkKind.KEYED_CHALLENGE, *ME, 77, bytes(8))), node.address)
+                    answers = [await asyncio.to_thread(stranger.recv, 1000)]
+                    while (answer := unpack(answers[-1], keyed=True)) and answer[3] != 77:
+                        answers.append(await asyncio.to_thread(stranger.recv, 1000))
+                    assert len(answers) <= 2
+                    assert len(b"".join(answers[:-1])) <= len(sent), (kind, length)
+
+    run(story())
+
+
 @pytest.mark.parametrize("forged", [replies, finishes])
 def test_every_step_of_a_handshake_is_on_the_account_of_its_host(
     forged: Callable[[socket.socket, LiveNode], Iterator[bytes]], config: MakeConfig, run: Run, stranger: socket.socket

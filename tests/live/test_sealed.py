@@ -279,7 +279,7 @@ def test_slots_that_are_cut_off_are_no_datagram(run: Run) -> None:
             speaker.say(b"a")
             air.carry()
         session = first.transport._me.session
-        for body in (b"\xff", b"\x01" + bytes(SLOT_BYTES - 1), b"\x00", b"\x01" + bytes(SLOT_BYTES)):
+        for body in (b"\xff" * 20, b"\x02" + bytes(2 * SLOT_BYTES - 1), bytes(20), b"\x02" + bytes(2 * SLOT_BYTES)):
             second.ear.hear(pack(LinkFrame(LinkKind.SEALED_TO_GROUP, 1, session, 99, body)), first.ear.address, True)
         assert second.dropped.count("link_unsealed") == 4
 
