@@ -145,6 +145,41 @@ def test_who_is_revoked_cannot_read_what_goes_to_the_group(run: Run) -> None:
     run(story())
 
 
+def test_a_member_makes_a_node_verify_one_list_and_not_thousands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not among the messages for which a neighbor has a quota. An honest list still comes."""
+
+    async def story() -> None:
+        air, operator = Air(), Operator("of this air")
+        first, second, bad = (Speaker(air, node, operator) for node in (1, 2, 3))
+        for _ in range(2):
+            for speaker in (first, second, bad):
+                speaker.say(b"beacon")
+                air.carry()
+        judged: list[bytes] = []
+        take = second.membership.take_revocations
+
+        def judge(text: bytes) -> bool:
+            judged.append(text)
+            return take(text)
+
+        monkeypatch.setattr(second.membership, "take_revocations", judge)
+        forged = Operator("another").revoked(1)
+        [session] = [one for key, one in bad.transport._sessions.items() if key[0] == 2]
+        for _ in range(50):
+            bad.transport._send_sealed(session, second.ear.address, sealed.LIST + forged)
+        air.carry()
+        assert len(judged) == 1
+        assert second.dropped.count("neighbor_over_quota") == 49
+        assert bad.membership.take_revocations(operator.revoked(4))
+        for speaker in (first, second, bad):
+            speaker.transport._greeting._asked_s.clear()
+        bad.say(b"word")
+        air.carry()
+        assert second.membership.number == 1
+
+    run(story())
+
+
 def test_a_session_ends_with_the_certificate_of_its_member(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever should have made it anew; nor is the key to the group that it knows used on."""
 

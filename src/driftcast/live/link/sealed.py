@@ -203,7 +203,10 @@ class SealedTransport(Transport, GreetingUser):
             # Who only speaks from another's address may have written it; to take it over it has to shake hands there.
             if holder is not session and (holder is None or holder.member.node == frame.sender):
                 self._place(address, session)
-            self._on_text(text, frame, address, to_group)
+            if text[:1] == LIST:
+                self._on_list(text[1:], session)
+            else:
+                self._on_text(text, frame, address, to_group)
 
     def _opened(self, session: Session, frame: LinkFrame, beside: bytes) -> bytes | Novelty | None:
         if frame.kind is LinkKind.SEALED:
@@ -211,10 +214,15 @@ class SealedTransport(Transport, GreetingUser):
         body = split_group(frame.body)
         return None if body is None else session.open_group(self._node, frame.sequence, body, beside)
 
+    def _on_list(self, text: bytes, session: Session) -> None:
+        """A session brings one: if it is newer all are made anew, and to verify more would be on nobody's account."""
+        if session.listed:
+            self.dropped("neighbor_over_quota")
+        else:
+            session.listed = True
+            self._membership.take_revocations(text)
+
     def _on_text(self, text: bytes, frame: LinkFrame, address: Address, to_group: bool) -> None:
-        if text[:1] == LIST:
-            self._membership.take_revocations(text[1:])
-            return
         inner = unpack(text)
         if isinstance(inner, LinkFlaw):
             self.dropped(str(inner))

@@ -69,6 +69,8 @@ class Session:
         self.heard_s = now_s
         self.previous: Session | None = None
         """The one before, of the same two starts: what was sealed for it may still be on its way."""
+        self.listed = False
+        """Whether the other has sent its list of revocations."""
         self.places: dict[Address, None] = {}
         """Where the other was heard, the last place at the end."""
         self._sending, self._send_marks = Cipher(sending[0]), sending[1]
