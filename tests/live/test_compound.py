@@ -211,3 +211,20 @@ def test_a_compound_that_is_none_is_dropped_by_name(config: MakeConfig, run: Run
                 await until(lambda: node.drops[LinkFlaw.BODY] == 1)
 
     run(story())
+
+
+def test_a_compound_longer_than_any_that_a_node_sends_is_none(
+    config: MakeConfig, run: Run, stranger: socket.socket
+) -> None:
+    """Thousands of frames in one datagram would take a node's time before a neighbor's quota, or a timer, has a say."""
+    most = [frame(n, kind=LinkKind.ACKNOWLEDGEMENT, body=b"") for n in range(MAX_COMPOUND_BYTES // RECORD_BYTES)]
+    assert whole(together(most, 7, 0)) == most
+
+    async def story() -> None:
+        async with LiveNode(config(1)) as node:
+            many = [frame(n, kind=LinkKind.ACKNOWLEDGEMENT, body=b"") for n in range(3400)]
+            stranger.sendto(together(many, 7, 0), node.address)
+            await until(lambda: bool(node.drops))
+            assert node.drops == {"link_body": 1}
+
+    run(story())

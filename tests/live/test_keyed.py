@@ -180,6 +180,38 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
     run(story())
 
 
+@pytest.mark.parametrize("protocol", ["epidemic", "spray_and_wait", "prophet"])
+def test_who_carries_events_of_a_revoked_node_keeps_its_links(protocol: str, config: MakeConfig, run: Run) -> None:
+    """They are refused for good: to send them again, and to give up who refuses them, would help nobody."""
+
+    async def story() -> None:
+        operator = Operator("of this story")
+        carrier, bad, newcomer = (operator.keyed(config(id, protocol)) for id in (1, 2, 3))
+        async with LiveNode(carrier) as first:
+            inbox = Inbox()
+            first.subscribe("n >= 0", inbox)
+            async with LiveNode(bad) as second:
+                acquaint(first, second)
+                await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
+                carried = [second.publish({"n": n}) for n in range(5)]
+                await until(lambda: sorted(inbox.events) == sorted(carried), 10)
+            assert isinstance(first.trust, KeyedTrust)
+            assert first.trust.membership.take_revocations(operator.revoked(2))
+            async with LiveNode(newcomer) as third:
+                others = Inbox()
+                third.subscribe("n >= 0", others)
+                acquaint(first, third)
+                await until(lambda: third.drops["event_of_a_revoked_node"] > 0, 10)
+                honest = [first.publish({"n": n}) for n in range(5)]
+                await until(lambda: sorted(others.events) == sorted(honest), 10)
+                await asyncio.sleep(0.5)  # In which who does not acknowledge would have been given up.
+                rows = first.trace.table().to_pylist()
+                assert 3 not in {row["peer"] for row in rows if row["reason"] == "unacknowledged"}
+                assert 3 in first.neighbors
+
+    run(story())
+
+
 def test_a_list_that_was_written_is_read_again_when_asked(
     config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,6 +246,9 @@ def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeCo
             node.subscribe("road = 'A1' and speed > 30", Inbox(), attributes={"rank": "major"})
             with pytest.raises(UserError, match="may ask only for"):
                 node.subscribe("speed > 30", Inbox())
+            with pytest.raises(UserError, match="may ask only for"):
+                node.request("speed > 30", 1.0, lambda event, hops: None, lambda complete: None)
+            node.request("road = 'A1'", 1.0, lambda event, hops: None, lambda complete: None)
             for claimed in ({"rank": "general"}, {"unit": 7}, {"n": True}):
                 with pytest.raises(UserError, match="not in this node's certificate"):
                     node.subscribe("road = 'A1'", Inbox(), attributes=claimed)

@@ -1,89 +1,18 @@
 """Transports between nodes with keys, on an air of their own: groups, handshakes that cross, sessions made anew."""
 
 import asyncio
-import socket
+import time
+
+import pytest
 
 from driftcast.live.keys.primitives import SECRET_BYTES, Cipher
 from driftcast.live.link import sealed
-from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.greeting import PATIENCE_S
-from driftcast.live.link.sealed import SealedTransport
 from driftcast.live.link.session import SLOT_BYTES
-from driftcast.live.link.transport import Receive, Transport, Trouble
-from driftcast.model import NodeId
+from tests.live.air import Air, Speaker
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
-
-GROUP = ("group", 1)
-OPERATOR = Operator()
-
-
-class Air:
-    """Carries each datagram to whom it is for, at once when it is let go; a test may look at all of them."""
-
-    def __init__(self) -> None:
-        self.ears: dict[Address, Ear] = {}
-        self.said: list[tuple[Address, Address, bytes]] = []
-        self.waiting: list[tuple[Address, Address, bytes]] = []
-
-    def carry(self) -> None:
-        while self.waiting:
-            origin, target, datagram = self.waiting.pop(0)
-            self.said.append((origin, target, datagram))
-            for address, ear in self.ears.items():
-                if address != origin and target in (address, GROUP):
-                    ear.hear(datagram, origin, target == GROUP)
-
-
-class Ear(Transport):
-    """One place on the air."""
-
-    family = socket.AF_INET
-
-    def __init__(self, air: Air, port: int) -> None:
-        self._air = air
-        self._address = ("host", port)
-        air.ears[self._address] = self
-
-    @property
-    def address(self) -> Address:
-        return self._address
-
-    @property
-    def group(self) -> Address | None:
-        return GROUP
-
-    def open(self, receive: Receive, trouble: Trouble) -> None:
-        self.hear = receive
-
-    def send(self, address: Address, datagram: bytes) -> bool:
-        self._air.waiting.append((self._address, address, datagram))
-        return True
-
-    def close(self) -> None:
-        del self._air.ears[self._address]
-
-
-class Speaker:
-    """A node with keys on the air: what it says, and what it hears of whom."""
-
-    def __init__(self, air: Air, node: NodeId, operator: Operator = OPERATOR) -> None:
-        self.node = node
-        self.ear = Ear(air, node)
-        self.membership = operator.vetting(node).membership
-        self.transport = SealedTransport(self.ear, node, self.membership, 256)
-        self.heard: list[tuple[NodeId, bytes]] = []
-        self.dropped: list[str] = []
-        self.transport.open(self._hear, lambda reason, times: self.dropped.append(reason))
-
-    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
-        frame = unpack(datagram)
-        assert isinstance(frame, LinkFrame)
-        self.heard.append((frame.sender, frame.body))
-
-    def say(self, body: bytes, address: Address = GROUP) -> None:
-        self.transport.send(address, pack(LinkFrame(LinkKind.DATA, self.node, 1, 1, body)))
 
 
 def kinds(air: Air) -> list[LinkKind]:
@@ -216,6 +145,73 @@ def test_who_is_revoked_cannot_read_what_goes_to_the_group(run: Run) -> None:
     run(story())
 
 
+def test_a_member_makes_a_node_verify_one_list_and_not_thousands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not among the messages for which a neighbor has a quota. An honest list still comes."""
+
+    async def story() -> None:
+        air, operator = Air(), Operator("of this air")
+        first, second, bad = (Speaker(air, node, operator) for node in (1, 2, 3))
+        for _ in range(2):
+            for speaker in (first, second, bad):
+                speaker.say(b"beacon")
+                air.carry()
+        judged: list[bytes] = []
+        take = second.membership.take_revocations
+
+        def judge(text: bytes) -> bool:
+            judged.append(text)
+            return take(text)
+
+        monkeypatch.setattr(second.membership, "take_revocations", judge)
+        forged = Operator("another").revoked(1)
+        [session] = [one for key, one in bad.transport._sessions.items() if key[0] == 2]
+        for _ in range(50):
+            bad.transport._send_sealed(session, second.ear.address, sealed.LIST + forged)
+        air.carry()
+        assert len(judged) == 1
+        assert second.dropped.count("neighbor_over_quota") == 49
+        assert bad.membership.take_revocations(operator.revoked(4))
+        for speaker in (first, second, bad):
+            speaker.transport._greeting._asked_s.clear()
+        bad.say(b"word")
+        air.carry()
+        assert second.membership.number == 1
+
+    run(story())
+
+
+def test_a_session_ends_with_the_certificate_of_its_member(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever should have made it anew; nor is the key to the group that it knows used on."""
+
+    async def story() -> None:
+        air = Air()
+        first, second, ending = Speaker(air, 1), Speaker(air, 2), Speaker(air, 3, expires_s=time.time() + 1000)
+        for _ in range(2):
+            for speaker in (first, second, ending):
+                speaker.say(b"beacon")
+                air.carry()
+        assert {(1, b"beacon"), (2, b"beacon")} <= set(ending.heard)
+        before = first.transport.group_key
+        later_s = time.time() + 1001
+        monkeypatch.setattr(time, "time", lambda: later_s)
+        for speaker in (first, second, ending):
+            speaker.heard.clear()
+            speaker.transport._greeting._asked_s.clear()
+        ending.say(b"still here", first.ear.address)
+        air.carry()
+        for _ in range(2):
+            for speaker in (first, second):
+                speaker.say(b"word")
+                air.carry()
+        assert first.transport.group_key != before
+        assert "link_voucher_expired" in first.dropped
+        assert {sender for sender, _ in first.heard} == {2}
+        assert (1, b"word") in second.heard
+        assert ending.heard == []
+
+    run(story())
+
+
 def test_a_session_is_made_anew_after_a_while(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -240,6 +236,76 @@ def test_a_session_is_made_anew_after_a_while(run: Run) -> None:
     run(story())
 
 
+def test_a_neighbor_may_be_heard_over_four_interfaces(run: Run) -> None:
+    """Each has a session of its own; only a fifth takes the place of the oldest."""
+
+    async def story() -> None:
+        air = Air()
+        first = Speaker(air, 1)
+        others = [Speaker(air, 2, port=port) for port in range(10, 15)]
+        for number, other in enumerate(others, start=1):
+            other.say(b"a", first.ear.address)
+            air.carry()
+            other.say(b"b", first.ear.address)
+            air.carry()
+            assert len(first.transport._sessions) == min(number, sealed.SESSIONS_PER_NODE)
+        kept = {session for _, session in first.transport._sessions}
+        assert kept == {other.transport._me.session for other in others[1:]}
+
+    run(story())
+
+
+def test_a_member_that_writes_anothers_address_gets_nothing_of_its_place(run: Run) -> None:
+    """What is meant for an address stays sealed for who shook hands from there."""
+
+    async def story() -> None:
+        air = Air()
+        first, second, bad = (Speaker(air, node) for node in (1, 2, 3))
+        for _ in range(2):
+            for speaker in (first, second, bad):
+                speaker.say(b"beacon")
+                air.carry()
+        first.heard.clear()
+        for number in range(20):
+            bad.say(b"as if from there", second.ear.address)
+            [(_, _, forged)] = air.waiting
+            air.waiting.clear()
+            second.ear.hear(forged, first.ear.address, False)
+            second.say(b"%d" % number, first.ear.address)
+            air.carry()
+        assert first.heard == [(2, b"%d" % number) for number in range(20)]
+        assert "link_unsealed" not in first.dropped
+        for port in range(1000):
+            bad.say(b"as if from anywhere", second.ear.address)
+            [(_, _, forged)] = air.waiting
+            air.waiting.clear()
+            second.ear.hear(forged, ("host", 1000 + port), False)
+        assert len(second.transport._at) == 1 + sealed.PLACES_PER_SESSION, "of the first, and of the bad one"
+
+    run(story())
+
+
+def test_who_takes_over_the_address_of_another_shakes_hands_from_there(run: Run) -> None:
+    async def story() -> None:
+        air = Air()
+        first, second, third = (Speaker(air, node) for node in (1, 2, 3))
+        for speaker in (first, second, third):
+            speaker.say(b"beacon")
+            air.carry()
+        first.transport.close()
+        third.ear.move(first.ear.address)
+        for speaker in (second, third):
+            speaker.transport._greeting._asked_s.clear()
+        third.say(b"a", second.ear.address)
+        air.carry()
+        for _ in range(2):
+            second.say(b"b", third.ear.address)
+            air.carry()
+        assert third.heard[-1] == (2, b"b")
+
+    run(story())
+
+
 def test_slots_that_are_cut_off_are_no_datagram(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -248,7 +314,7 @@ def test_slots_that_are_cut_off_are_no_datagram(run: Run) -> None:
             speaker.say(b"a")
             air.carry()
         session = first.transport._me.session
-        for body in (b"\xff", b"\x01" + bytes(SLOT_BYTES - 1), b"\x00", b"\x01" + bytes(SLOT_BYTES)):
+        for body in (b"\xff" * 20, b"\x02" + bytes(2 * SLOT_BYTES - 1), bytes(20), b"\x02" + bytes(2 * SLOT_BYTES)):
             second.ear.hear(pack(LinkFrame(LinkKind.SEALED_TO_GROUP, 1, session, 99, body)), first.ear.address, True)
         assert second.dropped.count("link_unsealed") == 4
 

@@ -103,12 +103,11 @@ class LiveNode(Applications):
         cleanup.push_async_callback(self._processing.stop)
         facts = config.facts()
         self._whereabouts = facts.whereabouts
-        started = incarnation(store)
+        trust, started = self.trust, incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
-        trust = self.trust
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
         self._runtime = runtime = Runtime(
             config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
@@ -281,6 +280,7 @@ class LiveNode(Applications):
     def request(self, filter: str, patience_s: float, answered: Answered, closed: Closed) -> Forget:
         """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""
         self._check_running()
+        self.trust.check_subscription(filter, None)
         return self._requests.request(filter, patience_s, answered, closed)
 
     def command(self, application: str, verb: str, body: bytes, replied: Replied) -> Forget:

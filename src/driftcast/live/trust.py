@@ -45,7 +45,7 @@ class Trust:
         return subscription
 
     def check_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
-        """A UserError if it is not allowed here."""
+        """A UserError if to ask for that, now or for what is stored, is not allowed here."""
 
     def reload(self) -> None:
         """Look again at what may have changed in the files."""

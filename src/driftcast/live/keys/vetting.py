@@ -1,7 +1,8 @@
 """Messages of other nodes looked at before anybody else sees them: events are signed, subscriptions certified.
 
 A codec is where all that comes from the network passes, what routers carry in parcels included. Only what a protocol
-puts together from fragments is not seen here; that is judged when it is delivered (`vetted.py`).
+puts together from pieces is not seen here: events are judged when they are delivered (`vetted.py`), subscriptions are
+not.
 """
 
 import base64
@@ -65,10 +66,10 @@ class Vetting:
         return msgspec.structs.replace(subscription, attributes={**subscription.attributes, CERTIFICATE: text})
 
     def check_own(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
-        """A UserError if this node may not subscribe to that, or is not what its subscriber says."""
+        """A UserError if this node may not ask for that, or is not what its subscriber says."""
         mine = self.membership.mine
         if mine.subscribe is not None and not mine.subscribe.covers(Filter(filter)):
-            raise UserError(f"subscription: this node may ask only for what matches {mine.subscribe}")
+            raise UserError(f"this node may ask only for what matches {mine.subscribe} (its certificate says so)")
         if isinstance(self.membership, Certified):
             for name, value in (attributes or {}).items():
                 if not _same(mine.attributes.get(name), value):

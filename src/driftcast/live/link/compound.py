@@ -36,9 +36,12 @@ def together(frames: Sequence[LinkFrame], node: NodeId, waited_ms: int) -> bytes
 
 def taken_apart(compound: LinkFrame) -> list[LinkFrame] | None:
     """The frames of a compound; None if it is none. Raises nothing, whatever its body is."""
-    frames = []
+    frames: list[LinkFrame] = []
     body, sender, waited_ms = compound.body, compound.sender, compound.waited_ms
     at, end = 0, len(body)
+    # No node sends a longer one, and a datagram full of frames would take tens of milliseconds at once.
+    if end > MAX_COMPOUND_BYTES:
+        return None
     while at < end:
         begin = at + RECORD_BYTES
         if begin > end:

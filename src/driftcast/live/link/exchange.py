@@ -6,6 +6,7 @@ them leave, and acknowledgements of what came, is in `departures.py`.
 """
 
 import asyncio
+import enum
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -35,7 +36,15 @@ from driftcast.model import NodeId
 M = TypeVar("M")
 """What the body of a frame says."""
 
-Decode: TypeAlias = Callable[[NodeId, bytes], M | None]
+
+class Refused(enum.Enum):
+    """What was understood, and may not be said."""
+
+    FOR_GOOD = enum.auto()
+    """It is acknowledged: to send it again would not help, and who carries it for another is not to be given up."""
+
+
+Decode: TypeAlias = Callable[[NodeId, bytes], M | Refused | None]
 """What a body of a sender says, or None if it says nothing; only what is understood is acknowledged."""
 
 
@@ -208,12 +217,14 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
             self._acknowledge(frame, address)
         else:
             meaning = self._decode(frame.sender, frame.body)
-            if meaning is not None:
-                self._windows.add(frame)
+            if meaning is None:
+                return
+            self._windows.add(frame)
+            if not isinstance(meaning, Refused):
                 current = self._paths.address(frame.sender)
                 self._lanes.moved(frame.sender, current)
                 self._user.heard(frame.sender, current, to_group, meaning, frame.waited_ms / 1000)
-                self._acknowledge(frame, address)
+            self._acknowledge(frame, address)
 
     def _acknowledge(self, frame: LinkFrame, address: Address) -> None:
         if frame.kind is LinkKind.ACKNOWLEDGED_DATA:

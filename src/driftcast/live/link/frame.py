@@ -153,6 +153,9 @@ def fits(kind: int, body_bytes: int) -> bool:
         return body_bytes == 0
     if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE):
         return body_bytes == COOKIE_BYTES
+    if kind > LinkKind.COMPOUND:
+        # What cannot be read is answered with a challenge, which must not be longer. A hello is as long, a seal longer.
+        return body_bytes >= 2 * COOKIE_BYTES
     return body_bytes > 0
 
 

@@ -29,7 +29,9 @@ PATIENCE_S = 1.0
 MAX_HANDSHAKES = 256
 """Begun or answered, and not finished; the oldest makes room."""
 HANDSHAKES_PER_S = 50.0
-"""Answered for one host. Each costs a third of a millisecond, so a host can cost 2 % of a core."""
+"""With one host. Each costs a third of a millisecond, so a host can cost 2 % of a core."""
+STEP = 0.5
+"""Of a handshake, what is computed for one message: each side does so twice, and who breaks off has had its half."""
 BURST = 100.0
 MAX_HOSTS = 1024
 
@@ -126,7 +128,7 @@ class Greeting:
 
     def _begin(self, node: NodeId, address: Address, number: int) -> None:
         now_s = self._loop.time()
-        if now_s - self._asked_s.get(address, -PATIENCE_S) < PATIENCE_S:
+        if now_s - self._asked_s.get(address, -PATIENCE_S) < PATIENCE_S or not self._affords(address[0], now_s):
             return
         _enter(self._asked_s, address, now_s, MAX_HOSTS)
         begun = _Begun(node, number, Ephemeral(), now_s)
@@ -151,7 +153,6 @@ class Greeting:
             self._user.put(address, earlier.reply)
             return
         if not self._affords(address[0], now_s):
-            self._user.dropped("link_handshakes_full")
             return
         asker, mine = End(frame.sender, frame.session), Ephemeral()
         seen = transcript(network, asker, self._me, first, mine.public)
@@ -170,6 +171,8 @@ class Greeting:
         begun = self._begun.get(address)
         if begun is None or (begun.number, begun.node) != (frame.sequence, frame.sender):
             self._user.dropped("link_unexpected_handshake")
+            return
+        if not self._affords(address[0], self._loop.time()):
             return
         second, sealed = frame.body[:PUBLIC_BYTES], frame.body[PUBLIC_BYTES:]
         seen = transcript(
@@ -198,6 +201,8 @@ class Greeting:
         if answered is None or (answered.number, answered.asker.node) != (frame.sequence, frame.sender):
             self._user.dropped("link_unexpected_handshake")
             return
+        if not self._affords(address[0], self._loop.time()):
+            return
         found = introduced(self._membership, b"finish", answered.keys.finish, answered.seen, frame.body)
         if isinstance(found, Refusal) or found[0].node != frame.sender:
             self._refuse(found if isinstance(found, Refusal) else Refusal.STRANGER, frame, address)
@@ -221,11 +226,14 @@ class Greeting:
         self._notices.tell(address, f"node {frame.sender} there is refused: {refusal.replace('_', ' ')}")
 
     def _affords(self, host: str, now_s: float) -> bool:
-        """Whether a host has handshakes left."""
+        """Whether a host has a step left; then it is taken."""
         left, since_s = self._budgets.get(host, (BURST, now_s))
         left = min(BURST, left + (now_s - since_s) * HANDSHAKES_PER_S)
-        _enter(self._budgets, host, (max(0.0, left - 1), now_s), MAX_HOSTS)
-        return left >= 1
+        afforded = left >= STEP
+        _enter(self._budgets, host, (left - STEP if afforded else left, now_s), MAX_HOSTS)
+        if not afforded:
+            self._user.dropped("link_handshakes_full")
+        return afforded
 
     def _cookie(self, address: Address, node: NodeId, now_s: float) -> int:
         text = f"{int(now_s / COOKIE_S)} {node} {address[1]} {address[0]}".encode()

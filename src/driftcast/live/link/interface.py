@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from driftcast.errors import WorkError
 from driftcast.live.link.address import Address, format_address, resolve
 from driftcast.live.link.cost import LinkCosts
-from driftcast.live.link.exchange import Exchange, ExchangeUser
+from driftcast.live.link.exchange import Exchange, ExchangeUser, Refused
 from driftcast.live.link.frame import MAX_SENDERS, LinkFlaw
 from driftcast.live.link.notices import Notices
 from driftcast.live.link.quota import Quota, QuotaSettings
@@ -188,7 +188,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
                 everybody[address] = None
         return list(everybody)
 
-    def _understood(self, sender: NodeId, body: bytes) -> Understood | None:
+    def _understood(self, sender: NodeId, body: bytes) -> Understood | Refused | None:
         if not self._quota.admit(sender):
             self._record.bad_datagram("neighbor_over_quota", sender)
             return None
@@ -202,7 +202,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             return Understood(codec.layer, codec.decode(body), len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
-            return None
+            return None if isinstance(error.flaw, Flaw) else Refused.FOR_GOOD
 
     # What the link layer tells.
 

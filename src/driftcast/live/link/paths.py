@@ -155,7 +155,7 @@ class Paths:
         return trial
 
     def _ask_rival(self, place: Place, trial: _Trial) -> None:
-        if self._trials.get(place) is trial and trial.rival is not None:
+        if self._trials.get(place) is trial and trial.rival is not None and not trial.rivaled:
             self._user.challenge(place[0], trial.rival, trial.rival_number)
 
     def _end(self, place: Place) -> None:

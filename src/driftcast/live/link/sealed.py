@@ -17,7 +17,9 @@ so it can be made older. What waited before it was sealed is within.
 """
 
 import asyncio
+import math
 import secrets
+import time
 from collections import OrderedDict
 
 from driftcast.live.keys.membership import Membership, Refusal
@@ -44,8 +46,10 @@ from driftcast.model import NodeId
 
 SESSIONS_PER_NODE = 4
 """As many interfaces of a neighbor may be heard over one of this node's."""
+PLACES_PER_SESSION = 4
+"""Addresses where an interface of a neighbor was heard last: one, but while it moves."""
 REKEY_S = 3600.0
-"""Sessions are made anew after so long, so that who is certified no longer, or whose keys are found later, is out."""
+"""Sessions are made anew after so long, so that keys that are found later open little."""
 HELLO_S = 0.04
 """How often one address is told that this node is here, at most."""
 SILENT_S = 300.0
@@ -73,7 +77,9 @@ class SealedTransport(Transport, GreetingUser):
         self._group_sent = 0
         self._sessions: OrderedDict[tuple[NodeId, int], Session] = OrderedDict()
         """By node and session of the other; the one heard last at the end."""
-        self._at: OrderedDict[Address, Session] = OrderedDict()
+        self._at: dict[Address, Session] = {}
+        self._until_s = math.inf
+        """When the first certificate ends of those who know the key to the group."""
         self._greeted_s: OrderedDict[Address, float] = OrderedDict()
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
@@ -103,6 +109,8 @@ class SealedTransport(Transport, GreetingUser):
     # What is sent.
 
     def send(self, address: Address, datagram: bytes) -> bool:
+        if time.time() >= self._until_s:
+            self._renew()
         if address == self._inner.group:
             return self._send_to_group(address, datagram)
         session = self._at.get(address)
@@ -176,6 +184,8 @@ class SealedTransport(Transport, GreetingUser):
             self._greeting.on_frame(frame, address)
 
     def _on_sealed(self, frame: LinkFrame, beside: bytes, address: Address, to_group: bool) -> None:
+        if time.time() >= self._until_s:
+            self._renew()
         key = (frame.sender, frame.session)
         session = self._sessions.get(key)
         text = None if session is None else self._opened(session, frame, beside)
@@ -189,9 +199,14 @@ class SealedTransport(Transport, GreetingUser):
         else:
             session.heard_s = self._loop.time()
             self._sessions.move_to_end(key)
-            if self._at.get(address) is not session:
+            holder = self._at.get(address)
+            # Who only speaks from another's address may have written it; to take it over it has to shake hands there.
+            if holder is not session and (holder is None or holder.member.node == frame.sender):
                 self._place(address, session)
-            self._on_text(text, frame, address, to_group)
+            if text[:1] == LIST:
+                self._on_list(text[1:], session)
+            else:
+                self._on_text(text, frame, address, to_group)
 
     def _opened(self, session: Session, frame: LinkFrame, beside: bytes) -> bytes | Novelty | None:
         if frame.kind is LinkKind.SEALED:
@@ -199,10 +214,15 @@ class SealedTransport(Transport, GreetingUser):
         body = split_group(frame.body)
         return None if body is None else session.open_group(self._node, frame.sequence, body, beside)
 
+    def _on_list(self, text: bytes, session: Session) -> None:
+        """A session brings one: if it is newer all are made anew, and to verify more would be on nobody's account."""
+        if session.listed:
+            self.dropped("neighbor_over_quota")
+        else:
+            session.listed = True
+            self._membership.take_revocations(text)
+
     def _on_text(self, text: bytes, frame: LinkFrame, address: Address, to_group: bool) -> None:
-        if text[:1] == LIST:
-            self._membership.take_revocations(text[1:])
-            return
         inner = unpack(text)
         if isinstance(inner, LinkFlaw):
             self.dropped(str(inner))
@@ -215,38 +235,52 @@ class SealedTransport(Transport, GreetingUser):
 
     def established(self, session: Session, number: int, address: Address) -> None:
         key = (session.member.node, session.session)
-        session.previous = self._sessions.pop(key, None)
-        if session.previous is not None:
-            session.previous.previous = None
+        session.previous = previous = self._sessions.pop(key, None)
+        if previous is not None:
+            previous.previous = None
+            for place in [place for place in previous.places if self._at.get(place) is previous]:
+                self._place(place, session)
         theirs = [other for other in self._sessions if other[0] == session.member.node]
-        for other in theirs[: 1 + len(theirs) - SESSIONS_PER_NODE]:
+        for other in theirs[: max(0, 1 + len(theirs) - SESSIONS_PER_NODE)]:
             self._forget(other)
         if len(self._sessions) >= self._most:
             self._forget(next(iter(self._sessions)))
             self.dropped("link_neighbors_full")
         self._sessions[key] = session
+        self._until_s = min(self._until_s, session.member.until_s)
         self._place(address, session)
         if number < self._membership.number:
             self._send_sealed(session, address, LIST + self._membership.revocations)
 
     def _place(self, address: Address, session: Session) -> None:
         self._at[address] = session
-        self._at.move_to_end(address)
-        if len(self._at) > MAX_ADDRESSES:
-            self._at.popitem(last=False)
+        session.places.pop(address, None)
+        session.places[address] = None
+        if len(session.places) > PLACES_PER_SESSION:
+            self._leave(next(iter(session.places)), session)
+
+    def _leave(self, address: Address, session: Session) -> None:
+        del session.places[address]
+        if self._at.get(address) is session:
+            del self._at[address]
 
     def _forget(self, key: tuple[NodeId, int]) -> None:
         session = self._sessions.pop(key)
-        for address in [address for address, other in self._at.items() if other is session]:
-            del self._at[address]
+        for address in list(session.places):
+            self._leave(address, session)
 
     def _on_revoked(self) -> None:
-        """Some are out. The others are told, and shake hands anew, for who is out knows the key to the group."""
+        """Some are out. The others are told."""
         for address, session in list(self._at.items()):
             if not isinstance(self._membership.member(session.member.voucher), Refusal):
                 self._send_sealed(session, address, LIST + self._membership.revocations)
+        self._renew()
+
+    def _renew(self) -> None:
+        """All shake hands anew, for who is out knows the key to the group."""
         self._sessions.clear()
         self._at.clear()
+        self._until_s = math.inf
         self.group_key = secrets.token_bytes(SECRET_BYTES)
         self._group_cipher, self._group_sent = Cipher(self.group_key), 0
 

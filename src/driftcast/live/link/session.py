@@ -9,6 +9,7 @@ import hmac
 
 from driftcast.live.keys.membership import Member
 from driftcast.live.keys.primitives import MARK_BYTES, Cipher, digest, mark
+from driftcast.live.link.address import Address
 from driftcast.live.link.frame import WINDOW, Novelty
 from driftcast.model import NodeId
 
@@ -68,6 +69,10 @@ class Session:
         self.heard_s = now_s
         self.previous: Session | None = None
         """The one before, of the same two starts: what was sealed for it may still be on its way."""
+        self.listed = False
+        """Whether the other has sent its list of revocations."""
+        self.places: dict[Address, None] = {}
+        """Where the other was heard, the last place at the end."""
         self._sending, self._send_marks = Cipher(sending[0]), sending[1]
         self._receiving, self._receive_marks = Cipher(receiving[0]), receiving[1]
         self._group = Cipher(group_key)

@@ -1,0 +1,94 @@
+"""An air for transports between nodes with keys: it carries what is said when a test lets it go."""
+
+import math
+import socket
+
+from driftcast.live.link.address import Address
+from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
+from driftcast.live.link.sealed import SealedTransport
+from driftcast.live.link.transport import Receive, Transport, Trouble
+from driftcast.model import NodeId
+from tests.live.keyed import Operator
+
+GROUP = ("group", 1)
+OPERATOR = Operator()
+
+
+class Air:
+    """Carries each datagram to whom it is for, at once when it is let go; a test may look at all of them."""
+
+    def __init__(self) -> None:
+        self.ears: dict[Address, Ear] = {}
+        self.said: list[tuple[Address, Address, bytes]] = []
+        self.waiting: list[tuple[Address, Address, bytes]] = []
+
+    def carry(self) -> None:
+        while self.waiting:
+            origin, target, datagram = self.waiting.pop(0)
+            self.said.append((origin, target, datagram))
+            for address, ear in self.ears.items():
+                if address != origin and target in (address, GROUP):
+                    ear.hear(datagram, origin, target == GROUP)
+
+
+class Ear(Transport):
+    """One place on the air."""
+
+    family = socket.AF_INET
+
+    def __init__(self, air: Air, port: int) -> None:
+        self._air = air
+        self._address = ("host", port)
+        air.ears[self._address] = self
+
+    @property
+    def address(self) -> Address:
+        return self._address
+
+    @property
+    def group(self) -> Address | None:
+        return GROUP
+
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        self.hear = receive
+
+    def send(self, address: Address, datagram: bytes) -> bool:
+        self._air.waiting.append((self._address, address, datagram))
+        return True
+
+    def close(self) -> None:
+        del self._air.ears[self._address]
+
+    def move(self, address: Address) -> None:
+        """It is elsewhere from now on."""
+        self.close()
+        self._address = address
+        self._air.ears[address] = self
+
+
+class Speaker:
+    """A node with keys on the air: what it says, and what it hears of whom."""
+
+    def __init__(
+        self,
+        air: Air,
+        node: NodeId,
+        operator: Operator = OPERATOR,
+        port: int | None = None,
+        expires_s: float = math.inf,
+    ) -> None:
+        self.node = node
+        self.ear = Ear(air, node if port is None else port)
+        self.membership = operator.vetting(node, expires_s=expires_s).membership
+        self.transport = SealedTransport(self.ear, node, self.membership, 256)
+        self.heard: list[tuple[NodeId, bytes]] = []
+        self.dropped: list[str] = []
+        self.transport.open(self._hear, lambda reason, times: self.dropped.append(reason))
+
+    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
+        frame = unpack(datagram)
+        assert isinstance(frame, LinkFrame)
+        self.heard.append((frame.sender, frame.body))
+
+    def say(self, body: bytes, address: Address = GROUP) -> None:
+        self.transport.send(address, pack(LinkFrame(LinkKind.DATA, self.node, 1, 1, body)))
