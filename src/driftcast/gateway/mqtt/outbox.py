@@ -13,6 +13,7 @@ from msgspec import Struct
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.packets import Ack, Message
 from driftcast.gateway.mqtt.reasons import Reason
+from driftcast.model import SubscriptionId
 
 MAX_FLIGHTS = 64
 """Messages of one client on their way, however many more it would take: few enough to be sent again at once."""
@@ -20,9 +21,10 @@ MAX_ID = 65_535
 
 
 class Origin(Struct, frozen=True):
-    """Where a message waits until it is acknowledged: a named subscription, by its name, and its position there."""
+    """Where a message waits until it is acknowledged: a named subscription of the node, and its position there. By its
+    id: another one that has the same name later counts its positions anew."""
 
-    name: str
+    subscription: SubscriptionId
     position: int
 
 

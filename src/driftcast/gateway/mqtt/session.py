@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from driftcast.errors import WorkError
+from driftcast.errors import UserError, WorkError
 from driftcast.gateway.mqtt.config import Rights
 from driftcast.gateway.mqtt.entry import Entry
 from driftcast.gateway.mqtt.events import Messages
@@ -153,8 +153,7 @@ class Session:
     def end(self) -> None:
         """Nothing is left of it. What a group gave it goes to nobody else [MQTT-4.8.2-5]."""
         for origin in list(self.outbox.origins):
-            if self._shop.groups.subscription(origin.name) is not None:
-                self.settle(origin, None)
+            self.settle(origin, None)
         for entry in self._entries.values():
             self._end(entry)
         self._entries.clear()
@@ -195,7 +194,7 @@ class Session:
     def _on_delivery(self, entry: Entry, subscription: SubscriptionId, delivery: Delivery) -> None:
         origin = None
         if delivery.position is not None and entry.name is not None:
-            origin = Origin(entry.name, delivery.position)
+            origin = Origin(subscription, delivery.position)
         self.take(entry, delivery, origin)
 
     def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None:
@@ -255,21 +254,16 @@ class Session:
             if lost is None and saved is not None:
                 saved()
 
-        backing = self._shop.backing
-        id = self._shop.groups.subscription(origin.name) or self._standing(origin.name)
-        if id is None:
+        try:
+            acknowledge = self._shop.backing.node.acknowledge
+            acknowledge(origin.subscription, [origin.position], None if saved is None else told)
+        except UserError:
             # It has ended in the meantime.
             told(None)
-        else:
-            backing.node.acknowledge(id, [origin.position], None if saved is None else told)
 
     def _settle_at_once(self, origin: Origin | None) -> None:
         if origin is not None:
             self.settle(origin, None)
-
-    def _standing(self, name: str) -> SubscriptionId | None:
-        entry = self._entries.get(name.rpartition("\0")[2])
-        return None if entry is None else entry.id
 
     def keep_flight(self, flight: Flight, kept: Callable[[], None] | None) -> None:
         if self.lasting:

@@ -3,6 +3,7 @@
 A group is this node's own: clients of another node with the same group name are another group, and get their own copy.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ class Member(Protocol):
     @property
     def rights(self) -> Rights: ...
     def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None: ...
+    def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None: ...
 
 
 class _Group:
@@ -78,7 +80,7 @@ class _Group:
     def _on_delivery(self, subscription: SubscriptionId, delivery: Delivery) -> None:
         origin = None
         if self.name is not None and delivery.position is not None:
-            origin = Origin(self.name, delivery.position)
+            origin = Origin(subscription, delivery.position)
             for member, share in self.members.items():
                 if member.outbox.holds(origin):
                     # It was on its way to that one, which may have it already.
@@ -103,8 +105,8 @@ class _Group:
             properties["subscription_id"] = [share.subscription_id]
         qos = min(message.qos, share.wish.qos)
         given = replace(message, qos=qos, properties=properties)
-        if qos == 0 and parcel.origin is not None and self.id is not None:
-            self._backing.node.acknowledge(self.id, [parcel.origin.position], None)
+        if qos == 0 and parcel.origin is not None:
+            chosen.settle(parcel.origin, None)
         chosen.outbox.offer(Parcel(given, parcel.until_s, parcel.origin, again=True, group=self.key))
 
     def _next(self) -> Member | None:
@@ -163,11 +165,6 @@ class Groups:
             group = None if parcel.group is None else self._groups.get(parcel.group)
             if group is not None:
                 group.hand_on(parcel)
-
-    def subscription(self, name: str) -> SubscriptionId | None:
-        """Of a group whose events wait in the store under this name."""
-        group = self._groups.get(name.removeprefix("mqtt\0\0"))
-        return None if group is None else group.id
 
 
 def key_of(member: Member, wanted: Wanted) -> str:

@@ -1,0 +1,80 @@
+"""Messages on their way to a client while its subscriptions, its connections and its groups change beneath them."""
+
+from pathlib import Path
+
+from driftcast.gateway.mqtt import properties as kinds
+from tests.gateway.world import Broker, Raw, broker, connect, packet, publish, subscribe, text, until
+
+LASTING = {"session_expiry_s": 1000}
+BYE_FOR_GOOD = packet(0xE0, b"\x00\x05\x11\0\0\0\0")
+"""DISCONNECT with a session expiry of 0."""
+
+
+def lasting(node: Broker, id: str = "me", *then: bytes, **options: object) -> Raw:
+    client = Raw(node.port, connect(id, clean=False, properties={**LASTING, **options}), *then)
+    assert client.connected()[1] == 0
+    return client
+
+
+def wants(client: Raw, topics: str, qos: int = 1) -> None:
+    client.say(subscribe(topics, qos))
+    client.expect(kinds.SUBACK)
+
+
+def write(node: Broker, topic: str, *payloads: bytes, qos: int = 1) -> None:
+    with Raw(node.port, connect("writer")) as writer:
+        writer.connected()
+        for id, payload in enumerate(payloads, start=1):
+            writer.say(publish(topic, payload, qos, id))
+            writer.expect(kinds.PUBACK if qos == 1 else kinds.PUBREC)
+
+
+def nothing_more(client: Raw) -> None:
+    """The next that a client hears is the answer to what it asks now."""
+    client.say(packet(0xC0))
+    client.expect(kinds.PINGRESP)
+
+
+def gone(node: Broker, client: Raw) -> None:
+    """The client hangs up, and the node has noticed."""
+    client.close()
+    until(lambda: node.run(lambda: node.node.gateways["mqtt"]._sessions.clients) == 0)  # type: ignore[attr-defined]
+
+
+def test_who_subscribes_anew_gets_what_comes_then_whatever_is_on_its_way_from_before(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        client = lasting(node)
+        wants(client, "a")
+        write(node, "a", b"old")
+        old = client.message()
+        client.say(packet(0xA2, b"\x00\x02\x00", text("a")))
+        client.expect(kinds.UNSUBACK)
+        wants(client, "a")
+        write(node, "a", b"new")
+        new = client.message()
+        assert (old[1], new[1]) == (b"old", b"new")
+        # The word that the old one has arrived says nothing of the new one.
+        client.ack(kinds.PUBACK, old[3])
+        nothing_more(client)
+        gone(node, client)
+        client = lasting(node)
+        assert client.message() == (*new[:4], True)
+        client.close()
+
+
+def test_a_member_of_a_group_is_served_on_when_the_last_that_lasts_has_left(tmp_path: Path) -> None:
+    with broker(tmp_path) as node, Raw(node.port, connect("brief")) as brief:
+        brief.connected()
+        other = lasting(node, "other")
+        for member in (brief, other):
+            wants(member, "$share/g/a")
+        write(node, "a", b"1", b"2")
+        got = brief.message()
+        other.ack(kinds.PUBACK, other.message()[3])
+        nothing_more(other)
+        other.say(BYE_FOR_GOOD)
+        assert other.end() is None
+        brief.ack(kinds.PUBACK, got[3])
+        nothing_more(brief)
+        write(node, "a", b"3")
+        assert brief.message()[1] == b"3"
