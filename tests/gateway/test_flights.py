@@ -78,3 +78,24 @@ def test_a_member_of_a_group_is_served_on_when_the_last_that_lasts_has_left(tmp_
         nothing_more(brief)
         write(node, "a", b"3")
         assert brief.message()[1] == b"3"
+
+
+def test_no_more_comes_again_at_a_time_than_a_client_takes(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        client = lasting(node)
+        wants(client, "a", 2)
+        write(node, "a", *(b"%d" % number for number in range(5)), qos=2)
+        sent = [client.message() for _ in range(5)]
+        gone(node, client)
+        client = lasting(node, receive_maximum=2)
+        for got in sent[:2]:
+            assert client.message() == (*got[:4], True)
+        nothing_more(client)
+        for number, got in enumerate(sent):
+            client.ack(kinds.PUBREC, got[3])
+            client.expect(kinds.PUBREL)
+            client.ack(kinds.PUBCOMP, got[3])
+            if number + 2 < len(sent):
+                assert client.message() == (*sent[number + 2][:4], True)
+        nothing_more(client)
+        client.close()

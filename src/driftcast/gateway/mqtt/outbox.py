@@ -94,6 +94,8 @@ class Outbox:
         self._later: dict[str, Iterator[Parcel]] = {}
         self._flights: dict[int, Flight] = {}
         self._by_origin: dict[Origin, Flight] = {}
+        self._due: deque[Flight] = deque()
+        """Flights to be sent again, when there is room."""
         self._stale = 0
         """Flights that were not sent over this connection yet."""
         self._next = 1
@@ -112,7 +114,12 @@ class Outbox:
     def free(self) -> bool:
         """Whether something that is offered now would be sent now."""
         line = self._line
-        return line is not None and not self._waiting and len(self._flights) - self._stale < min(line.room, MAX_FLIGHTS)
+        return line is not None and not self._due and not self._waiting and self._live < min(line.room, MAX_FLIGHTS)
+
+    @property
+    def _live(self) -> int:
+        """How many were sent over this connection, which are those that its limit counts [MQTT 5, 4.9]."""
+        return len(self._flights) - self._stale
 
     @property
     def connected(self) -> bool:
@@ -136,12 +143,13 @@ class Outbox:
             if flight.released:
                 line.ack(kinds.PUBREL, flight.packet_id)
             elif flight.parcel is not None:
-                self._send(flight, flight.parcel, again=True)
+                self._due.append(flight)
         self.pump()
 
     def disconnect(self) -> list[Parcel]:
         """The client has gone; what others of its groups may have instead."""
         self._line = None
+        self._due.clear()
         handed_back = [parcel for parcel in self._waiting if parcel.group is not None]
         # What waits in the store is brought again by its subscription.
         self._waiting = deque(parcel for parcel in self._waiting if parcel.origin is None and parcel.group is None)
@@ -179,7 +187,9 @@ class Outbox:
             elif line is None:
                 flight.parcel = parcel
             elif not flight.live:
-                self._send(flight, parcel, again=True)
+                flight.parcel = parcel
+                self._due.append(flight)
+                self.pump()
             return
         if parcel.origin is None and len(self._waiting) >= self._most_waiting:
             self._keeper.drop("client_slow")
@@ -195,10 +205,16 @@ class Outbox:
     def pump(self) -> None:
         """Send what waits, as far as the client takes it."""
         line = self._line
-        while line is not None and (self._waiting or self._fetch()) and (room := line.room):
+        while line is not None and (self._due or self._waiting or self._fetch()) and (room := line.room):
+            full = self._live >= min(room, MAX_FLIGHTS)
+            if self._due:
+                if full:
+                    break
+                self._send_again(self._due.popleft())
+                continue
             parcel = self._waiting[0]
             qos = parcel.message.qos
-            if qos and len(self._flights) - self._stale >= min(room, MAX_FLIGHTS):
+            if qos and full:
                 break
             self._waiting.popleft()
             if parcel.until_s <= self._keeper.now_s():
@@ -263,6 +279,11 @@ class Outbox:
         else:
             self._keeper.keep_flight(flight, None)
             self._keeper.settle(flight.origin, release)
+
+    def _send_again(self, flight: Flight) -> None:
+        # It may have been answered for, or brought twice, since it was due.
+        if flight.parcel is not None and not flight.live and self._flights.get(flight.packet_id) is flight:
+            self._send(flight, flight.parcel, again=True)
 
     def _send_kept(self, line: Line, flight: Flight, parcel: Parcel) -> None:
         if self._line is line and self._flights.get(flight.packet_id) is flight:
