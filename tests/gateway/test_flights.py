@@ -99,3 +99,37 @@ def test_no_more_comes_again_at_a_time_than_a_client_takes(tmp_path: Path) -> No
                 assert client.message() == (*sent[number + 2][:4], True)
         nothing_more(client)
         client.close()
+
+
+def test_a_client_that_is_gone_again_at_once_still_gets_a_message_of_qos_2_under_its_id(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        client = lasting(node)
+        wants(client, "a", 2)
+        write(node, "a", b"1", b"2", qos=2)
+        sent = [client.message() for _ in range(2)]
+        gone(node, client)
+        # It leaves before its subscription could bring anything.
+        gone(node, lasting(node, "me", packet(0xE0)))
+        client = lasting(node)
+        assert [client.message() for _ in range(2)] == [(*got[:4], True) for got in sent]
+        client.close()
+
+
+def test_what_is_on_its_way_is_delivered_though_its_subscription_has_ended(tmp_path: Path) -> None:
+    """[MQTT-3.10.4-3]"""
+    with broker(tmp_path) as node:
+        client = lasting(node)
+        wants(client, "a")
+        write(node, "a", b"x")
+        got = client.message()
+        client.say(packet(0xA2, b"\x00\x02\x00", text("a")))
+        client.expect(kinds.UNSUBACK)
+        gone(node, client)
+        client = lasting(node)
+        assert client.message() == (*got[:4], True)
+        client.ack(kinds.PUBACK, got[3])
+        nothing_more(client)
+        gone(node, client)
+        client = lasting(node)
+        nothing_more(client)
+        client.close()

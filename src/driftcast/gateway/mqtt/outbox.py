@@ -70,6 +70,9 @@ class Line(Protocol):
 class Keeper(Protocol):
     """What the rest of the gateway does for an outbox."""
 
+    def stands(self, origin: Origin) -> bool:
+        """Whether the subscription that a message came from is still there."""
+
     def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None:
         """A message has arrived for good; `saved` is called when that is kept."""
 
@@ -96,6 +99,8 @@ class Outbox:
         self._by_origin: dict[Origin, Flight] = {}
         self._due: deque[Flight] = deque()
         """Flights to be sent again, when there is room."""
+        self._brought: dict[SubscriptionId, int] = {}
+        """Of each subscription, the last position that it has brought over this connection."""
         self._stale = 0
         """Flights that were not sent over this connection yet."""
         self._next = 1
@@ -161,18 +166,28 @@ class Outbox:
             if parcel is not None and parcel.group is not None and flight.qos == 1:
                 self._end(flight)
                 handed_back.append(parcel)
-            elif not flight.live and parcel is None:
-                # Its subscription did not bring it again: it was dropped there.
+            elif not flight.live and parcel is None and not self._will_come(flight):
                 self._end(flight)
             else:
                 flight.live = False
-                if flight.origin is not None and not (parcel is not None and parcel.group is not None):
+                if (parcel is None or parcel.group is None) and self._will_come(flight):
                     flight.parcel = None
+        self._brought.clear()
         return handed_back
+
+    def _will_come(self, flight: Flight) -> bool:
+        """Whether its subscription will bring it once more. One that has ended does not, nor one that has brought what
+        came after it already: it was dropped there."""
+        origin = flight.origin
+        if origin is None or not self._keeper.stands(origin):
+            return False
+        return flight.live or self._brought.get(origin.subscription, 0) <= origin.position
 
     def offer(self, parcel: Parcel) -> None:
         """Send a message, or let it wait; if too many do, it is dropped."""
         line = self._line
+        if parcel.origin is not None:
+            self._brought[parcel.origin.subscription] = parcel.origin.position
         if parcel.message.qos == 0:
             if line is None or line.room == 0:
                 self._keeper.drop("client_slow")
@@ -223,7 +238,7 @@ class Outbox:
             elif qos == 0:
                 line.message(parcel.message, parcel.until_s, 0, False)
             else:
-                flight = Flight(self._free_id(), qos, parcel.origin)
+                flight = Flight(self._free_id(), qos, parcel.origin, parcel)
                 self._enter(flight)
                 if qos == 2 and parcel.origin is not None:
                     # Not before the id is kept: a node that forgot it would give it to another message, which the

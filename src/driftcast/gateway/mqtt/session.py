@@ -247,6 +247,11 @@ class Session:
 
     # For the outbox.
 
+    def stands(self, origin: Origin) -> bool:
+        """Whether what is not acknowledged will be brought again."""
+        id = origin.subscription
+        return any(entry.id == id for entry in self._entries.values()) or self._shop.groups.stands(self, id)
+
     def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None:
         """The client has a message, and its subscription need not bring it again."""
 

@@ -159,6 +159,10 @@ class Groups:
         for key in self._of.get(member, ()):
             self._groups[key].refresh()
 
+    def stands(self, member: Member, id: SubscriptionId) -> bool:
+        """Whether a subscription at the node is that of a group of a session."""
+        return any(self._groups[key].id == id for key in self._of.get(member, ()))
+
     def hand_on(self, parcels: list[Parcel]) -> None:
         """What a session that is gone was to have, and others of its groups may have instead."""
         for parcel in parcels:
