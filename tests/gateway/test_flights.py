@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from driftcast.gateway.mqtt import properties as kinds
 from tests.gateway.world import Broker, Raw, broker, connect, packet, publish, subscribe, text, until
 
@@ -133,3 +135,32 @@ def test_what_is_on_its_way_is_delivered_though_its_subscription_has_ended(tmp_p
         client = lasting(node)
         nothing_more(client)
         client.close()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_session_of_which_nothing_is_to_be_left_leaves_nothing_in_the_store(tmp_path: Path, killed: bool) -> None:
+    """One that was kept, and whose client comes back to it for the last time."""
+    with broker(tmp_path) as node:
+        standing = node.subscriptions
+        client = lasting(node)
+        wants(client, "a", 2)
+        client.say(publish("b", b"x", 2, 7))
+        client.expect(kinds.PUBREC)
+        gone(node, client)
+        client = Raw(node.port, connect("me", clean=False))
+        assert client.connected()[0]
+        client.ack(kinds.PUBREL, 7)
+        client.expect(kinds.PUBCOMP)
+        if not killed:
+            gone(node, client)
+            gone(node, lasting(node))
+        node.restart()
+        assert node.subscriptions == standing
+        client, reader = lasting(node), lasting(node, "reader")
+        wants(reader, "b")
+        # Another message, under an id that was used before.
+        client.say(publish("b", b"y", 2, 7))
+        client.expect(kinds.PUBREC)
+        assert reader.message()[1] == b"y"
+        for one in (client, reader):
+            one.close()

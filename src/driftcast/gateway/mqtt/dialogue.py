@@ -120,7 +120,7 @@ class Dialogue:
     def _disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry_s = packet.properties.get("session_expiry_s")
         if expiry_s is not None:
-            if expiry_s and not session.lasting:
+            if expiry_s and not session.expiry_s:
                 raise protocol_error("a session that was to end with its connection cannot go on")
             session.expiry_s = min(float(expiry_s), self._section.session_s)
         self.leave(with_will=packet.reason != Reason.SUCCESS)

@@ -52,16 +52,14 @@ class Session:
         self.rights = rights
         self.expiry_s = expiry_s
         """How long it outlives its connection."""
+        self.lasting = expiry_s > 0
+        """Whether it was made to outlive its connections: it is in the store until it ends, also if its client says
+        later that this connection is the last one."""
         self.until_wall_s: float | None = None
         self.outbox = Outbox(self, shop.max_queued)
         self.received: set[int] = set()
         """Packet ids of QoS 2 that the client has not released."""
         self._entries: dict[str, Entry] = {}
-
-    @property
-    def lasting(self) -> bool:
-        """Whether it outlives its connection, and a restart of the node."""
-        return self.expiry_s > 0
 
     def save(self) -> None:
         """Keep it in the store, if it lasts."""
@@ -82,6 +80,7 @@ class Session:
 
     def restore(self, wishes: list[WishRecord]) -> None:
         """What it had subscribed to before a restart; the node still does, for what waits in the store."""
+        self.lasting = True
         for one in wishes:
             wish = Wish(one.text, one.qos, one.no_local, one.as_published)
             entry = Entry(one.text, read_wish(one.text, one.condition), one.condition, wish, one.subscription_id)

@@ -63,6 +63,9 @@ class Sessions:
             for flight in kept.flights:
                 session.outbox.restore(flight)
             self._sessions[record.client_id] = session
+            if not session.expiry_s:
+                # The node was killed during what was to be its last connection.
+                self._end(session)
 
     def admit(self, connect: Connect, connection: Present) -> Admitted:
         """Let a client in, in place of another connection of the same name; a PacketError says why not."""
@@ -140,7 +143,7 @@ class Sessions:
 
     def _put_away(self, session: Session) -> None:
         """Keep a session whose client has gone, or not."""
-        if session.lasting:
+        if session.expiry_s:
             session.until_wall_s = time.time() + session.expiry_s
             session.save()
         else:
