@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         if self._closing or self._transport is None:
             return
         if reason is not Reason.SUCCESS and self._dialogue.session is not None and self._dialogue.version == V5:
-            self.send(encoding.disconnect(reason, told))
+            self._dialogue.farewell(reason, told)
         self._flush()
         self._closing = True
         self._transport.close()

@@ -241,12 +241,21 @@ class Dialogue:
         if self.version == V5:
             message = self._with_properties(message, until_s)
         data = encoding.publish(self.version, message, packet_id, again)
-        if len(data) > self._limits.get("maximum_packet_size", MAX_EXPIRY_S):
+        if not self._takes(data):
             # The client does not know of it, so an alias that stood in it is not known either.
             self._told_aliases.pop(message.topic, None)
             return False
         self._out.send(data)
         return True
+
+    def farewell(self, reason: Reason, told: str) -> None:
+        """Say why the connection ends, in as many words as the client takes [MQTT-3.14.2-3]."""
+        data = encoding.disconnect(reason, told)
+        self._out.send(data if self._takes(data) else encoding.disconnect(reason))
+
+    def _takes(self, data: bytes) -> bool:
+        most: int = self._limits.get("maximum_packet_size", MAX_EXPIRY_S)
+        return len(data) <= most
 
     def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
         """Answer a packet of the dialogue of QoS 1 or 2."""

@@ -1,0 +1,20 @@
+"""Single statements of the standard, each against a running node, by a client of bare bytes."""
+
+from pathlib import Path
+
+from driftcast.gateway.mqtt import properties as kinds
+from driftcast.gateway.mqtt.reasons import Reason
+from tests.gateway.world import Raw, binary, broker, connect, packet, publish, subscribe, text
+
+
+def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
+    """[MQTT-3.1.2-24]"""
+    with broker(tmp_path) as node:
+        for most, told in ((30, False), (300, True)):
+            with Raw(node.port, connect("small", properties={"maximum_packet_size": most})) as client:
+                client.connected()
+                client.say(packet(0x30, text("a/#"), b"\0"))
+                _, body = client.expect(kinds.DISCONNECT)
+                assert body[0] == Reason.TOPIC_INVALID
+                assert len(body) + 2 <= most
+                assert (len(body) > 2) == told
