@@ -18,3 +18,13 @@ def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
                 assert body[0] == Reason.TOPIC_INVALID
                 assert len(body) + 2 <= most
                 assert (len(body) > 2) == told
+
+
+def test_a_will_that_is_to_be_retained_is_refused_where_nothing_is(tmp_path: Path) -> None:
+    """[MQTT-3.2.2-13]"""
+    will = [b"\0", text("gone"), binary(b"x")]
+    with broker(tmp_path, "max_retained = 0") as node:
+        with Raw(node.port, packet(0x10, text("MQTT"), b"\x05\x26\0\0\0", text("me"), *will)) as client:
+            assert client.connected()[1] == Reason.RETAIN_NOT_SUPPORTED
+        with Raw(node.port, packet(0x10, text("MQTT"), b"\x05\x06\0\0\0", text("me"), *will)) as client:
+            assert client.connected()[1] == 0

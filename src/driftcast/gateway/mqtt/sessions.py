@@ -82,6 +82,9 @@ class Sessions:
             raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
         if connect.will is not None and not rights.may_publish(connect.will.topic):
             raise PacketError(Reason.NOT_AUTHORIZED, "the will's topic is not allowed")
+        if connect.will is not None and connect.will.retain and section.max_retained == 0:
+            # [MQTT-3.2.2-13]
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         client_id = connect.client_id or f"auto-{uuid.uuid4()}"
         session = self._sessions.get(client_id)
         user = connect.user if section.users else None
