@@ -28,3 +28,17 @@ def test_a_will_that_is_to_be_retained_is_refused_where_nothing_is(tmp_path: Pat
             assert client.connected()[1] == Reason.RETAIN_NOT_SUPPORTED
         with Raw(node.port, packet(0x10, text("MQTT"), b"\x05\x06\0\0\0", text("me"), *will)) as client:
             assert client.connected()[1] == 0
+
+
+def test_a_message_of_qos_0_that_is_too_long_is_left_out_by_name(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        with Raw(node.port, connect("small", properties={"maximum_packet_size": 100})) as client:
+            client.connected()
+            client.say(publish("a", bytes(200), 1, 1, retain=True))
+            client.expect(kinds.PUBACK)
+            # The retained one, and one that comes then.
+            client.say(subscribe("a"))
+            client.expect(kinds.SUBACK)
+            client.say(publish("a", bytes(200)), publish("a", b"short"))
+            assert client.message()[1] == b"short"
+        assert node.drops("mqtt_too_large") == 2

@@ -192,7 +192,7 @@ class Outbox:
             if line is None or line.room == 0:
                 self._keeper.drop("client_slow")
             else:
-                line.message(parcel.message, parcel.until_s, 0, False)
+                self._send_once(line, parcel)
             return
         flight = None if parcel.origin is None else self._by_origin.get(parcel.origin)
         if flight is not None:
@@ -236,7 +236,7 @@ class Outbox:
                 self._keeper.drop("lease_over")
                 self._settle(parcel.origin)
             elif qos == 0:
-                line.message(parcel.message, parcel.until_s, 0, False)
+                self._send_once(line, parcel)
             else:
                 flight = Flight(self._free_id(), qos, parcel.origin, parcel)
                 self._enter(flight)
@@ -294,6 +294,11 @@ class Outbox:
         else:
             self._keeper.keep_flight(flight, None)
             self._keeper.settle(flight.origin, release)
+
+    def _send_once(self, line: Line, parcel: Parcel) -> None:
+        """With QoS 0."""
+        if not line.message(parcel.message, parcel.until_s, 0, False):
+            self._keeper.drop("mqtt_too_large")
 
     def _send_again(self, flight: Flight) -> None:
         # It may have been answered for, or brought twice, since it was due.
