@@ -42,3 +42,17 @@ def test_a_message_of_qos_0_that_is_too_long_is_left_out_by_name(tmp_path: Path)
             client.say(publish("a", bytes(200)), publish("a", b"short"))
             assert client.message()[1] == b"short"
         assert node.drops("mqtt_too_large") == 2
+
+
+def test_who_does_not_want_its_own_messages_is_not_given_its_own_retained_ones(tmp_path: Path) -> None:
+    """[MQTT-3.8.3-3]"""
+    with broker(tmp_path) as node, Raw(node.port, connect("me")) as client, Raw(node.port, connect("you")) as other:
+        for one, topic in ((client, "r/mine"), (other, "r/yours")):
+            one.connected()
+            one.say(publish(topic, b"x", 1, 1, retain=True))
+            one.expect(kinds.PUBACK)
+        client.say(subscribe("r/#", 0b100))
+        client.expect(kinds.SUBACK)
+        assert client.message()[0] == "r/yours"
+        client.say(packet(0xC0))
+        client.expect(kinds.PINGRESP)

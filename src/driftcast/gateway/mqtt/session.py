@@ -199,7 +199,7 @@ class Session:
     def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None:
         """An event for a subscription of this client."""
         event = delivery.event
-        if entry.wish.no_local and self._shop.publishing.own(self.client_id, event.id):
+        if self._left_out(entry, event):
             self._settle_at_once(origin)
             return
         parcel = self._parcel(entry, event, self._until_s(event))
@@ -213,6 +213,10 @@ class Session:
             # A message of QoS 0 is never acknowledged: it has arrived when it is sent.
             self._settle_at_once(origin)
         self.outbox.offer(parcel)
+
+    def _left_out(self, entry: Entry, event: Event) -> bool:
+        """Whether a client has published an event that it does not want if it is its own [MQTT-3.8.3-3]."""
+        return entry.wish.no_local and self._shop.publishing.own(self.client_id, event.id)
 
     def _parcel(self, entry: Entry, event: Event, until_s: float, retained: bool = False) -> Parcel | None:
         message = self._shop.messages.of(event)
@@ -228,7 +232,7 @@ class Session:
     def _retained(self, entry: Entry) -> Iterator[Parcel]:
         for event, until_s in self._shop.retained.matching(entry.wanted):
             parcel = self._parcel(entry, event, until_s, retained=True)
-            if parcel is not None:
+            if parcel is not None and not self._left_out(entry, event):
                 yield parcel
 
     def _on_retrieved(self, entry: Entry, event: Event, until_s: float) -> None:
