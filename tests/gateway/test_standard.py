@@ -1,8 +1,12 @@
 """Single statements of the standard, each against a running node, by a client of bare bytes."""
 
+import time
 from pathlib import Path
 
+import pytest
+
 from driftcast.gateway.mqtt import properties as kinds
+from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import Reason
 from tests.gateway.world import Raw, binary, broker, connect, packet, publish, subscribe, text
 
@@ -56,3 +60,20 @@ def test_who_does_not_want_its_own_messages_is_not_given_its_own_retained_ones(t
         assert client.message()[0] == "r/yours"
         client.say(packet(0xC0))
         client.expect(kinds.PINGRESP)
+
+
+def test_a_publisher_that_the_node_lets_wait_is_not_taken_for_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = True
+    monkeypatch.setattr(Publishing, "busy", property(lambda publishing: busy))
+    with broker(tmp_path, "connect_s = 0.3") as node, Raw(node.port, connect("me", keep_alive_s=1)) as client:
+        client.connected()
+        # While the node is busy it does not read on, so that the rest of the second cannot come.
+        second = publish("a", b"x", 1, 2)
+        client.say(publish("a", b"x", 1, 1), second[:5])
+        time.sleep(3.0)
+        busy = False
+        client.expect(kinds.PUBACK)
+        client.say(second[5:])
+        assert client.expect(kinds.PUBACK)[1] == b"\x00\x02"
