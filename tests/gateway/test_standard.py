@@ -8,7 +8,7 @@ import pytest
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import Reason
-from tests.gateway.world import Raw, binary, broker, connect, packet, publish, subscribe, text
+from tests.gateway.world import Raw, binary, broker, configured, connect, packet, publish, subscribe, text
 
 
 def test_a_farewell_is_no_longer_than_the_client_takes(tmp_path: Path) -> None:
@@ -77,3 +77,27 @@ def test_a_publisher_that_the_node_lets_wait_is_not_taken_for_silent(
         client.expect(kinds.PUBACK)
         client.say(second[5:])
         assert client.expect(kinds.PUBACK)[1] == b"\x00\x02"
+
+
+def test_a_user_that_may_no_longer_subscribe_gets_nothing_of_a_session_from_before(tmp_path: Path) -> None:
+    users = '[mqtt.users.{}]\npassword = "p"\nsubscribe = {}\n'
+    before = users.format("me", '["#"]') + users.format("you", '["#"]')
+    after = users.format("me", '["b"]') + users.format("you", '["#"]')
+    hello = connect("me", clean=False, properties={"session_expiry_s": 1000}, user=("me", "p"))
+    with broker(tmp_path, before) as node:
+        with Raw(node.port, hello) as client:
+            client.connected()
+            for id, topics in enumerate(("a", "b", "$share/g/a"), start=1):
+                client.say(subscribe(topics, 1, id))
+                client.expect(kinds.SUBACK)
+        node.restart(config=configured(tmp_path, after))
+        with (
+            Raw(node.port, hello) as client,
+            Raw(node.port, connect("you", user=("you", "p"))) as writer,
+        ):
+            assert client.connected()[0]
+            writer.connected()
+            writer.say(publish("a", b"secret", 1, 1), publish("b", b"open", 1, 2))
+            assert client.message()[:2] == ("b", b"open")
+            client.say(packet(0xC0))
+            client.expect(kinds.PINGRESP)

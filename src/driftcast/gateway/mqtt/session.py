@@ -129,11 +129,10 @@ class Session:
     def attach(self) -> None:
         """The client is connected: what stands in its name brings its events here."""
         for entry in list(self._entries.values()):
-            if not entry.read and entry.wanted.group is None:
-                if self.rights.may_subscribe(entry.wanted.topics):
-                    self._open(entry)
-                else:
-                    self.unsubscribe(entry.text)
+            if not self.rights.may_subscribe(entry.wanted.topics):
+                self.unsubscribe(entry.text)
+            elif not entry.read and entry.wanted.group is None:
+                self._open(entry)
         self._shop.groups.refresh(self)
 
     def detach(self) -> None:
