@@ -87,6 +87,10 @@ class Broker:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
         self._loop.close()
+        self.check()
+
+    def check(self) -> None:
+        """Nothing has gone wrong in the node's loop that nobody was told of."""
         assert not self._unseen, self._unseen
 
     @property

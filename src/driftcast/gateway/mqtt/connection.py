@@ -95,6 +95,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        # One that is gone cannot be aborted any more.
+        self._transport = None
         self._todo.clear()
         self._arrivals.left(self)
         self._dialogue.leave(with_will=True)
@@ -216,7 +218,7 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._transport.close()
         # Who does not read is not waited for.
-        self._loop.call_later(LINGER_S, self._transport.abort)
+        self._loop.call_later(LINGER_S, self.abort)
 
     def abort(self) -> None:
         """Hang up without a word."""
