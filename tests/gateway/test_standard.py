@@ -101,3 +101,22 @@ def test_a_user_that_may_no_longer_subscribe_gets_nothing_of_a_session_from_befo
             assert client.message()[:2] == ("b", b"open")
             client.say(packet(0xC0))
             client.expect(kinds.PINGRESP)
+
+
+def test_who_has_unsubscribed_is_given_no_more_of_what_is_retained(tmp_path: Path) -> None:
+    """[MQTT-3.10.4-2]"""
+    with broker(tmp_path) as node, Raw(node.port, connect("me", properties={"receive_maximum": 1})) as client:
+        client.connected()
+        for id in (1, 2, 3):
+            client.say(publish(f"r/{id}", b"x", 1, id, retain=True))
+            client.expect(kinds.PUBACK)
+        client.say(subscribe("r/#", 1))
+        client.expect(kinds.SUBACK)
+        got = client.message()
+        client.say(packet(0xA2, b"\x00\x05\x00", text("r/#")))
+        client.expect(kinds.UNSUBACK)
+        # The second waits already, which may come.
+        client.ack(kinds.PUBACK, got[3])
+        client.ack(kinds.PUBACK, client.message()[3])
+        client.say(packet(0xC0))
+        client.expect(kinds.PINGRESP)

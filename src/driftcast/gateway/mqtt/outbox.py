@@ -217,6 +217,10 @@ class Outbox:
         subscription gets it from the start."""
         self._later[subscription] = parcels
 
+    def cancel_later(self, subscription: str) -> None:
+        """Nothing more of that."""
+        self._later.pop(subscription, None)
+
     def pump(self) -> None:
         """Send what waits, as far as the client takes it."""
         line = self._line

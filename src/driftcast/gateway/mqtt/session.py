@@ -176,6 +176,7 @@ class Session:
         return node.subscribe(entry.wanted.filter, reader, entry.name, FOREVER_S, attributes, None, b"", False)
 
     def _end(self, entry: Entry) -> None:
+        self.outbox.cancel_later(entry.text)
         if entry.wanted.group is not None:
             self._shop.groups.leave(self, entry)
             return
