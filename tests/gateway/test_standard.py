@@ -120,3 +120,16 @@ def test_who_has_unsubscribed_is_given_no_more_of_what_is_retained(tmp_path: Pat
         client.ack(kinds.PUBACK, client.message()[3])
         client.say(packet(0xC0))
         client.expect(kinds.PINGRESP)
+
+
+def test_each_condition_is_read_on_its_own(tmp_path: Path) -> None:
+    """Else one with a bracket too many would turn 'all must hold' into something else."""
+    with broker(tmp_path) as node, Raw(node.port, connect("me")) as client:
+        client.connected()
+        for topics, conditions in (
+            ("a", ["x = 1) or (y = 1"]),
+            ("a", ["x = 1", "y = 1) or (z = 1"]),
+            ("$filter/x = 1) or (y = 1/a", ["z = 1"]),
+        ):
+            client.say(subscribe(topics, properties={"user": [("filter", one) for one in conditions]}))
+            assert client.expect(kinds.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID

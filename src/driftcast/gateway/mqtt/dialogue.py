@@ -25,6 +25,7 @@ from driftcast.gateway.mqtt.packets import (
 from driftcast.gateway.mqtt.reasons import SUBSCRIPTION_FAILED_311, PacketError, Reason, protocol_error
 from driftcast.gateway.mqtt.session import Session, Shop
 from driftcast.gateway.mqtt.sessions import Present, Sessions
+from driftcast.gateway.mqtt.wishes import all_of
 
 TOPIC_ALIASES = 64
 """Topics that a client may give a number to, and that get one towards a client that allows it."""
@@ -205,13 +206,13 @@ class Dialogue:
 
     def _subscribe(self, session: Session, packet: Subscribe) -> None:
         pairs = packet.properties.get("user", ())
-        condition = " and ".join(f"({value})" for name, value in pairs if name == CONDITION)
+        conditions = [value for name, value in pairs if name == CONDITION]
         ids = packet.properties.get("subscription_id")
         reasons: list[int] = []
         told = ""
         for wish in packet.wishes:
             try:
-                reasons.append(self._wish(session, wish, condition, ids[0] if ids else None))
+                reasons.append(self._wish(session, wish, conditions, ids[0] if ids else None))
             except PacketError as error:
                 if error.reason is Reason.PROTOCOL_ERROR:
                     raise
@@ -223,9 +224,9 @@ class Dialogue:
         self._out.send(encoding.suback(self.version, packet.packet_id, reasons, told))
         session.outbox.pump()
 
-    def _wish(self, session: Session, wish: Wish, condition: str, subscription_id: int | None) -> int:
+    def _wish(self, session: Session, wish: Wish, conditions: list[str], subscription_id: int | None) -> int:
         try:
-            return session.subscribe(wish, condition, subscription_id)
+            return session.subscribe(wish, all_of(conditions), subscription_id)
         except (UserError, WorkError) as error:
             raise PacketError(Reason.QUOTA_EXCEEDED, str(error)) from None
 
