@@ -133,3 +133,11 @@ def test_each_condition_is_read_on_its_own(tmp_path: Path) -> None:
         ):
             client.say(subscribe(topics, properties={"user": [("filter", one) for one in conditions]}))
             assert client.expect(kinds.SUBACK)[1][-1] == Reason.TOPIC_FILTER_INVALID
+
+
+def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
+    with broker(tmp_path) as node, Raw(node.port, connect("me")) as client:
+        client.connected()
+        for id, topic in enumerate(("$SYS", "$SYS/broker/uptime"), start=1):
+            client.say(publish(topic, b"x", 1, id))
+            assert client.expect(kinds.PUBACK)[1][2:] == bytes((Reason.NOT_AUTHORIZED,))
