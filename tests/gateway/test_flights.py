@@ -164,3 +164,33 @@ def test_a_session_of_which_nothing_is_to_be_left_leaves_nothing_in_the_store(tm
         assert reader.message()[1] == b"y"
         for one in (client, reader):
             one.close()
+
+
+def test_the_id_of_a_retained_message_of_qos_2_goes_to_no_other_when_the_node_is_killed(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        with Raw(node.port, connect("writer"), publish("a", b"kept", 2, 1, retain=True)) as writer:
+            writer.connected()
+            writer.expect(kinds.PUBREC)
+        client = lasting(node)
+        wants(client, "a", 2)
+        kept = client.message()
+        assert kept[1] == b"kept"
+        # The client has it, and its PUBREC is lost with the node.
+        client.close()
+        node.restart()
+        write(node, "a", b"new", qos=2)
+        client = lasting(node)
+        assert client.expect(kinds.PUBREL)[1] == kept[3].to_bytes(2, "big")
+        new = client.message()
+        assert new[1] == b"new"
+        assert new[3] != kept[3]
+        client.ack(kinds.PUBCOMP, kept[3])
+        client.ack(kinds.PUBREC, new[3])
+        client.expect(kinds.PUBREL)
+        client.ack(kinds.PUBCOMP, new[3])
+        nothing_more(client)
+        client.close()
+        node.restart()
+        client = lasting(node)
+        nothing_more(client)
+        client.close()

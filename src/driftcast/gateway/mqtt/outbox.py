@@ -244,7 +244,7 @@ class Outbox:
             else:
                 flight = Flight(self._free_id(), qos, parcel.origin, parcel)
                 self._enter(flight)
-                if qos == 2 and parcel.origin is not None:
+                if qos == 2:
                     # Not before the id is kept: a node that forgot it would give it to another message, which the
                     # client would take for this one.
                     self._keeper.keep_flight(flight, partial(self._send_kept, line, flight, parcel))
@@ -336,8 +336,8 @@ class Outbox:
         self._stale -= not flight.live
         if flight.origin is not None:
             del self._by_origin[flight.origin]
-            if flight.qos == 2:
-                self._keeper.forget_flight(flight)
+        if flight.qos == 2:
+            self._keeper.forget_flight(flight)
 
     def _free_id(self) -> int:
         while self._next in self._flights:

@@ -276,8 +276,10 @@ class Session:
     def keep_flight(self, flight: Flight, kept: Callable[[], None] | None) -> None:
         if self.lasting:
             self._shop.records.keep_flight(self.client_id, flight)
-        if kept is not None:
-            self._shop.backing.saving.after(lambda lost: kept() if lost is None else None)
+            if kept is not None:
+                self._shop.backing.saving.after(lambda lost: kept() if lost is None else None)
+        elif kept is not None:
+            kept()
 
     def forget_flight(self, flight: Flight) -> None:
         if self.lasting:
