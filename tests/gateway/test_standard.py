@@ -141,3 +141,20 @@ def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
         for id, topic in enumerate(("$SYS", "$SYS/broker/uptime"), start=1):
             client.say(publish(topic, b"x", 1, id))
             assert client.expect(kinds.PUBACK)[1][2:] == bytes((Reason.NOT_AUTHORIZED,))
+
+
+def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(tmp_path: Path) -> None:
+    users = 'anonymous = true\n[mqtt.users.major]\npassword = "p"\nattributes = {rank = "major"}\n'
+    kept = {"session_expiry_s": 1000}
+    with broker(tmp_path, users) as node:
+        standing = node.subscriptions
+        with Raw(node.port, connect("me", clean=False, properties=kept), subscribe("$share/g/a", 1)) as client:
+            client.connected()
+            client.expect(kinds.SUBACK)
+        with Raw(node.port, connect("me", clean=False, properties=kept, user=("major", "p"))) as client:
+            assert client.connected()[0]
+            node.run(lambda: node.node.publish({"topic": "a"}, b"secret", access="rank = 'major'"))
+            assert client.message()[1] == b"secret"
+            client.say(packet(0xA2, b"\x00\x05\x00", text("$share/g/a")))
+            client.expect(kinds.UNSUBACK)
+            assert node.subscriptions == standing

@@ -17,7 +17,7 @@ from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
 from driftcast.gateway.mqtt.retained import Retained
-from driftcast.gateway.mqtt.shared import Groups, key_of
+from driftcast.gateway.mqtt.shared import Groups
 from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.gateway.mqtt.wishes import read_wish
 from driftcast.live.door.consumer import Delivery, Reader
@@ -131,9 +131,8 @@ class Session:
         for entry in list(self._entries.values()):
             if not self.rights.may_subscribe(entry.wanted.topics):
                 self.unsubscribe(entry.text)
-            elif not entry.read and entry.wanted.group is None:
+            elif not entry.read:
                 self._open(entry)
-        self._shop.groups.refresh(self)
 
     def detach(self) -> None:
         """The client has gone, and may come back."""
@@ -208,7 +207,7 @@ class Session:
             self._settle_at_once(origin)
             return
         parcel.origin, parcel.again = origin, delivery.again
-        parcel.group = None if entry.wanted.group is None else key_of(self, entry.wanted)
+        parcel.group = entry.group
         if parcel.message.qos == 0:
             # A message of QoS 0 is never acknowledged: it has arrived when it is sent.
             self._settle_at_once(origin)

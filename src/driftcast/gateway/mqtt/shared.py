@@ -133,8 +133,11 @@ class Groups:
         """The groups that each session is in."""
 
     def join(self, member: Member, share: Entry) -> None:
-        """A session shares a subscription from now on."""
-        key = key_of(member, share.wanted)
+        """A session shares a subscription from now on, with those who may see what it may see now."""
+        key = _key_of(member, share.wanted)
+        if share.group != key:
+            self.leave(member, share)
+            share.group = key
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(self._backing, key, share.wanted, member.rights)
@@ -144,9 +147,9 @@ class Groups:
 
     def leave(self, member: Member, share: Entry) -> None:
         """It no longer does."""
-        key = key_of(member, share.wanted)
-        group = self._groups.get(key)
-        if group is not None and group.members.pop(member, None) is not None:
+        key, share.group = share.group, None
+        group = None if key is None else self._groups.get(key)
+        if key is not None and group is not None and group.members.pop(member, None) is not None:
             del self._of[member][key]
             if not self._of[member]:
                 del self._of[member]
@@ -171,6 +174,6 @@ class Groups:
                 group.hand_on(parcel)
 
 
-def key_of(member: Member, wanted: Wanted) -> str:
+def _key_of(member: Member, wanted: Wanted) -> str:
     """Who may see different events cannot share."""
     return f"{wanted.group}\0{wanted.filter}\0{sorted(member.rights.attributes.items())}"
