@@ -194,3 +194,21 @@ def test_the_id_of_a_retained_message_of_qos_2_goes_to_no_other_when_the_node_is
         client = lasting(node)
         nothing_more(client)
         client.close()
+
+
+def test_what_a_group_gave_to_one_whose_session_ended_goes_to_nobody_else(tmp_path: Path) -> None:
+    """[MQTT-4.8.2-5], also when none of the others is there at that moment."""
+    with broker(tmp_path) as node:
+        one, other = lasting(node, "one"), lasting(node, "other")
+        for member in (one, other):
+            wants(member, "$share/g/a", 2)
+        other.say(packet(0xE0))
+        assert other.end() is None
+        write(node, "a", b"1", qos=2)
+        assert one.message()[1] == b"1"
+        one.say(BYE_FOR_GOOD)
+        assert one.end() is None
+        write(node, "a", b"2", qos=2)
+        other = lasting(node, "other")
+        assert other.message()[1] == b"2"
+        other.close()

@@ -137,6 +137,9 @@ class Session:
     def detach(self) -> None:
         """The client has gone, and may come back."""
         left = self.outbox.disconnect()
+        if not self.expiry_s:
+            # While its groups are still read.
+            self._keep_from_others()
         for entry in self._entries.values():
             if entry.read and entry.id is not None:
                 self._shop.backing.node.detach(entry.id)
@@ -148,13 +151,18 @@ class Session:
         self._shop.groups.hand_on(left)
 
     def end(self) -> None:
-        """Nothing is left of it. What a group gave it goes to nobody else [MQTT-4.8.2-5]."""
-        for origin in list(self.outbox.origins):
-            self.settle(origin, None)
+        """Nothing is left of it."""
+        self._keep_from_others()
         for entry in self._entries.values():
             self._end(entry)
         self._entries.clear()
         self._shop.records.forget(self.client_id, self.received, self.outbox.flights)
+
+    def _keep_from_others(self) -> None:
+        """What a group gave it with QoS 2 goes to nobody else when it ends [MQTT-4.8.2-5]."""
+        for origin in list(self.outbox.origins):
+            if self._shop.groups.stands(self, origin.subscription):
+                self.settle(origin, None)
 
     def _name(self, entry: Entry) -> str | None:
         """What waits while the client is away has a name; what is at most once does not wait."""
