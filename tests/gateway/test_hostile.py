@@ -3,6 +3,7 @@
 import random
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -10,7 +11,7 @@ import pytest
 
 from driftcast.gateway.mqtt import listener
 from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.connection import MAX_UNREAD_BYTES
+from driftcast.gateway.mqtt.connection import LINGER_S, MAX_UNREAD_BYTES
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.wishes import read_wish
 from tests.gateway.world import WAIT_S, Broker, Raw, broker, connect, packet, publish, subscribe, text, until
@@ -207,6 +208,23 @@ def test_a_client_that_does_not_read_loses_messages_by_name_and_nobody_else_does
                 quick.ack(kinds.PUBACK, quick.message()[3])
         assert node.drops("client_slow") > 10
     serves(node)
+
+
+def test_a_client_that_is_shown_out_and_reads_on_troubles_nobody(node: Broker) -> None:
+    with Raw(node.port, connect("slow")) as slow, Raw(node.port, connect("writer")) as writer:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        for one in (slow, writer):
+            one.connected()
+        slow.say(subscribe("flood"))
+        slow.expect(kinds.SUBACK)
+        for _ in range(100):
+            writer.say(publish("flood", bytes(10_000)))
+        writer.say(packet(0xC0))
+        writer.expect(kinds.PINGRESP)
+        slow.say(connect("slow"))
+        assert slow.end() == Reason.PROTOCOL_ERROR
+        time.sleep(LINGER_S + 0.2)
+        node.check()
 
 
 def test_a_publisher_that_does_not_read_its_answers_is_read_no_further(node: Broker) -> None:

@@ -75,9 +75,10 @@ class Broker:
         assert self.node.control_address is not None
         return self.node.control_address
 
-    def restart(self, crash: bool = True) -> None:
-        """As a process that is killed, or that stops, and is back."""
+    def restart(self, crash: bool = True, config: NodeConfig | None = None) -> None:
+        """As a process that is killed, or that stops, and is back, perhaps with another configuration."""
         self.run(self.node.crash if crash else self.node.stop)
+        self._config = config or self._config
         self.node = LiveNode(self._config)
         self.run(self.node.start)
 
@@ -86,6 +87,10 @@ class Broker:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
         self._loop.close()
+        self.check()
+
+    def check(self) -> None:
+        """Nothing has gone wrong in the node's loop that nobody was told of."""
         assert not self._unseen, self._unseen
 
     @property

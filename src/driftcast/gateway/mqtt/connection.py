@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._todo: deque[tuple[int, bytes]] = deque()
         self._broken: PacketError | None = None
         self._transport: asyncio.Transport | None = None
-        self._closing = self._blocked = self._waiting = self._working = False
+        self._closing = self._blocked = self._waiting = self._working = self._deaf = False
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._heard_s = self._loop.time()
@@ -95,6 +95,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        # One that is gone cannot be aborted any more.
+        self._transport = None
         self._todo.clear()
         self._arrivals.left(self)
         self._dialogue.leave(with_will=True)
@@ -139,10 +141,15 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         if self._todo:
+            self._deaf = True
             transport.pause_reading()
         elif self._broken is not None:
             self._fail(self._broken)
-        else:
+        elif self._deaf:
+            # What the client said meanwhile was not heard, which is no silence of its.
+            self._deaf = False
+            self._heard_s = self._loop.time()
+            self._half_since_s = self._heard_s if self._frames.half else None
             transport.resume_reading()
 
     def _may_go_on(self) -> bool:
@@ -206,12 +213,12 @@ class Connection(asyncio.Protocol):
         if self._closing or self._transport is None:
             return
         if reason is not Reason.SUCCESS and self._dialogue.session is not None and self._dialogue.version == V5:
-            self.send(encoding.disconnect(reason, told))
+            self._dialogue.farewell(reason, told)
         self._flush()
         self._closing = True
         self._transport.close()
         # Who does not read is not waited for.
-        self._loop.call_later(LINGER_S, self._transport.abort)
+        self._loop.call_later(LINGER_S, self.abort)
 
     def abort(self) -> None:
         """Hang up without a word."""
@@ -220,8 +227,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def review(self, now_s: float) -> None:
-        """Who is silent for too long is gone."""
-        if self._closing:
+        """Who is silent for too long is gone, if it was listened to."""
+        if self._closing or self._deaf:
             return
         if self._half_since_s is not None and now_s - self._half_since_s > self._connect_s:
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "the rest of a packet did not come"))
@@ -229,5 +236,5 @@ class Connection(asyncio.Protocol):
             if now_s - self._heard_s > self._connect_s:
                 self._shop.backing.node.record.bad_datagram("mqtt_silent", None)
                 self.abort()
-        elif now_s - self._heard_s > self._dialogue.keep_alive_s and not self._todo:
+        elif now_s - self._heard_s > self._dialogue.keep_alive_s:
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))

@@ -25,6 +25,7 @@ from driftcast.gateway.mqtt.packets import (
 from driftcast.gateway.mqtt.reasons import SUBSCRIPTION_FAILED_311, PacketError, Reason, protocol_error
 from driftcast.gateway.mqtt.session import Session, Shop
 from driftcast.gateway.mqtt.sessions import Present, Sessions
+from driftcast.gateway.mqtt.wishes import all_of
 
 TOPIC_ALIASES = 64
 """Topics that a client may give a number to, and that get one towards a client that allows it."""
@@ -120,7 +121,7 @@ class Dialogue:
     def _disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry_s = packet.properties.get("session_expiry_s")
         if expiry_s is not None:
-            if expiry_s and not session.lasting:
+            if expiry_s and not session.expiry_s:
                 raise protocol_error("a session that was to end with its connection cannot go on")
             session.expiry_s = min(float(expiry_s), self._section.session_s)
         self.leave(with_will=packet.reason != Reason.SUCCESS)
@@ -205,13 +206,13 @@ class Dialogue:
 
     def _subscribe(self, session: Session, packet: Subscribe) -> None:
         pairs = packet.properties.get("user", ())
-        condition = " and ".join(f"({value})" for name, value in pairs if name == CONDITION)
+        conditions = [value for name, value in pairs if name == CONDITION]
         ids = packet.properties.get("subscription_id")
         reasons: list[int] = []
         told = ""
         for wish in packet.wishes:
             try:
-                reasons.append(self._wish(session, wish, condition, ids[0] if ids else None))
+                reasons.append(self._wish(session, wish, conditions, ids[0] if ids else None))
             except PacketError as error:
                 if error.reason is Reason.PROTOCOL_ERROR:
                     raise
@@ -223,9 +224,9 @@ class Dialogue:
         self._out.send(encoding.suback(self.version, packet.packet_id, reasons, told))
         session.outbox.pump()
 
-    def _wish(self, session: Session, wish: Wish, condition: str, subscription_id: int | None) -> int:
+    def _wish(self, session: Session, wish: Wish, conditions: list[str], subscription_id: int | None) -> int:
         try:
-            return session.subscribe(wish, condition, subscription_id)
+            return session.subscribe(wish, all_of(conditions), subscription_id)
         except (UserError, WorkError) as error:
             raise PacketError(Reason.QUOTA_EXCEEDED, str(error)) from None
 
@@ -241,12 +242,21 @@ class Dialogue:
         if self.version == V5:
             message = self._with_properties(message, until_s)
         data = encoding.publish(self.version, message, packet_id, again)
-        if len(data) > self._limits.get("maximum_packet_size", MAX_EXPIRY_S):
+        if not self._takes(data):
             # The client does not know of it, so an alias that stood in it is not known either.
             self._told_aliases.pop(message.topic, None)
             return False
         self._out.send(data)
         return True
+
+    def farewell(self, reason: Reason, told: str) -> None:
+        """Say why the connection ends, in as many words as the client takes [MQTT-3.14.2-3]."""
+        data = encoding.disconnect(reason, told)
+        self._out.send(data if self._takes(data) else encoding.disconnect(reason))
+
+    def _takes(self, data: bytes) -> bool:
+        most: int = self._limits.get("maximum_packet_size", MAX_EXPIRY_S)
+        return len(data) <= most
 
     def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
         """Answer a packet of the dialogue of QoS 1 or 2."""

@@ -22,3 +22,5 @@ class Entry(Struct):
     """At the node, as far as it is known there; one with a name stands from before a restart, too."""
     read: bool = False
     """Whether its events come here."""
+    group: str | None = None
+    """The key of the group that it is shared in."""

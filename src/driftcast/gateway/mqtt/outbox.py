@@ -13,6 +13,7 @@ from msgspec import Struct
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.packets import Ack, Message
 from driftcast.gateway.mqtt.reasons import Reason
+from driftcast.model import SubscriptionId
 
 MAX_FLIGHTS = 64
 """Messages of one client on their way, however many more it would take: few enough to be sent again at once."""
@@ -20,9 +21,10 @@ MAX_ID = 65_535
 
 
 class Origin(Struct, frozen=True):
-    """Where a message waits until it is acknowledged: a named subscription, by its name, and its position there."""
+    """Where a message waits until it is acknowledged: a named subscription of the node, and its position there. By its
+    id: another one that has the same name later counts its positions anew."""
 
-    name: str
+    subscription: SubscriptionId
     position: int
 
 
@@ -68,6 +70,9 @@ class Line(Protocol):
 class Keeper(Protocol):
     """What the rest of the gateway does for an outbox."""
 
+    def stands(self, origin: Origin) -> bool:
+        """Whether the subscription that a message came from is still there."""
+
     def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None:
         """A message has arrived for good; `saved` is called when that is kept."""
 
@@ -92,6 +97,10 @@ class Outbox:
         self._later: dict[str, Iterator[Parcel]] = {}
         self._flights: dict[int, Flight] = {}
         self._by_origin: dict[Origin, Flight] = {}
+        self._due: deque[Flight] = deque()
+        """Flights to be sent again, when there is room."""
+        self._brought: dict[SubscriptionId, int] = {}
+        """Of each subscription, the last position that it has brought over this connection."""
         self._stale = 0
         """Flights that were not sent over this connection yet."""
         self._next = 1
@@ -110,7 +119,12 @@ class Outbox:
     def free(self) -> bool:
         """Whether something that is offered now would be sent now."""
         line = self._line
-        return line is not None and not self._waiting and len(self._flights) - self._stale < min(line.room, MAX_FLIGHTS)
+        return line is not None and not self._due and not self._waiting and self._live < min(line.room, MAX_FLIGHTS)
+
+    @property
+    def _live(self) -> int:
+        """How many were sent over this connection, which are those that its limit counts [MQTT 5, 4.9]."""
+        return len(self._flights) - self._stale
 
     @property
     def connected(self) -> bool:
@@ -134,12 +148,13 @@ class Outbox:
             if flight.released:
                 line.ack(kinds.PUBREL, flight.packet_id)
             elif flight.parcel is not None:
-                self._send(flight, flight.parcel, again=True)
+                self._due.append(flight)
         self.pump()
 
     def disconnect(self) -> list[Parcel]:
         """The client has gone; what others of its groups may have instead."""
         self._line = None
+        self._due.clear()
         handed_back = [parcel for parcel in self._waiting if parcel.group is not None]
         # What waits in the store is brought again by its subscription.
         self._waiting = deque(parcel for parcel in self._waiting if parcel.origin is None and parcel.group is None)
@@ -151,23 +166,33 @@ class Outbox:
             if parcel is not None and parcel.group is not None and flight.qos == 1:
                 self._end(flight)
                 handed_back.append(parcel)
-            elif not flight.live and parcel is None:
-                # Its subscription did not bring it again: it was dropped there.
+            elif not flight.live and parcel is None and not self._will_come(flight):
                 self._end(flight)
             else:
                 flight.live = False
-                if flight.origin is not None and not (parcel is not None and parcel.group is not None):
+                if (parcel is None or parcel.group is None) and self._will_come(flight):
                     flight.parcel = None
+        self._brought.clear()
         return handed_back
+
+    def _will_come(self, flight: Flight) -> bool:
+        """Whether its subscription will bring it once more. One that has ended does not, nor one that has brought what
+        came after it already: it was dropped there."""
+        origin = flight.origin
+        if origin is None or not self._keeper.stands(origin):
+            return False
+        return flight.live or self._brought.get(origin.subscription, 0) <= origin.position
 
     def offer(self, parcel: Parcel) -> None:
         """Send a message, or let it wait; if too many do, it is dropped."""
         line = self._line
+        if parcel.origin is not None:
+            self._brought[parcel.origin.subscription] = parcel.origin.position
         if parcel.message.qos == 0:
             if line is None or line.room == 0:
                 self._keeper.drop("client_slow")
             else:
-                line.message(parcel.message, parcel.until_s, 0, False)
+                self._send_once(line, parcel)
             return
         flight = None if parcel.origin is None else self._by_origin.get(parcel.origin)
         if flight is not None:
@@ -177,7 +202,9 @@ class Outbox:
             elif line is None:
                 flight.parcel = parcel
             elif not flight.live:
-                self._send(flight, parcel, again=True)
+                flight.parcel = parcel
+                self._due.append(flight)
+                self.pump()
             return
         if parcel.origin is None and len(self._waiting) >= self._most_waiting:
             self._keeper.drop("client_slow")
@@ -190,24 +217,34 @@ class Outbox:
         subscription gets it from the start."""
         self._later[subscription] = parcels
 
+    def cancel_later(self, subscription: str) -> None:
+        """Nothing more of that."""
+        self._later.pop(subscription, None)
+
     def pump(self) -> None:
         """Send what waits, as far as the client takes it."""
         line = self._line
-        while line is not None and (self._waiting or self._fetch()) and (room := line.room):
+        while line is not None and (self._due or self._waiting or self._fetch()) and (room := line.room):
+            full = self._live >= min(room, MAX_FLIGHTS)
+            if self._due:
+                if full:
+                    break
+                self._send_again(self._due.popleft())
+                continue
             parcel = self._waiting[0]
             qos = parcel.message.qos
-            if qos and len(self._flights) - self._stale >= min(room, MAX_FLIGHTS):
+            if qos and full:
                 break
             self._waiting.popleft()
             if parcel.until_s <= self._keeper.now_s():
                 self._keeper.drop("lease_over")
                 self._settle(parcel.origin)
             elif qos == 0:
-                line.message(parcel.message, parcel.until_s, 0, False)
+                self._send_once(line, parcel)
             else:
-                flight = Flight(self._free_id(), qos, parcel.origin)
+                flight = Flight(self._free_id(), qos, parcel.origin, parcel)
                 self._enter(flight)
-                if qos == 2 and parcel.origin is not None:
+                if qos == 2:
                     # Not before the id is kept: a node that forgot it would give it to another message, which the
                     # client would take for this one.
                     self._keeper.keep_flight(flight, partial(self._send_kept, line, flight, parcel))
@@ -262,6 +299,16 @@ class Outbox:
             self._keeper.keep_flight(flight, None)
             self._keeper.settle(flight.origin, release)
 
+    def _send_once(self, line: Line, parcel: Parcel) -> None:
+        """With QoS 0."""
+        if not line.message(parcel.message, parcel.until_s, 0, False):
+            self._keeper.drop("mqtt_too_large")
+
+    def _send_again(self, flight: Flight) -> None:
+        # It may have been answered for, or brought twice, since it was due.
+        if flight.parcel is not None and not flight.live and self._flights.get(flight.packet_id) is flight:
+            self._send(flight, flight.parcel, again=True)
+
     def _send_kept(self, line: Line, flight: Flight, parcel: Parcel) -> None:
         if self._line is line and self._flights.get(flight.packet_id) is flight:
             self._send(flight, parcel, parcel.again)
@@ -289,8 +336,8 @@ class Outbox:
         self._stale -= not flight.live
         if flight.origin is not None:
             del self._by_origin[flight.origin]
-            if flight.qos == 2:
-                self._keeper.forget_flight(flight)
+        if flight.qos == 2:
+            self._keeper.forget_flight(flight)
 
     def _free_id(self) -> int:
         while self._next in self._flights:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from driftcast.gateway.mqtt.outbox import Flight, Origin
 from driftcast.live.record import LOG
+from driftcast.model import SubscriptionId
 from driftcast.protocol import DurableStore
 
 _SESSION, _RECEIVED, _FLIGHT = b"s", b"i", b"o"
@@ -37,7 +38,7 @@ class SessionRecord(Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _session = msgspec.msgpack.Decoder(SessionRecord).decode
-_flight = msgspec.msgpack.Decoder(tuple[str, int, bool]).decode
+_flight = msgspec.msgpack.Decoder(tuple[SubscriptionId | None, int, bool]).decode
 
 
 class Kept(NamedTuple):
@@ -72,9 +73,16 @@ class Records:
                 found[client_id].received.add(packet_id)
         for key, value in self._store.items(_FLIGHT):
             client_id, packet_id = _parts(key)
-            if client_id in found:
-                name, position, released = _flight(value)
-                found[client_id].flights.append(Flight(packet_id, 2, Origin(name, position), None, released))
+            if client_id not in found:
+                continue
+            try:
+                subscription, position, released = _flight(value)
+            except msgspec.MsgspecError as error:
+                LOG.error("an MQTT message on its way in the store cannot be read and is forgotten: %s", error)
+                self._store.delete(key)
+                continue
+            origin = None if subscription is None else Origin(subscription, position)
+            found[client_id].flights.append(Flight(packet_id, 2, origin, None, released))
         return list(found.values())
 
     def keep(self, record: SessionRecord) -> None:
@@ -95,8 +103,11 @@ class Records:
         self._store.delete(_key(_RECEIVED, client_id, packet_id))
 
     def keep_flight(self, client_id: str, flight: Flight) -> None:
-        assert flight.origin is not None
-        value = _encode((flight.origin.name, flight.origin.position, flight.released))
+        if flight.origin is None:
+            # Nobody brings it again after a restart, so all that is left to do then is to free its id.
+            value = _encode((None, 0, True))
+        else:
+            value = _encode((flight.origin.subscription, flight.origin.position, flight.released))
         self._store.put(_key(_FLIGHT, client_id, flight.packet_id), value)
 
     def forget_flight(self, client_id: str, packet_id: int) -> None:

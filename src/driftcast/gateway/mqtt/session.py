@@ -7,7 +7,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from driftcast.errors import WorkError
+from driftcast.errors import UserError, WorkError
 from driftcast.gateway.mqtt.config import Rights
 from driftcast.gateway.mqtt.entry import Entry
 from driftcast.gateway.mqtt.events import Messages
@@ -17,7 +17,7 @@ from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
 from driftcast.gateway.mqtt.retained import Retained
-from driftcast.gateway.mqtt.shared import Groups, key_of
+from driftcast.gateway.mqtt.shared import Groups
 from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.gateway.mqtt.wishes import read_wish
 from driftcast.live.door.consumer import Delivery, Reader
@@ -52,16 +52,14 @@ class Session:
         self.rights = rights
         self.expiry_s = expiry_s
         """How long it outlives its connection."""
+        self.lasting = expiry_s > 0
+        """Whether it was made to outlive its connections: it is in the store until it ends, also if its client says
+        later that this connection is the last one."""
         self.until_wall_s: float | None = None
         self.outbox = Outbox(self, shop.max_queued)
         self.received: set[int] = set()
         """Packet ids of QoS 2 that the client has not released."""
         self._entries: dict[str, Entry] = {}
-
-    @property
-    def lasting(self) -> bool:
-        """Whether it outlives its connection, and a restart of the node."""
-        return self.expiry_s > 0
 
     def save(self) -> None:
         """Keep it in the store, if it lasts."""
@@ -82,6 +80,7 @@ class Session:
 
     def restore(self, wishes: list[WishRecord]) -> None:
         """What it had subscribed to before a restart; the node still does, for what waits in the store."""
+        self.lasting = True
         for one in wishes:
             wish = Wish(one.text, one.qos, one.no_local, one.as_published)
             entry = Entry(one.text, read_wish(one.text, one.condition), one.condition, wish, one.subscription_id)
@@ -130,16 +129,17 @@ class Session:
     def attach(self) -> None:
         """The client is connected: what stands in its name brings its events here."""
         for entry in list(self._entries.values()):
-            if not entry.read and entry.wanted.group is None:
-                if self.rights.may_subscribe(entry.wanted.topics):
-                    self._open(entry)
-                else:
-                    self.unsubscribe(entry.text)
-        self._shop.groups.refresh(self)
+            if not self.rights.may_subscribe(entry.wanted.topics):
+                self.unsubscribe(entry.text)
+            elif not entry.read:
+                self._open(entry)
 
     def detach(self) -> None:
         """The client has gone, and may come back."""
         left = self.outbox.disconnect()
+        if not self.expiry_s:
+            # While its groups are still read.
+            self._keep_from_others()
         for entry in self._entries.values():
             if entry.read and entry.id is not None:
                 self._shop.backing.node.detach(entry.id)
@@ -151,14 +151,18 @@ class Session:
         self._shop.groups.hand_on(left)
 
     def end(self) -> None:
-        """Nothing is left of it. What a group gave it goes to nobody else [MQTT-4.8.2-5]."""
-        for origin in list(self.outbox.origins):
-            if self._shop.groups.subscription(origin.name) is not None:
-                self.settle(origin, None)
+        """Nothing is left of it."""
+        self._keep_from_others()
         for entry in self._entries.values():
             self._end(entry)
         self._entries.clear()
         self._shop.records.forget(self.client_id, self.received, self.outbox.flights)
+
+    def _keep_from_others(self) -> None:
+        """What a group gave it with QoS 2 goes to nobody else when it ends [MQTT-4.8.2-5]."""
+        for origin in list(self.outbox.origins):
+            if self._shop.groups.stands(self, origin.subscription):
+                self.settle(origin, None)
 
     def _name(self, entry: Entry) -> str | None:
         """What waits while the client is away has a name; what is at most once does not wait."""
@@ -179,6 +183,7 @@ class Session:
         return node.subscribe(entry.wanted.filter, reader, entry.name, FOREVER_S, attributes, None, b"", False)
 
     def _end(self, entry: Entry) -> None:
+        self.outbox.cancel_later(entry.text)
         if entry.wanted.group is not None:
             self._shop.groups.leave(self, entry)
             return
@@ -195,13 +200,13 @@ class Session:
     def _on_delivery(self, entry: Entry, subscription: SubscriptionId, delivery: Delivery) -> None:
         origin = None
         if delivery.position is not None and entry.name is not None:
-            origin = Origin(entry.name, delivery.position)
+            origin = Origin(subscription, delivery.position)
         self.take(entry, delivery, origin)
 
     def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None:
         """An event for a subscription of this client."""
         event = delivery.event
-        if entry.wish.no_local and self._shop.publishing.own(self.client_id, event.id):
+        if self._left_out(entry, event):
             self._settle_at_once(origin)
             return
         parcel = self._parcel(entry, event, self._until_s(event))
@@ -210,11 +215,15 @@ class Session:
             self._settle_at_once(origin)
             return
         parcel.origin, parcel.again = origin, delivery.again
-        parcel.group = None if entry.wanted.group is None else key_of(self, entry.wanted)
+        parcel.group = entry.group
         if parcel.message.qos == 0:
             # A message of QoS 0 is never acknowledged: it has arrived when it is sent.
             self._settle_at_once(origin)
         self.outbox.offer(parcel)
+
+    def _left_out(self, entry: Entry, event: Event) -> bool:
+        """Whether a client has published an event that it does not want if it is its own [MQTT-3.8.3-3]."""
+        return entry.wish.no_local and self._shop.publishing.own(self.client_id, event.id)
 
     def _parcel(self, entry: Entry, event: Event, until_s: float, retained: bool = False) -> Parcel | None:
         message = self._shop.messages.of(event)
@@ -230,7 +239,7 @@ class Session:
     def _retained(self, entry: Entry) -> Iterator[Parcel]:
         for event, until_s in self._shop.retained.matching(entry.wanted):
             parcel = self._parcel(entry, event, until_s, retained=True)
-            if parcel is not None:
+            if parcel is not None and not self._left_out(entry, event):
                 yield parcel
 
     def _on_retrieved(self, entry: Entry, event: Event, until_s: float) -> None:
@@ -248,6 +257,11 @@ class Session:
 
     # For the outbox.
 
+    def stands(self, origin: Origin) -> bool:
+        """Whether what is not acknowledged will be brought again."""
+        id = origin.subscription
+        return any(entry.id == id for entry in self._entries.values()) or self._shop.groups.stands(self, id)
+
     def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None:
         """The client has a message, and its subscription need not bring it again."""
 
@@ -255,27 +269,24 @@ class Session:
             if lost is None and saved is not None:
                 saved()
 
-        backing = self._shop.backing
-        id = self._shop.groups.subscription(origin.name) or self._standing(origin.name)
-        if id is None:
+        try:
+            acknowledge = self._shop.backing.node.acknowledge
+            acknowledge(origin.subscription, [origin.position], None if saved is None else told)
+        except UserError:
             # It has ended in the meantime.
             told(None)
-        else:
-            backing.node.acknowledge(id, [origin.position], None if saved is None else told)
 
     def _settle_at_once(self, origin: Origin | None) -> None:
         if origin is not None:
             self.settle(origin, None)
 
-    def _standing(self, name: str) -> SubscriptionId | None:
-        entry = self._entries.get(name.rpartition("\0")[2])
-        return None if entry is None else entry.id
-
     def keep_flight(self, flight: Flight, kept: Callable[[], None] | None) -> None:
         if self.lasting:
             self._shop.records.keep_flight(self.client_id, flight)
-        if kept is not None:
-            self._shop.backing.saving.after(lambda lost: kept() if lost is None else None)
+            if kept is not None:
+                self._shop.backing.saving.after(lambda lost: kept() if lost is None else None)
+        elif kept is not None:
+            kept()
 
     def forget_flight(self, flight: Flight) -> None:
         if self.lasting:

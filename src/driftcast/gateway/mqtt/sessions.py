@@ -63,6 +63,9 @@ class Sessions:
             for flight in kept.flights:
                 session.outbox.restore(flight)
             self._sessions[record.client_id] = session
+            if not session.expiry_s:
+                # The node was killed during what was to be its last connection.
+                self._end(session)
 
     def admit(self, connect: Connect, connection: Present) -> Admitted:
         """Let a client in, in place of another connection of the same name; a PacketError says why not."""
@@ -79,6 +82,9 @@ class Sessions:
             raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
         if connect.will is not None and not rights.may_publish(connect.will.topic):
             raise PacketError(Reason.NOT_AUTHORIZED, "the will's topic is not allowed")
+        if connect.will is not None and connect.will.retain and section.max_retained == 0:
+            # [MQTT-3.2.2-13]
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         client_id = connect.client_id or f"auto-{uuid.uuid4()}"
         session = self._sessions.get(client_id)
         user = connect.user if section.users else None
@@ -140,7 +146,7 @@ class Sessions:
 
     def _put_away(self, session: Session) -> None:
         """Keep a session whose client has gone, or not."""
-        if session.lasting:
+        if session.expiry_s:
             session.until_wall_s = time.time() + session.expiry_s
             session.save()
         else:

@@ -3,6 +3,7 @@
 A group is this node's own: clients of another node with the same group name are another group, and get their own copy.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ class Member(Protocol):
     @property
     def rights(self) -> Rights: ...
     def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None: ...
+    def settle(self, origin: Origin, saved: Callable[[], None] | None) -> None: ...
 
 
 class _Group:
@@ -78,7 +80,7 @@ class _Group:
     def _on_delivery(self, subscription: SubscriptionId, delivery: Delivery) -> None:
         origin = None
         if self.name is not None and delivery.position is not None:
-            origin = Origin(self.name, delivery.position)
+            origin = Origin(subscription, delivery.position)
             for member, share in self.members.items():
                 if member.outbox.holds(origin):
                     # It was on its way to that one, which may have it already.
@@ -103,8 +105,8 @@ class _Group:
             properties["subscription_id"] = [share.subscription_id]
         qos = min(message.qos, share.wish.qos)
         given = replace(message, qos=qos, properties=properties)
-        if qos == 0 and parcel.origin is not None and self.id is not None:
-            self._backing.node.acknowledge(self.id, [parcel.origin.position], None)
+        if qos == 0 and parcel.origin is not None:
+            chosen.settle(parcel.origin, None)
         chosen.outbox.offer(Parcel(given, parcel.until_s, parcel.origin, again=True, group=self.key))
 
     def _next(self) -> Member | None:
@@ -131,8 +133,11 @@ class Groups:
         """The groups that each session is in."""
 
     def join(self, member: Member, share: Entry) -> None:
-        """A session shares a subscription from now on."""
-        key = key_of(member, share.wanted)
+        """A session shares a subscription from now on, with those who may see what it may see now."""
+        key = _key_of(member, share.wanted)
+        if share.group != key:
+            self.leave(member, share)
+            share.group = key
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(self._backing, key, share.wanted, member.rights)
@@ -142,9 +147,9 @@ class Groups:
 
     def leave(self, member: Member, share: Entry) -> None:
         """It no longer does."""
-        key = key_of(member, share.wanted)
-        group = self._groups.get(key)
-        if group is not None and group.members.pop(member, None) is not None:
+        key, share.group = share.group, None
+        group = None if key is None else self._groups.get(key)
+        if key is not None and group is not None and group.members.pop(member, None) is not None:
             del self._of[member][key]
             if not self._of[member]:
                 del self._of[member]
@@ -157,6 +162,10 @@ class Groups:
         for key in self._of.get(member, ()):
             self._groups[key].refresh()
 
+    def stands(self, member: Member, id: SubscriptionId) -> bool:
+        """Whether a subscription at the node is that of a group of a session."""
+        return any(self._groups[key].id == id for key in self._of.get(member, ()))
+
     def hand_on(self, parcels: list[Parcel]) -> None:
         """What a session that is gone was to have, and others of its groups may have instead."""
         for parcel in parcels:
@@ -164,12 +173,7 @@ class Groups:
             if group is not None:
                 group.hand_on(parcel)
 
-    def subscription(self, name: str) -> SubscriptionId | None:
-        """Of a group whose events wait in the store under this name."""
-        group = self._groups.get(name.removeprefix("mqtt\0\0"))
-        return None if group is None else group.id
 
-
-def key_of(member: Member, wanted: Wanted) -> str:
+def _key_of(member: Member, wanted: Wanted) -> str:
     """Who may see different events cannot share."""
     return f"{wanted.group}\0{wanted.filter}\0{sorted(member.rights.attributes.items())}"

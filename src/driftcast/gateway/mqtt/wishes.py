@@ -41,18 +41,26 @@ def read_wish(text: str, condition: str = "") -> Wanted:
             raise _refused("a shared subscription is $share/GROUP/FILTER")
     if rest.startswith(CONTENT):
         found, rest = _split_condition(rest.removeprefix(CONTENT))
-        condition = f"({condition}) and ({found})" if condition.strip() else found
+        condition = all_of([condition, found] if condition.strip() else [found])
     try:
         topics = parse_topic_filter(rest)
     except ValueError as error:
         raise _refused(f"expected {error}") from None
     quoted = str(topics).replace("'", "''")
     wanted = f"{TOPIC} matches '{quoted}'"
+    if condition.strip():
+        wanted = f"{wanted} and {all_of([condition])}"
+    return Wanted(topics, _canonical(wanted), group)
+
+
+def all_of(conditions: list[str]) -> str:
+    """What holds where all of these do. Each is read on its own: a bracket too many must not reach beyond it."""
+    return " and ".join(f"({_canonical(one)})" for one in conditions)
+
+
+def _canonical(condition: str) -> str:
     try:
-        # On its own first: a bracket too many must not reach beyond it.
-        if condition.strip():
-            wanted = f"{wanted} and ({Filter(condition).text})"
-        return Wanted(topics, Filter(wanted).text, group)
+        return Filter(condition).text
     except UserError as error:
         raise _refused(" ".join(str(error).split())) from None
     except RecursionError:
