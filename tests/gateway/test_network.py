@@ -11,6 +11,7 @@ from driftcast.live.node import LiveNode
 from driftcast.loopback.network import LoopbackNetwork, until
 from tests.cli.console import call
 from tests.gateway.world import Raw, configured, connect, publish, subscribe
+from tests.live.keyed import Operator
 
 FLOODING = 'name = "flooding"'
 EPIDEMIC = 'name = "epidemic"'
@@ -123,5 +124,21 @@ def test_a_node_that_comes_late_is_told_what_others_retain(tmp_path: Path, proto
                     break
             assert got is not None
             assert got[:2] == ("r/old", b"1")
+
+    asyncio.run(story())
+
+
+def test_a_node_whose_certificate_allows_little_serves_what_it_allows(tmp_path: Path) -> None:
+    """It did not start: it wanted to keep whatever anybody retains."""
+
+    async def story() -> None:
+        config = Operator().keyed(
+            configured(tmp_path, protocol=EPIDEMIC, name="n1"), subscribe="topic matches 'cars/#'"
+        )
+        async with LiveNode(config) as node:
+            await asyncio.to_thread(write, port(node), "cars/a", b"1", True)
+            client = await asyncio.to_thread(reader, port(node), "cars/#")
+            assert (await asyncio.to_thread(client.message))[:2] == ("cars/a", b"1")
+            client.close()
 
     asyncio.run(story())

@@ -320,3 +320,13 @@ def test_what_waits_for_a_commit_that_fails_is_told_and_the_node_goes_on(
         store.close()
 
     run(story())
+
+
+@pytest.mark.skipif("sys.platform == 'win32'", reason="modes of files are those of Unix")
+def test_a_store_is_for_nobody_else_on_the_machine(tmp_path: Path) -> None:
+    """What is sealed on its way lies in it as it is."""
+    store = NodeStore(tmp_path / "store", 1)
+    store.execute("INSERT OR REPLACE INTO counters VALUES ('event', 1)", ())
+    store.commit()
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    store.close()

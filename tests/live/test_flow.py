@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread, Timer
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.door.client import connect
 from driftcast.live.host.holding import Copies
 from driftcast.live.link import interface
+from driftcast.live.link.interface import LiveInterface
 from driftcast.live.link.settings import LinkSettings
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
@@ -142,6 +144,30 @@ def test_a_publisher_that_would_not_wait_is_refused(
             assert one.status().drops == {"busy": 1}
 
     with_node(config, run, tmp_path / "1.sock", client)
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "waiting", "longest", "busy"),
+    [
+        (1, 1023, 1023, False),
+        (1, 1024, 1024, True),
+        # All of it is for one of two, the other takes what it gets.
+        (2, 2000, 2000, False),
+        (2, 2000, 1000, False),
+        (2, 2048, 1024, True),
+        (2, 3072, 3072, True),
+    ],
+)
+def test_one_neighbor_that_takes_its_time_holds_up_nobody(
+    neighbors: int, waiting: int, longest: int, busy: bool
+) -> None:
+    """It asked for everything, acknowledged late, and its publishers were refused nine events of ten."""
+    one = SimpleNamespace(
+        _exchange=SimpleNamespace(waiting=waiting, longest=longest),
+        _config=SimpleNamespace(link=LinkSettings(queue=4096)),
+        neighbors=range(neighbors),
+    )
+    assert LiveInterface.busy.fget(one) is busy  # type: ignore[attr-defined]
 
 
 @pytest.mark.skipif("sys.platform != 'linux'", reason="only Linux tells of datagrams that found no room")

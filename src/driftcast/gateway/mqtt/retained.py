@@ -64,7 +64,11 @@ class Retained:
             return
         node, protocol = self._backing.node, self._backing.protocol
         history = isinstance(protocol, AnswersRequests)
-        node.subscribe(WHATEVER, self._on_event, None, FOREVER_S, None, None, b"", history)
+        try:
+            node.subscribe(WHATEVER, self._on_event, None, FOREVER_S, None, None, b"", history)
+        except UserError as error:
+            # Its certificate may allow less than everything that anybody retains.
+            LOG.warning("what is retained at other nodes is not kept here: %s", error)
 
     def _on_event(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
         self.keep(event)

@@ -8,6 +8,7 @@ share one commit (`saving.py`). What is committed outlives a crash of the proces
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,10 @@ class NodeStore:
         """Why something that was written is not kept; whoever commits next takes it from here."""
         self.began: Callable[[], None] = _nobody
         """Called with the first write after each commit, so that somebody commits."""
+        if path is not None:
+            # What is sealed on its way is not for everybody on this machine; a file that is there stays as it is.
+            with suppress(OSError):
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         try:
             self._database = sqlite3.connect(IN_MEMORY if path is None else path, isolation_level=None, timeout=0.5)
         except sqlite3.Error as error:

@@ -114,6 +114,11 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
         """How many unicasts wait or are on the air."""
         return self._lanes.waiting
 
+    @property
+    def longest(self) -> int:
+        """How many of them are for the one neighbor that has the most."""
+        return self._lanes.longest
+
     def broadcast(self, addresses: Iterable[Address], body: bytes) -> None:
         """One frame to every address; whoever hears it under two of them takes it once."""
         self._broadcasts += 1

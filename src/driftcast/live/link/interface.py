@@ -28,6 +28,8 @@ KEYED_NEARBY = "a node with keys is in reach, and this one has none: they stay s
 
 RESOLVE_S = 5.0
 """Between two attempts to find a peer by its name."""
+FULL_SHARE = 0.75
+"""Of the queue: more than that is not left to one neighbor."""
 BUSY_SHARE = 0.25
 """Of the queue. Publishers are held up then, and three quarters are left for what follows from what they published."""
 
@@ -144,8 +146,16 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
 
     @property
     def busy(self) -> bool:
-        """Whether so much waits that nothing new should be added: what neighbors ask for needs room as well."""
-        return self._exchange.waiting >= self._config.link.queue * BUSY_SHARE
+        """Whether so much waits that nothing new should be added: what neighbors ask for needs room as well.
+
+        One neighbor that takes its time, or only says so, holds up nobody while others take what they get: what waits
+        for it alone counts only when there is little room left."""
+        waiting, queue = self._exchange.waiting, self._config.link.queue
+        if waiting < queue * BUSY_SHARE:
+            return False
+        if len(self.neighbors) < 2 or waiting >= queue * FULL_SHARE:
+            return True
+        return waiting - self._exchange.longest >= queue * BUSY_SHARE
 
     def leads_to(self, node: NodeId) -> bool:
         """Whether a node was ever heard over this interface, so that it can be sent to."""

@@ -122,6 +122,11 @@ class Lanes(Generic[P]):
         self._launch(lane)
         return True
 
+    @property
+    def longest(self) -> int:
+        """How many unicasts wait or are on the air to the one neighbor that has the most."""
+        return max((len(lane.waiting) + len(lane.on_air) for lane in self._lanes.values()), default=0)
+
     def moved(self, target: NodeId, address: Address) -> None:
         """A neighbor is heard from there."""
         lane = self._lanes.get(target)
