@@ -1,6 +1,8 @@
 """A configuration that is read again: peers by names that are known later, or no more, and signals before the start."""
 
 import asyncio
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from driftcast.errors import WorkError
-from driftcast.live import reload
+from driftcast.live import commands, reload
 from driftcast.live.config import load_config
 from driftcast.live.link import interface
 from driftcast.live.link.address import Address
+from driftcast.live.link.transport import NotThereError
 from driftcast.live.node import LiveNode
 from driftcast.live.record import LOG
 from driftcast.live.reload import Reloading
@@ -131,4 +134,36 @@ def test_a_reading_is_not_overtaken_by_an_earlier_one(tmp_path: Path, run: Run, 
             await asyncio.gather(first, reloading.reload())
             assert peers_of(node) == []
 
+    run(story())
+
+
+def test_a_node_that_waits_for_its_interface_reads_its_file_again_when_it_has_started(
+    tmp_path: Path, run: Run, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "car-1.toml")
+    waits = [True]
+    start = LiveNode.start
+
+    async def started(node: LiveNode) -> None:
+        if waits:
+            # As far as it comes without the address: all is made, and thrown away.
+            await start(node)
+            await node.stop()
+            raise NotThereError("cannot listen")
+        await start(node)
+
+    async def story() -> None:
+        node = LiveNode(load_config(path))
+        task = asyncio.create_task(commands._run(node, path))
+        await asyncio.sleep(0.1)
+        written(path, "127.0.0.2:9")
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.1)
+        waits.clear()
+        await until(lambda: node._running and peers_of(node) == [("127.0.0.2", 9)], 20)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await task
+
+    monkeypatch.setattr(LiveNode, "start", started)
+    monkeypatch.setattr(commands, "BOOT_RETRY_S", 0.02)
     run(story())

@@ -59,11 +59,17 @@ async def _run(node: "LiveNode", path: Path) -> None:
     service = Service()
     stop = asyncio.Event()
     reloading = Reloading(node, path)
-    reloads: set[asyncio.Task[list[str]]] = set()
+    reloads: set[asyncio.Task[None]] = set()
+    started = asyncio.Event()
+
+    async def read_again() -> None:
+        # A node that waits for its interface has nothing yet that could change.
+        await started.wait()
+        node.trust.reload()
+        await reloading.reload()
 
     def reload() -> None:
-        node.trust.reload()
-        task = asyncio.ensure_future(reloading.reload())
+        task = asyncio.ensure_future(read_again())
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
@@ -83,6 +89,7 @@ async def _run(node: "LiveNode", path: Path) -> None:
             if node.trust.warning is not None:
                 print(node.trust.warning, file=sys.stderr, flush=True)
             service.ready(f"{who} on {where}")
+            started.set()
             # All that there is by now stays: nobody need look through it for garbage again and again.
             gc.freeze()
             await stop.wait()
