@@ -180,6 +180,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         (MINIMAL.replace("[listen]\nport = 7400", ""), r"listen: this table is required, unless .* \[\[interfaces\]\]"),
         (SEVERAL + "[listen]\nport = 1", r"listen: leave it out and say it of each of the \[\[interfaces\]\]"),
         (SEVERAL + "[link]\nretries = 1", "link: leave it out"),
+        (MINIMAL + "[discovery]\npeers = ['192.168.1..12:7400']", "peers: '192.168.1..12' is neither an address nor"),
         (SEVERAL.replace("period_s", "peers = ['h:1']\nperiod_s"), "discovery.peers: leave it out"),
         (SEVERAL.replace("period_s", "group = '239.1.1.1:1'\nperiod_s"), "discovery.group: leave it out"),
         (SEVERAL.replace("cost_s", "costs"), r"interfaces\[1\]: unknown key 'costs'; did you mean 'cost_s'"),

@@ -15,7 +15,7 @@ import pytest
 
 import driftcast
 from driftcast.errors import WorkError
-from driftcast.live import commands
+from driftcast.live import commands, peers
 from driftcast.live.commands import Wanted, publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
 from driftcast.live.link import interface
@@ -141,11 +141,34 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
         monkeypatch.setattr(interface, "RESOLVE_S", 0.02)
         async with LiveNode(config(2)) as other:
             plain = config(1)
-            peers = (("there.invalid", other.address[1]),)
-            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=peers),))) as node:
+            named = (("there.invalid", other.address[1]),)
+            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
                 await asyncio.sleep(0.1)
                 assert not node.neighbors
                 known.append(True)
+                await until(lambda: node.neighbors == [2], 20)
+
+    run(story())
+
+
+def test_a_name_server_that_does_not_answer_holds_up_no_start(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+        if address[0] == "there.invalid":
+            await asyncio.sleep(0.5)
+        return "127.0.0.1", address[1]
+
+    async def story() -> None:
+        monkeypatch.setattr(interface, "resolve", resolved)
+        monkeypatch.setattr(peers, "NAMES_S", 0.05)
+        async with LiveNode(config(2)) as other:
+            plain = config(1)
+            named = (("there.invalid", other.address[1]),)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
+                assert loop.time() - began < 0.4
                 await until(lambda: node.neighbors == [2], 20)
 
     run(story())

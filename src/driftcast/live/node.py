@@ -27,6 +27,7 @@ from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
+from driftcast.live.peers import look_up
 from driftcast.live.record import Record
 from driftcast.live.trust import trust_of
 from driftcast.model import (
@@ -113,8 +114,7 @@ class LiveNode(Applications):
         self._runtime = runtime = Runtime(
             config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
         )
-        for interface in self._runtime.interfaces.values():
-            await interface.resolve_peers()
+        await look_up(runtime.interfaces.values(), cleanup)
         events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
         self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
         numbers = Numbers("subscription", store)
