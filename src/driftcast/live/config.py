@@ -31,7 +31,6 @@ from driftcast.live.link.interface_config import (
     InterfaceSection,
     ListenSection,
     Name,
-    Port,
     Section,
     several_interfaces,
     single_interface,
@@ -39,6 +38,7 @@ from driftcast.live.link.interface_config import (
 from driftcast.live.link.quota import QuotaSettings
 from driftcast.live.link.settings import LinkSettings
 from driftcast.live.logs import LogSection
+from driftcast.live.metrics_config import MetricsSection, metrics_place
 from driftcast.live.peers import checked_names
 from driftcast.maps import read_map
 from driftcast.matching import Filter
@@ -69,13 +69,6 @@ class StoreSection(Section, frozen=True):
     file: str
     backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().most_bytes
     backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().most_age_s
-
-
-class MetricsSection(Section, frozen=True):
-    """Where monitoring asks: this machine only, unless another address is named."""
-
-    port: Port
-    host: str = "127.0.0.1"
 
 
 class PositionSection(Section, frozen=True):
@@ -232,7 +225,7 @@ def load_config(path: Path) -> NodeConfig:
         backlog=_backlog(file.store),
         control=None if file.control is None else control_place(file.control, path),
         control_token=token_file(file.control, path),
-        metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
+        metrics=metrics_place(file.metrics, path),
         gateways={} if file.mqtt is None else {"mqtt": gateway_named("mqtt")(file.mqtt, str(path))},
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,
