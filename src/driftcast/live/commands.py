@@ -85,9 +85,9 @@ async def _run(node: "LiveNode", path: Path) -> None:
             clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
-            print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            _tell(f"{who} on {where}{clients}; Ctrl-C stops it")
             if node.trust.warning is not None:
-                print(node.trust.warning, file=sys.stderr, flush=True)
+                _tell(node.trust.warning)
             service.ready(f"{who} on {where}")
             started.set()
             # All that there is by now stays: nobody need look through it for garbage again and again.
@@ -114,7 +114,7 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
         except NotThereError as error:
             if deadline is None:
                 deadline = time.monotonic() + BOOT_PATIENCE_S
-                print(f"driftcast: {error}; waiting for it", file=sys.stderr, flush=True)
+                _tell(f"driftcast: {error}; waiting for it")
             if time.monotonic() >= deadline:
                 raise
             with suppress(TimeoutError):
@@ -122,6 +122,12 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
         else:
             return True
     return False
+
+
+def _tell(line: str) -> None:
+    """On standard error, if it takes anything: a log on a full disk, or one that nobody reads, ends nobody."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def publish(
@@ -193,7 +199,7 @@ def subscribe(
         except LostError as error:
             if wanted.name is None or time.monotonic() >= deadline:
                 raise
-            print(f"driftcast: {error}; waiting for it", file=sys.stderr, flush=True)
+            _tell(f"driftcast: {error}; waiting for it")
             patience_s = deadline - time.monotonic()
         else:
             return
