@@ -237,7 +237,9 @@ def test_a_disk_that_fails_ends_the_trace_and_not_the_node(
         (trace,) = (tmp_path / "traces").iterdir()
         (trace / "trace").write_text("no folder any more")
         await until(lambda: "cannot write the trace" in caplog.text, within_s=5)
+        assert node.drops["trace_failed"] == 1
         node.publish({"n": 1})
+        assert not node.trace.events(), "nothing more is kept for a trace that has ended"
         with pytest.raises(WorkError, match="cannot write the trace"):
             await node.stop()
 
