@@ -183,6 +183,7 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         (MINIMAL + "[metrics]\nport = 0\nhost = 'here'", "metrics.host: 'here' is no IP address of this machine"),
         (MINIMAL + "[metrics]\nport = 0\nhost = ''", "metrics.host: '' is no IP address of this machine"),
         (MINIMAL + "variant = ['fast']", "protocol.variant: unknown key"),
+        (MINIMAL + "[discovery]\ngroup = '239.1.1.1:7400'", "host: with a group on the same port it is this"),
         (MINIMAL + "[discovery]\npeers = ['192.168.1..12:7400']", "peers: '192.168.1..12' is neither an address nor"),
         (SEVERAL.replace("period_s", "peers = ['h:1']\nperiod_s"), "discovery.peers: leave it out"),
         (SEVERAL.replace("period_s", "group = '239.1.1.1:1'\nperiod_s"), "discovery.group: leave it out"),

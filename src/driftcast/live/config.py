@@ -39,7 +39,7 @@ from driftcast.live.link.quota import QuotaSettings
 from driftcast.live.link.settings import LinkSettings
 from driftcast.live.logs import LogSection
 from driftcast.live.metrics_config import MetricsSection, metrics_place
-from driftcast.live.peers import checked_names
+from driftcast.live.peers import checked
 from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
@@ -217,7 +217,7 @@ def load_config(path: Path) -> NodeConfig:
         node=node,
         keys=keys,
         plan=plan,
-        interfaces=tuple(replace(one, quotas=file.quotas) for one in checked_names(_interfaces(file, path), path)),
+        interfaces=tuple(replace(one, quotas=file.quotas) for one in checked(_interfaces(file, path), path)),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),

@@ -1,4 +1,4 @@
-"""Peers that are given by name: whether a name can be one, and how long a node that starts waits for them."""
+"""To whom a node speaks: what the operating system would refuse later, and how long it waits for names of peers."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,14 +8,20 @@ from pathlib import Path
 from driftcast.errors import UserError
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface
 
+EVERYWHERE = "0.0.0.0"
 NAMES_S = 2.0
 """A node that starts waits no longer for the addresses of its peers. Those that are numbers are there at once; a name
 server that does not answer takes 10 s and more for each name, and a service manager waits 90 s in all."""
 
 
-def checked_names(interfaces: tuple[InterfaceConfig, ...], path: Path) -> tuple[InterfaceConfig, ...]:
-    """The same; a UserError if a peer is called what no host can be, such as 192.168.1..12."""
+def checked(interfaces: tuple[InterfaceConfig, ...], path: Path) -> tuple[InterfaceConfig, ...]:
+    """The same; a UserError if a group cannot be heard, or a peer is called what no host can be: 192.168.1..12."""
     for one in interfaces:
+        if one.group is not None and one.host == EVERYWHERE and one.port == one.group[1] != 0:
+            # Whoever hears a port at every address leaves nothing of it for the group's own socket.
+            raise UserError(
+                f"{path}: host: with a group on the same port it is this machine's own address, not {one.host}"
+            )
         for host, _ in one.peers:
             try:
                 host.encode("idna")
