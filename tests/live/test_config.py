@@ -159,6 +159,13 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
     assert config.directory == {"broker": (node_of(b"car-1"), 42)}
 
 
+def test_peers_that_are_numbers_wait_for_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "car-1.toml"
+    path.write_text(MINIMAL + "[discovery]\npeers = ['barn:1', '192.0.2.2:2', 'shed:3', '192.0.2.1:4']")
+    (one,) = load_config(path).interfaces
+    assert one.peers == (("192.0.2.2", 2), ("192.0.2.1", 4), ("barn", 1), ("shed", 3))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

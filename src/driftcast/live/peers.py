@@ -1,11 +1,14 @@
 """To whom a node speaks: what the operating system would refuse later, and how long it waits for names of peers."""
 
 import asyncio
+import ipaddress
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from driftcast.errors import UserError
+from driftcast.live.link.address import Address
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface
 
 EVERYWHERE = "0.0.0.0"
@@ -15,7 +18,8 @@ server that does not answer takes 10 s and more for each name, and a service man
 
 
 def checked(interfaces: tuple[InterfaceConfig, ...], path: Path) -> tuple[InterfaceConfig, ...]:
-    """The same; a UserError if a group cannot be heard, or a peer is called what no host can be: 192.168.1..12."""
+    """The same, with peers that are numbers first, for names are looked up one by one. A UserError if a group cannot be
+    heard, or a peer is called what no host can be, such as 192.168.1..12."""
     for one in interfaces:
         if one.group is not None and one.host == EVERYWHERE and one.port == one.group[1] != 0:
             # Whoever hears a port at every address leaves nothing of it for the group's own socket.
@@ -27,7 +31,15 @@ def checked(interfaces: tuple[InterfaceConfig, ...], path: Path) -> tuple[Interf
                 host.encode("idna")
             except UnicodeError:
                 raise UserError(f"{path}: peers: {host!r} is neither an address nor the name of a host") from None
-    return interfaces
+    return tuple(replace(one, peers=tuple(sorted(one.peers, key=_is_name))) for one in interfaces)
+
+
+def _is_name(peer: Address) -> bool:
+    try:
+        ipaddress.ip_address(peer[0])
+    except ValueError:
+        return True
+    return False
 
 
 async def look_up(interfaces: Iterable[LiveInterface], cleanup: AsyncExitStack) -> None:
