@@ -126,9 +126,9 @@ def _named(
         raise UserError(f"{where}: {place}.name: {error}") from None
     variant = settings.pop("variant", None)
     if variant is not None:
-        if variant not in kind.variants:
+        if not isinstance(variant, str) or variant not in kind.variants:
             raise UserError(f"{where}: {place}.variant: {unknown_key(str(variant), list(kind.variants))}")
-        settings = {**kind.variants[str(variant)], **settings}
+        settings = {**kind.variants[variant], **settings}
     return kind, settings
 
 

@@ -174,6 +174,19 @@ def test_a_port_already_in_use_is_told_in_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [config]
 
 
+def test_a_node_runs_though_its_log_is_on_a_full_disk(tmp_path: Path) -> None:
+    config, control = write_config(tmp_path, "car-1"), tmp_path / "car-1.sock"
+    config.write_text(config.read_text() + '[log]\nlevel = "info"\n')
+    with Path("/dev/full").open("w") as full:
+        node = subprocess.Popen([*COMMAND, "node", str(config)], env=environment(), stderr=full)
+        try:
+            assert status_of(control)["name"] == "car-1"
+            node.terminate()
+            assert node.wait(20) == 0
+        finally:
+            node.kill()
+
+
 def test_a_control_port_already_in_use_is_told_in_one_line(tmp_path: Path) -> None:
     config = write_config(tmp_path, "car-1")
     with socket.socket() as taken:

@@ -159,6 +159,13 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
     assert config.directory == {"broker": (node_of(b"car-1"), 42)}
 
 
+def test_peers_that_are_numbers_wait_for_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "car-1.toml"
+    path.write_text(MINIMAL + "[discovery]\npeers = ['barn:1', '192.0.2.2:2', 'shed:3', '192.0.2.1:4']")
+    (one,) = load_config(path).interfaces
+    assert one.peers == (("192.0.2.2", 2), ("192.0.2.1", 4), ("barn", 1), ("shed", 3))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -180,6 +187,11 @@ def test_a_directory_names_nodes_by_name_or_by_id(tmp_path: Path) -> None:
         (MINIMAL.replace("[listen]\nport = 7400", ""), r"listen: this table is required, unless .* \[\[interfaces\]\]"),
         (SEVERAL + "[listen]\nport = 1", r"listen: leave it out and say it of each of the \[\[interfaces\]\]"),
         (SEVERAL + "[link]\nretries = 1", "link: leave it out"),
+        (MINIMAL + "[metrics]\nport = 0\nhost = 'here'", "metrics.host: 'here' is no IP address of this machine"),
+        (MINIMAL + "[metrics]\nport = 0\nhost = ''", "metrics.host: '' is no IP address of this machine"),
+        (MINIMAL + "variant = ['fast']", "protocol.variant: unknown key"),
+        (MINIMAL + "[discovery]\ngroup = '239.1.1.1:7400'", "host: with a group on the same port it is this"),
+        (MINIMAL + "[discovery]\npeers = ['192.168.1..12:7400']", "peers: '192.168.1..12' is neither an address nor"),
         (SEVERAL.replace("period_s", "peers = ['h:1']\nperiod_s"), "discovery.peers: leave it out"),
         (SEVERAL.replace("period_s", "group = '239.1.1.1:1'\nperiod_s"), "discovery.group: leave it out"),
         (SEVERAL.replace("cost_s", "costs"), r"interfaces\[1\]: unknown key 'costs'; did you mean 'cost_s'"),

@@ -15,7 +15,7 @@ import pytest
 
 import driftcast
 from driftcast.errors import WorkError
-from driftcast.live import commands
+from driftcast.live import commands, peers
 from driftcast.live.commands import Wanted, publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
 from driftcast.live.link import interface
@@ -141,11 +141,34 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
         monkeypatch.setattr(interface, "RESOLVE_S", 0.02)
         async with LiveNode(config(2)) as other:
             plain = config(1)
-            peers = (("there.invalid", other.address[1]),)
-            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=peers),))) as node:
+            named = (("there.invalid", other.address[1]),)
+            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
                 await asyncio.sleep(0.1)
                 assert not node.neighbors
                 known.append(True)
+                await until(lambda: node.neighbors == [2], 20)
+
+    run(story())
+
+
+def test_a_name_server_that_does_not_answer_holds_up_no_start(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+        if address[0] == "there.invalid":
+            await asyncio.sleep(0.5)
+        return "127.0.0.1", address[1]
+
+    async def story() -> None:
+        monkeypatch.setattr(interface, "resolve", resolved)
+        monkeypatch.setattr(peers, "NAMES_S", 0.05)
+        async with LiveNode(config(2)) as other:
+            plain = config(1)
+            named = (("there.invalid", other.address[1]),)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
+                assert loop.time() - began < 0.4
                 await until(lambda: node.neighbors == [2], 20)
 
     run(story())
@@ -171,8 +194,10 @@ def test_what_can_change_does_when_the_configuration_is_read_again(
             protocol = node._runtime.protocol
             assert protocol._settings.buffer == 7  # type: ignore[attr-defined]
             assert ("127.0.0.1", 9) in node._runtime.interfaces["udp"].peers
-            path.write_text(text)
+            # Still so, until it is restarted or the file says what the node goes by.
             assert await reloading.reload() == ["name", "protocol.durable"]
+            path.write_text(text)
+            assert await reloading.reload() == []
             assert ("127.0.0.1", 9) not in node._runtime.interfaces["udp"].peers
             path.write_text("name = ")
             assert await reloading.reload() == []
@@ -212,7 +237,9 @@ def test_a_disk_that_fails_ends_the_trace_and_not_the_node(
         (trace,) = (tmp_path / "traces").iterdir()
         (trace / "trace").write_text("no folder any more")
         await until(lambda: "cannot write the trace" in caplog.text, within_s=5)
+        assert node.drops["trace_failed"] == 1
         node.publish({"n": 1})
+        assert not node.trace.events(), "nothing more is kept for a trace that has ended"
         with pytest.raises(WorkError, match="cannot write the trace"):
             await node.stop()
 

@@ -44,6 +44,25 @@ def test_the_container_file_copies_what_there_is_and_runs_a_command_that_there_i
     assert "7400/udp" in found["EXPOSE"]
 
 
+def test_a_volume_is_of_the_same_user_whatever_the_base_image_brings() -> None:
+    made = next(words for name, words in instructions() if name == "RUN" and "useradd" in words)
+    found = re.search(r"useradd .*--uid (\d+) .*driftcast ", made)
+    assert found is not None, "the next number that is free may be another with the next base image"
+    assert f"sudo chown {found[1]}`" in PAGE.read_text()
+
+
+def test_what_the_node_writes_is_for_its_user_alone_and_where_it_may_write() -> None:
+    unit = (DEPLOY / "driftcast.service").read_text()
+    assert "UMask=0077\n" in unit
+    assert "ProtectSystem=strict\n" in unit
+    # Beside the configuration, where the token of a port and a newer list of revocations go by default, is read-only.
+    written = re.findall(r'^(?:token_file|revocations) = "(.+)"$', PAGE.read_text(), re.M)
+    assert len(written) == 2
+    assert all(path.startswith("/var/lib/driftcast/") for path in written)
+    for place in re.findall(r"file:(/\S+)", unit):
+        assert place in PAGE.read_text(), "nothing puts a file there"
+
+
 def test_the_unit_notifies_is_watched_and_reloads() -> None:
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment, method-assign]

@@ -236,6 +236,22 @@ def test_a_list_that_was_written_is_read_again_when_asked(
     assert sum("was not read again" in record.message for record in caplog.records) == 2
 
 
+def test_a_folder_that_may_not_be_looked_into_changes_nothing_either(
+    config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def forbidden() -> bool:
+        raise PermissionError(13, "Permission denied", "revoked.list")
+
+    async def story() -> None:
+        async with LiveNode(OPERATOR.keyed(config(1))) as node:
+            assert isinstance(node.trust, KeyedTrust)
+            monkeypatch.setattr(node.trust.membership, "reload", forbidden)
+            node.trust.reload()
+
+    run(story())
+    assert "was not read again: [Errno 13] Permission denied" in caplog.text
+
+
 def test_what_a_certificate_does_not_allow_is_refused_at_the_door(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         policy = {"publish": "road is not null", "subscribe": "road = 'A1'", "attributes": {"rank": "major", "n": 1}}

@@ -76,6 +76,30 @@ def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.
     load_config(file)
 
 
+@pytest.mark.parametrize("file", ["car-1.key", "operator.key", "car-1.key.pub", "car-1.toml"])
+def test_a_certificate_takes_the_place_of_an_older_one_and_of_nothing_else(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", "new", f"{tmp_path}/car-1.key"]) == main(["keys", "operator", f"{tmp_path}/operator.key"]) == 0
+    (tmp_path / "car-1.toml").write_text("name = 'car-1'\n")
+    certify = [
+        "keys",
+        "certify",
+        f"{tmp_path}/car-1.key.pub",
+        "--operator",
+        f"{tmp_path}/operator.key",
+        "--name",
+        "car-1",
+    ]
+    before = (tmp_path / file).read_bytes()
+    assert main([*certify, "--out", f"{tmp_path}/{file}"]) == 2
+    assert "expected" in capsys.readouterr().err
+    assert (tmp_path / file).read_bytes() == before
+    assert (
+        main([*certify, "--out", f"{tmp_path}/car-1.cert"]) == main([*certify, "--out", f"{tmp_path}/car-1.cert"]) == 0
+    )
+
+
 def test_a_network_with_a_secret(tmp_path: Path) -> None:
     commands.new_pair(tmp_path / "car-1.key", KeyKind.IDENTITY)
     commands.new_network(tmp_path / "network.key")

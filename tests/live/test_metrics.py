@@ -85,6 +85,23 @@ def test_health_says_what_is_wrong_and_other_requests_are_turned_away(
     run(story())
 
 
+def test_who_holds_connections_open_shuts_nobody_out_and_the_end_is_quiet(
+    config: MakeConfig, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with LiveNode(replace(config(1), metrics=("127.0.0.1", 0))) as node:
+            port = node.metrics.port
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics.MAX_AT_ONCE + 5)]
+            for _, writer in held:
+                writer.write(b"GET /hea")
+            assert (await asked(port, get("/health")))[0] == "200 OK"
+        for _, writer in held:
+            writer.close()
+
+    run(story())
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 def test_delays_are_counted_in_buckets() -> None:
     delays = Delays()
     for delay_s in (-5.0, 0.001, 0.05, 7200.0):

@@ -99,7 +99,11 @@ def _operator(arguments: argparse.Namespace) -> int:
 def _certify(arguments: argparse.Namespace) -> int:
     from driftcast.live.commands import parse_attributes
     from driftcast.live.keys.commands import certify
+    from driftcast.live.keys.files import KeyKind, read_key
 
+    if arguments.out.exists():
+        # A newer certificate takes the place of an older one, and of nothing else: a key written over is lost.
+        read_key(arguments.out, KeyKind.CERTIFICATE)
     certificate = certify(
         arguments.public,
         arguments.operator,

@@ -59,11 +59,17 @@ async def _run(node: "LiveNode", path: Path) -> None:
     service = Service()
     stop = asyncio.Event()
     reloading = Reloading(node, path)
-    reloads: set[asyncio.Task[list[str]]] = set()
+    reloads: set[asyncio.Task[None]] = set()
+    started = asyncio.Event()
+
+    async def read_again() -> None:
+        # A node that waits for its interface has nothing yet that could change.
+        await started.wait()
+        node.trust.reload()
+        await reloading.reload()
 
     def reload() -> None:
-        node.trust.reload()
-        task = asyncio.ensure_future(reloading.reload())
+        task = asyncio.ensure_future(read_again())
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
@@ -79,10 +85,11 @@ async def _run(node: "LiveNode", path: Path) -> None:
             clients += "".join(f", {name.upper()} at {gateway.address}" for name, gateway in node.gateways.items())
             who = f"node {status.name} ({status.node}) runs {status.protocol}"
             where = " and ".join(f"{address} ({name})" for name, address in status.interfaces.items())
-            print(f"{who} on {where}{clients}; Ctrl-C stops it", file=sys.stderr, flush=True)
+            _tell(f"{who} on {where}{clients}; Ctrl-C stops it")
             if node.trust.warning is not None:
-                print(node.trust.warning, file=sys.stderr, flush=True)
+                _tell(node.trust.warning)
             service.ready(f"{who} on {where}")
+            started.set()
             # All that there is by now stays: nobody need look through it for garbage again and again.
             gc.freeze()
             await stop.wait()
@@ -107,7 +114,7 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
         except NotThereError as error:
             if deadline is None:
                 deadline = time.monotonic() + BOOT_PATIENCE_S
-                print(f"driftcast: {error}; waiting for it", file=sys.stderr, flush=True)
+                _tell(f"driftcast: {error}; waiting for it")
             if time.monotonic() >= deadline:
                 raise
             with suppress(TimeoutError):
@@ -115,6 +122,12 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
         else:
             return True
     return False
+
+
+def _tell(line: str) -> None:
+    """On standard error, if it takes anything: a log on a full disk, or one that nobody reads, ends nobody."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def publish(
@@ -186,7 +199,7 @@ def subscribe(
         except LostError as error:
             if wanted.name is None or time.monotonic() >= deadline:
                 raise
-            print(f"driftcast: {error}; waiting for it", file=sys.stderr, flush=True)
+            _tell(f"driftcast: {error}; waiting for it")
             patience_s = deadline - time.monotonic()
         else:
             return

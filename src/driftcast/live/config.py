@@ -31,7 +31,6 @@ from driftcast.live.link.interface_config import (
     InterfaceSection,
     ListenSection,
     Name,
-    Port,
     Section,
     several_interfaces,
     single_interface,
@@ -39,6 +38,8 @@ from driftcast.live.link.interface_config import (
 from driftcast.live.link.quota import QuotaSettings
 from driftcast.live.link.settings import LinkSettings
 from driftcast.live.logs import LogSection
+from driftcast.live.metrics_config import MetricsSection, metrics_place
+from driftcast.live.peers import checked
 from driftcast.maps import read_map
 from driftcast.matching import Filter
 from driftcast.model import Area, FilterText, NodeId, Position, Processor, RoadMap
@@ -68,13 +69,6 @@ class StoreSection(Section, frozen=True):
     file: str
     backlog_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] = BacklogSettings().most_bytes
     backlog_s: Annotated[float, Meta(gt=0, le=1e9)] = BacklogSettings().most_age_s
-
-
-class MetricsSection(Section, frozen=True):
-    """Where monitoring asks: this machine only, unless another address is named."""
-
-    port: Port
-    host: str = "127.0.0.1"
 
 
 class PositionSection(Section, frozen=True):
@@ -223,7 +217,7 @@ def load_config(path: Path) -> NodeConfig:
         node=node,
         keys=keys,
         plan=plan,
-        interfaces=tuple(replace(one, quotas=file.quotas) for one in _interfaces(file, path)),
+        interfaces=tuple(replace(one, quotas=file.quotas) for one in checked(_interfaces(file, path), path)),
         trace=TraceConfig()
         if trace is None
         else TraceConfig(trace.level, folder / trace.directory, trace.run, trace.flush_s),
@@ -231,7 +225,7 @@ def load_config(path: Path) -> NodeConfig:
         backlog=_backlog(file.store),
         control=None if file.control is None else control_place(file.control, path),
         control_token=token_file(file.control, path),
-        metrics=None if file.metrics is None else (file.metrics.host, file.metrics.port),
+        metrics=metrics_place(file.metrics, path),
         gateways={} if file.mqtt is None else {"mqtt": gateway_named("mqtt")(file.mqtt, str(path))},
         position=None if facts.whereabouts is None else facts.whereabouts.position,
         processors=processors,

@@ -4,15 +4,14 @@ import asyncio
 from pathlib import Path
 
 from driftcast.errors import WorkError
-from driftcast.live.record import LOG
-from driftcast.trace import Trace
+from driftcast.live.record import Record
 
 
 class Flushing:
     """Of one start of a node; without a folder the trace stays in memory."""
 
-    def __init__(self, trace: Trace, directory: Path | None) -> None:
-        self._trace = trace
+    def __init__(self, record: Record, directory: Path | None) -> None:
+        self._record = record
         self._directory = directory
         self._task: asyncio.Task[None] | None = None
 
@@ -31,7 +30,7 @@ class Flushing:
         """Write what there is; a WorkError if that cannot be."""
         if self._directory is not None:
             try:
-                self._trace.save(self._directory)
+                self._record.trace.save(self._directory)
             except OSError as error:
                 raise WorkError(f"cannot write the trace {self._directory}: {error.strerror or error}") from None
 
@@ -41,5 +40,5 @@ class Flushing:
             try:
                 self.save()
             except WorkError as error:
-                LOG.error("%s", error)
+                self._record.give_up(error)
                 return

@@ -27,6 +27,7 @@ from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.link.transport import Transport
+from driftcast.live.peers import look_up
 from driftcast.live.record import Record
 from driftcast.live.trust import trust_of
 from driftcast.model import (
@@ -95,7 +96,7 @@ class LiveNode(Applications):
         self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
         self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        flushing = Flushing(self._record.trace, config.trace.new_directory(config.name))
+        flushing = Flushing(record, config.trace.new_directory(config.name))
         cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
         self._processing = Processing(config.processors, self._on_processed, work)
@@ -112,8 +113,7 @@ class LiveNode(Applications):
         self._runtime = runtime = Runtime(
             config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
         )
-        for interface in self._runtime.interfaces.values():
-            await interface.resolve_peers()
+        await look_up(runtime.interfaces.values(), cleanup)
         events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
         self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
         numbers = Numbers("subscription", store)

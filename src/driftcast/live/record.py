@@ -181,15 +181,16 @@ class Record:
         try:
             self.trace.flush()
         except OSError as error:
-            self._give_up(error)
+            self.give_up(error.strerror or error)
 
     def _keep(self, row: Row) -> None:
         try:
             self.trace.add(row)
         except OSError as error:
-            self._give_up(error)
+            self.give_up(error.strerror or error)
 
-    def _give_up(self, error: OSError) -> None:
-        LOG.error("the trace ends here: %s", error.strerror or error)
+    def give_up(self, reason: object) -> None:
+        """The trace cannot be written: it ends, so that it does not grow in memory instead."""
+        LOG.error("the trace ends here: %s", reason)
         self.trace.full = self.trace.deliveries = False
         self.drops["trace_failed"] += 1

@@ -4,6 +4,8 @@ What can: who the `peers` are, whatever the stack can retune (`discovery`, `prot
 else needs a restart, and the log says so. A file that is wrong changes nothing.
 """
 
+import asyncio
+import socket
 from pathlib import Path
 from typing import Protocol
 
@@ -12,10 +14,11 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig, NodeFile, load_config, read_file
 from driftcast.live.link.address import Address, format_address, resolve
+from driftcast.live.link.interface import RESOLVE_S, InterfaceConfig
 from driftcast.live.logs import set_up
 from driftcast.live.record import LOG
 from driftcast.model import Scalar
-from driftcast.protocol import Interface
+from driftcast.protocol import Interface, StackPlan
 from driftcast.protocol.machine import Settings
 
 TUNED = ("discovery", "protocol", "router")
@@ -36,16 +39,30 @@ class Reloaded(Protocol):
 
 
 class Reloading:
-    """One node's file, as it was read last."""
+    """One node's file, and what the node goes by. Each reading is held against that, not against the one before: what
+    waits for a restart is named every time, and what was taken back is not."""
 
     def __init__(self, node: Reloaded, path: Path) -> None:
         self._node = node
         self._path = path
         self._file = read_file(path)
-        self._config = node.config
+        self._tuned = {
+            f"{place}.{key}": getattr(settings, key)
+            for place, settings in _settings(node.config.plan).items()
+            for key in (() if settings is None else settings.__struct_fields__)
+        }
+        self._peers = {one.name: set(one.peers) for one in node.config.interfaces}
+        self._looked_for: dict[tuple[Interface, Address], asyncio.Task[None]] = {}
+        """Peers of a later reading whose names are not known yet."""
+        self._turn = asyncio.Lock()
 
     async def reload(self) -> list[str]:
         """Read it again and change what can be changed; what cannot, by name."""
+        # Names take their time: what is read later must not be overtaken by what was read before.
+        async with self._turn:
+            return await self._reload()
+
+    async def _reload(self) -> list[str]:
         try:
             file, config = read_file(self._path), load_config(self._path)
         except (UserError, WorkError) as error:
@@ -53,16 +70,11 @@ class Reloading:
             return []
         left = [key for key in NodeFile.__struct_fields__ if key not in ELSEWHERE and self._differs(file, key)]
         left += await self._reload_interfaces(config)
-        for place, before, after in (
-            ("discovery", self._config.plan.beacons, config.plan.beacons),
-            ("protocol", self._config.plan.settings, config.plan.settings),
-            ("router", self._config.plan.router_settings, config.plan.router_settings),
-        ):
-            left += self._tune(place, before, after)
-        if config.plan.protocol is not self._config.plan.protocol or config.plan.router is not self._config.plan.router:
+        left += self._tune(config.plan)
+        plan = self._node.config.plan
+        if config.plan.protocol is not plan.protocol or config.plan.router is not plan.router:
             left.append("protocol.name, router.name")
         set_up(file.log)
-        self._file, self._config = file, config
         if left:
             LOG.warning("restart the node for what cannot change while it runs: %s", ", ".join(left))
         LOG.info("the configuration was read again", extra={"fields": {"file": str(self._path)}})
@@ -73,32 +85,72 @@ class Reloading:
 
     async def _reload_interfaces(self, config: NodeConfig) -> list[str]:
         """Peers come and go; the rest of an interface is for its socket, which is open."""
-        before = {one.name: one for one in self._config.interfaces}
+        before = {one.name: one for one in self._node.config.interfaces}
         after = {one.name: one for one in config.interfaces}
         left = [f"interface {name}" for name in before.keys() ^ after.keys()]
         for name in before.keys() & after.keys():
             old, new = before[name], after[name]
             if (old.host, old.port, old.group, old.link) != (new.host, new.port, new.group, new.link):
                 left.append(f"host, port, group and link of interface {name}")
-            family = new.transport().family
-            for peer in set(old.peers) ^ set(new.peers):
+            left += await self._reload_peers(old, set(new.peers))
+        return left
+
+    async def _reload_peers(self, one: InterfaceConfig, wanted: set[Address]) -> list[str]:
+        """Add those that are new and remove those that are gone; whom it cannot remove, for want of an address."""
+        left, family = [], one.transport().family
+        for peer in self._peers[one.name] - wanted:
+            looked_for = self._looked_for.pop((one.name, peer), None)
+            if looked_for is None or looked_for.done():
                 try:
                     address = await resolve(peer, family)
                 except WorkError as error:
                     LOG.warning("%s", error, extra={"fields": {"peer": format_address(peer)}})
+                    left.append(f"peer {format_address(peer)}")
                     continue
-                (self._node.add_peer if peer in new.peers else self._node.remove_peer)(address, name)
+                # Whoever writes a number in the place of a name means the same peer.
+                if address not in wanted:
+                    self._node.remove_peer(address, one.name)
+            else:
+                looked_for.cancel()
+            self._peers[one.name].discard(peer)
+        for peer in wanted - self._peers[one.name]:
+            self._peers[one.name].add(peer)
+            try:
+                self._node.add_peer(await resolve(peer, family), one.name)
+            except WorkError as error:
+                LOG.warning("%s; it is tried again", error, extra={"fields": {"interface": one.name}})
+                self._looked_for[one.name, peer] = asyncio.create_task(self._look_for(peer, one.name, family))
         return left
 
-    def _tune(self, place: str, before: Settings | None, after: Settings | None) -> list[str]:
-        left = []
-        if before is None or after is None or type(before) is not type(after):
-            return []
-        for key in before.__struct_fields__:
-            value = getattr(after, key)
-            if value == getattr(before, key):
+    async def _look_for(self, peer: Address, on: Interface, family: socket.AddressFamily) -> None:
+        """A name may not be known yet, as at the start of the node."""
+        while True:
+            await asyncio.sleep(RESOLVE_S)
+            try:
+                address = await resolve(peer, family)
+            except WorkError:
                 continue
-            refusal = self._node.tune(f"{place}.{key}", msgspec.to_builtins(value))
-            if refusal:
-                left.append(f"{place}.{key}")
+            self._node.add_peer(address, on)
+            LOG.info("a peer is found", extra={"fields": {"peer": format_address(peer), "interface": on}})
+            return
+
+    def _tune(self, plan: StackPlan) -> list[str]:
+        left = []
+        before = _settings(self._node.config.plan)
+        for place, wanted in _settings(plan).items():
+            if wanted is None or type(wanted) is not type(before[place]):
+                continue
+            for key in wanted.__struct_fields__:
+                name, value = f"{place}.{key}", getattr(wanted, key)
+                if value == self._tuned[name]:
+                    continue
+                if self._node.tune(name, msgspec.to_builtins(value)):
+                    left.append(name)
+                else:
+                    self._tuned[name] = value
         return left
+
+
+def _settings(plan: StackPlan) -> dict[str, Settings | None]:
+    """Of a stack what may be retuned, by its place in the file."""
+    return {"discovery": plan.beacons, "protocol": plan.settings, "router": plan.router_settings}

@@ -82,7 +82,7 @@ class KeyedTrust(Trust):
     def reload(self) -> None:
         try:
             newer = self.membership.reload()
-        except (UserError, WorkError) as error:
+        except (UserError, WorkError, OSError) as error:
             LOG.error("the list of revocations was not read again: %s", error)
         else:
             LOG.info("the list of revocations was read again: %s", "a newer one" if newer else "nothing new")

@@ -15,7 +15,7 @@ from driftcast.live.link.address import Address, format_address
 MAX_REQUEST_BYTES = 8192
 REQUEST_S = 5.0
 MAX_AT_ONCE = 16
-"""Requests that are being read; more are turned away."""
+"""Requests that are being read; one more takes the place of the oldest, which is slow or says nothing."""
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 Samples: TypeAlias = Sequence[tuple[str, Mapping[str, str], float]]
 """Of one family: what is added to its name, labels, value."""
@@ -81,7 +81,7 @@ class MetricsServer:
         self._trouble = trouble
         self._place = place
         self._server: asyncio.Server | None = None
-        self._reading = 0
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
         """Listen; a WorkError if the port is taken."""
@@ -101,15 +101,20 @@ class MetricsServer:
         return port
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Hang up on everybody and listen no more."""
         assert self._server is not None
         self._server.close()
+        for writer in self._clients.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._clients, return_exceptions=True)
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._reading >= MAX_AT_ONCE:
-            writer.transport.abort()
-            return
-        self._reading += 1
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._clients) >= MAX_AT_ONCE:
+            # Were the new one turned away, whoever holds so many open would shut out the health check.
+            self._clients.pop(next(iter(self._clients))).transport.abort()
+        self._clients[task] = writer
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_S)
             writer.write(self._answer(head))
@@ -117,7 +122,7 @@ class MetricsServer:
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             pass
         finally:
-            self._reading -= 1
+            self._clients.pop(task, None)
             writer.close()
 
     def _answer(self, head: bytes) -> bytes:
