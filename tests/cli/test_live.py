@@ -105,8 +105,10 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
     done = call("status", "--node", node)
     assert (done.status, done.err) == (0, "")
     assert "protocol epidemic\n" in done.out
+    # What other tests have published to this node is still there.
+    kept = facts["waiting"].pop("buffer")
     assert facts["waiting"] == {"send/udp": 0, "clients": 0}
-    assert "waiting send/udp 0, clients 0\n" in done.out
+    assert f"waiting send/udp 0, clients 0, buffer {kept}\n" in done.out
     assert done.out.splitlines()[-1].startswith("normal: some neighbors, little waiting")
     assert "answer" not in done.out, "how the control channel words its replies is no fact about the node"
 
@@ -162,6 +164,7 @@ def test_a_node_that_is_not_there_is_told_in_one_line(tmp_path: Path, command: s
         free.bind(("127.0.0.1", 0))
         port = f"127.0.0.1:{free.getsockname()[1]}"
         assert f"no node answers at {port}" in call(*command.split(), "--node", port).refusal(1)
+    assert "'a..b:7070' names no host" in call(*command.split(), "--node", "a..b:7070").refusal(2)
 
 
 def test_a_port_already_in_use_is_told_in_one_line(tmp_path: Path) -> None:

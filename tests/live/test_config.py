@@ -1,5 +1,6 @@
 """Configurations: what is wrong is said in one line with file, key and what is allowed."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig, load_config
 from driftcast.live.host.host import LiveHost, offered
-from driftcast.live.host.identity import key_of
+from driftcast.live.host.identity import KEY_BYTES, key_of
 from driftcast.live.keys.ids import node_of
 from driftcast.live.link.address import format_address, parse_address
 from driftcast.live.link.interface import InterfaceConfig
@@ -277,3 +278,10 @@ def test_an_address_survives_the_way_to_text_and_back(text: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="is no address"):
         parse_address(text)
+
+
+def test_a_start_that_was_cut_short_does_not_keep_the_next_from_making_a_key(tmp_path: Path) -> None:
+    """In a container every process has the number 1, and so had the file that was left behind."""
+    (tmp_path / f".key.{os.getpid()}.tmp").write_bytes(b"half")
+    assert len(key_of(tmp_path / "key")) == KEY_BYTES
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]

@@ -57,6 +57,25 @@ def test_metrics_tell_what_was_delivered_dropped_and_waits(config: MakeConfig, r
     run(story())
 
 
+def test_what_has_not_happened_is_told_as_0_and_what_the_protocol_keeps_is_counted(
+    config: MakeConfig, run: Run
+) -> None:
+    async def told(node: LiveNode) -> list[str]:
+        return (await asked(node.metrics.port, get("/metrics")))[2].split("\n")
+
+    async def story() -> None:
+        async with LiveNode(replace(config(1, "epidemic", buffer=2), metrics=("127.0.0.1", 0))) as node:
+            lines = await told(node)
+            assert 'driftcast_events_total{kind="published"} 0' in lines
+            assert 'driftcast_events_total{kind="delivered"} 0' in lines
+            assert 'driftcast_waiting{where="buffer"} 0' in lines
+            for n in range(3):
+                node.publish({"n": n})
+            assert 'driftcast_waiting{where="buffer"} 2' in await told(node)
+
+    run(story())
+
+
 def test_health_says_what_is_wrong_and_other_requests_are_turned_away(
     config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -315,7 +315,7 @@ class LiveNode(Applications):
             drops=dict(self._record.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
-            | {"clients": self._subscribers.waiting},
+            | {"clients": self._subscribers.waiting, "buffer": self._record.held},
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
         )
 

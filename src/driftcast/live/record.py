@@ -42,6 +42,8 @@ class Record:
         self.trace = trace
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
+        self.held = 0
+        """Events that the protocol keeps for others, as far as it says so."""
         self.sight = Sight()
         self.delays = Delays()
         self._node = node
@@ -140,6 +142,10 @@ class Record:
         if fact.kind in (Kind.DROP, Kind.PROCESSOR_ERROR):
             # What follows a colon is for people, and different every time.
             self.drops[fact.reason.partition(":")[0]] += 1
+        if fact.kind == Kind.STORE:
+            self.held += 1
+        elif fact.kind == Kind.EVICT:
+            self.held -= 1
         if fact.kind in (Kind.STORE, Kind.EVICT, Kind.DROP):
             self.sight.note(self.time_s(), fact.kind, fact.event, fact.reason or None)
         if self.trace.full:

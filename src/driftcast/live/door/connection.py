@@ -33,6 +33,8 @@ class Connection:
             self._socket = _connected(place)
             if token is not None:
                 self._socket.sendall(first_line(token))
+        except UnicodeError:
+            raise UserError(f"{address!r} names no host") from None
         except OSError as error:
             reason = error.strerror or str(error)
             raise WorkError(f"no node answers at {address} ({reason}); is `driftcast node` running there?") from None

@@ -210,7 +210,8 @@ class Status(Answer, frozen=True, tag="status"):
     position: Position | None = None
     """Where it takes itself to be, if it has been told."""
     waiting: dict[str, int] = {}
-    """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away."""
+    """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
+    those that the protocol keeps for others."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
 

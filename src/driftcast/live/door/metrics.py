@@ -16,6 +16,7 @@ MAX_REQUEST_BYTES = 8192
 REQUEST_S = 5.0
 MAX_AT_ONCE = 16
 """Requests that are being read; one more takes the place of the oldest, which is slow or says nothing."""
+COUNTED = ("delivered", "published", "received", "retried", "sent")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 Samples: TypeAlias = Sequence[tuple[str, Mapping[str, str], float]]
 """Of one family: what is added to its name, labels, value."""
@@ -31,12 +32,14 @@ def _lines(status: Status, delays: Delays) -> Iterator[str]:
     told = {"name": status.name, "node": str(status.node), "protocol": status.protocol}
     yield from _family("node", "info", "The node.", [("_info", told, 1)])
     yield from _family("uptime_seconds", "gauge", "Since the node started.", [("", {}, status.uptime_s)])
-    events = [("_total", {"kind": kind}, count) for kind, count in sorted(status.counts.items())]
+    # What has not happened yet is 0, not unknown: who watches for a change sees the first one, too.
+    counts = dict.fromkeys(COUNTED, 0) | status.counts
+    events = [("_total", {"kind": kind}, count) for kind, count in sorted(counts.items())]
     yield from _family("events", "counter", "Published, delivered; messages sent, retried, received.", events)
     drops = [("_total", {"reason": reason}, count) for reason, count in sorted(status.drops.items())]
     yield from _family("drops", "counter", "What was dropped, by reason.", drops)
     waiting = [("", {"where": where}, count) for where, count in sorted(status.waiting.items())]
-    yield from _family("waiting", "gauge", "What waits: messages to send, events for subscribers.", waiting)
+    yield from _family("waiting", "gauge", "What waits: messages to send, events for subscribers and others.", waiting)
     yield from _family("subscriptions", "gauge", "Of local applications.", [("", {}, status.subscriptions)])
     yield from _family("neighbors", "gauge", "Nodes with a link.", [("", {}, len(status.neighbors))])
     links: list[tuple[str, Mapping[str, str], float]] = []

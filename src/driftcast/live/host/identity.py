@@ -27,6 +27,8 @@ def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Under its name only when it is whole: a key cut short would be another node.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A start that was cut short leaves one behind, and in a container every process has the same number.
+    unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(secrets.token_bytes(KEY_BYTES))

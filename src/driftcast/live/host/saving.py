@@ -7,6 +7,7 @@ commit, what the handlers say to others is held back: a node that is killed has 
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -27,6 +28,8 @@ class Saving:
         self._held: list[Saved] = []
         self._unsynced: list[Saved] = []
         self._syncing: asyncio.Future[None] | None = None
+        # A thread of its own: those of the loop look up names, and a name server may take seconds.
+        self._disk = ThreadPoolExecutor(1, "disk")
         self._stopped = False
         self.trouble: str | None = None
         """Why what was written last could not be kept."""
@@ -87,6 +90,7 @@ class Saving:
         self._stopped = True
         while self._syncing is not None:
             await asyncio.wait([self._syncing])
+        self._disk.shutdown()
 
     def _sync(self, saved: Saved) -> None:
         self._unsynced.append(saved)
@@ -95,7 +99,7 @@ class Saving:
 
     def _start_sync(self) -> None:
         waiting, self._unsynced = self._unsynced, []
-        self._syncing = self._loop.run_in_executor(None, self.store.sync)
+        self._syncing = self._loop.run_in_executor(self._disk, self.store.sync)
         self._syncing.add_done_callback(lambda done: self._on_synced(done, waiting))
 
     def _on_synced(self, done: "asyncio.Future[None]", waiting: list[Saved]) -> None:

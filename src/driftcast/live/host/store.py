@@ -25,6 +25,7 @@ from driftcast.wire import Layer
 FORMAT = 2
 """1, until 0.1, had no table of what waits for subscriptions. Its other tables are the same, so it is taken over."""
 IN_MEMORY = ":memory:"
+ANOTHER = "give back the key_file or the name it had, or move the file away to begin anew, without what it holds"
 WAY_OUT = "move the file away to begin anew, without what it holds and with a new key_file"
 """A node that begins anew may give numbers away again, so it has to be another one."""
 
@@ -217,7 +218,7 @@ class NodeStore:
                 f"one, or {WAY_OUT}"
             )
         elif owner[1] != node:
-            raise WorkError(f"the store {self._path} belongs to node {owner[1]}, not to node {node}")
+            raise WorkError(f"the store {self._path} belongs to node {owner[1]}, not to node {node}; {ANOTHER}")
         else:
             database.execute("UPDATE store SET format = ?", (FORMAT,))
         database.execute("COMMIT")

@@ -36,5 +36,7 @@ async def resolve(address: Address, family: socket.AddressFamily) -> Address:
         found = await loop.getaddrinfo(*address, family=family, type=socket.SOCK_DGRAM)
     except OSError as error:
         raise WorkError(f"cannot resolve {format_address(address)}: {error.strerror or error}") from None
+    except UnicodeError:
+        raise WorkError(f"cannot resolve {format_address(address)}: that is no name of a host") from None
     host, port = found[0][4][:2]
     return str(host), int(port)
