@@ -2,9 +2,11 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +14,7 @@ from pyspark.sql import SparkSession
 import driftcast.pipeline.tour
 from driftcast.cli import parser
 from driftcast.pipeline.experiment import FOLDER, experiment_names, read_definition
+from driftcast.pipeline.records import record_schema
 from tests.cli.console import QUICK, Outcome, call
 
 EXPERIMENT = f"""
@@ -129,6 +132,23 @@ def test_report_writes_everything_anew(compared: tuple[Path, Outcome]) -> None:
     found = call("report", out, "--json").object()
     assert (found["report"], found["runs"], found["failed"], found["claims"]) == (str(out / "index.html"), 4, 0, [])
     check_report(out, runs=4, claims=0)
+
+
+def test_verify_does_runs_again_and_names_those_that_differ(compared: tuple[Path, Outcome], tmp_path: Path) -> None:
+    out, _ = compared
+    done = call("verify", out, "--runs", "3")
+    assert (done.status, done.out) == (0, "3 of 3 runs came out the same, to the last byte\n")
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    rows = pq.read_table(copy / "runs.parquet").to_pylist()
+    rows[0]["fingerprint"] = "another"
+    pq.write_table(pa.Table.from_pylist(rows, record_schema()), copy / "runs.parquet")
+    done = call("verify", copy, "--runs", "100")
+    assert (done.status, done.out) == (1, "3 of 4 runs came out the same, to the last byte\n")
+    assert done.err.splitlines()[-1].endswith(f"{rows[0]['point']}, seed {rows[0]['seed']}: another fingerprint")
+    found = call("verify", copy, "--runs", "100", "--json")
+    assert (found.status, json.loads(found.out)["same"]) == (1, 3)
+    assert pq.read_table(copy / "runs.parquet").to_pylist() == rows, "nothing is written"
 
 
 def test_sweep_leaves_runs_for_report(spark: SparkSession, study: Path, tmp_path: Path) -> None:

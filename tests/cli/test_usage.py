@@ -12,7 +12,7 @@ from driftcast import __version__
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 
 COMMANDS = [
-    "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "tour",
+    "run", "emulate", "check", "contacts", "compare", "sweep", "reproduce", "report", "verify", "tour",
     "metrics", "sql",
     "node", "pub", "sub", "position", "status", "protocols", "mobility", "experiments", "new", "completion",
 ]  # fmt: skip
@@ -119,6 +119,9 @@ def test_a_wrong_protocol_or_setting_is_told_with_what_is_allowed(
     ("arguments", "told"),
     [
         (["report", "{}/none"], "there is no such directory"),
+        (["verify", "{}/none"], "there is no such directory"),
+        (["verify", "{}"], "give a directory that sweep or reproduce wrote"),
+        (["verify", "{}", "--runs", "0"], "--runs: at least 1"),
         (["report", "{}"], "give a directory that sweep or reproduce wrote"),
         (["sweep", "nothing"], "there is no experiment 'nothing': there are "),
         (["sweep", "{}/none.toml"], "there is no such file"),

@@ -1,4 +1,4 @@
-"""`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark."""
+"""`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark; `verify`: some of them again."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from driftcast.pipeline.claims import Claim
     from driftcast.pipeline.experiment import Experiment
     from driftcast.pipeline.reproduce import Report
+    from driftcast.pipeline.verify import Verified
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
 
@@ -63,6 +64,18 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_master(report)
     add_json(report)
     report.set_defaults(command=_report)
+
+    verify = commands.add_parser(
+        "verify",
+        help="run some of a report's runs again and compare",
+        description="Draw runs of a report, do them again with driftcast as it is now, and compare fingerprints: "
+        "whether what was measured then is what would be measured today. Exits with 1 if one differs.",
+    )
+    verify.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    verify.add_argument("--runs", type=int, default=10, metavar="N", help="how many are drawn (default 10)")
+    verify.add_argument("--seed", type=int, default=1, metavar="N", help="of the draw (default 1)")
+    add_json(verify)
+    verify.set_defaults(command=_verify)
 
 
 def _add_sweep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -201,6 +214,31 @@ def _report(arguments: argparse.Namespace) -> int:
     found = report(arguments.directory, arguments.master)
     _print_report(found, arguments.json)
     return 1 if found.failed else 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from driftcast.pipeline.progress import progress
+    from driftcast.pipeline.verify import drawn, verify
+
+    if not arguments.directory.is_dir():
+        raise UserError(f"{arguments.directory}: there is no such directory")
+    if arguments.runs < 1:
+        raise UserError("--runs: at least 1")
+    chosen = drawn(arguments.directory, arguments.runs, arguments.seed)
+    found: list[Verified] = []
+    with progress("verify", len(chosen), lambda: len(found), arguments.json or arguments.quiet):
+        for one in verify(arguments.directory, chosen):
+            found.append(one)
+    other = [one for one in found if not one.same]
+    for one in other:
+        why = "another fingerprint" if one.error is None else one.error.strip().splitlines()[-1]
+        explain([f"{one.experiment}: {one.point}, seed {one.seed}: {why}"])
+    if arguments.json:
+        rows = [{"experiment": one.experiment, "point": one.point, "seed": one.seed, "same": one.same} for one in found]
+        print_json({"runs": rows, "same": len(found) - len(other)})
+    else:
+        say(f"{len(found) - len(other)} of {len(found)} runs came out the same, to the last byte")
+    return 1 if other else 0
 
 
 def _named(name: str) -> str:
