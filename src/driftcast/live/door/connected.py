@@ -6,7 +6,6 @@ bounded.
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 
 import msgspec
 
@@ -38,6 +37,7 @@ from driftcast.live.door.messages import (
     Watched,
     question_number,
 )
+from driftcast.live.door.outlet import Outlet
 from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
@@ -58,7 +58,6 @@ MAX_UNANSWERED_BYTES = 1 << 16
 """Of answers that a client has not read: then it is not heard until it has."""
 
 _decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-_encode = msgspec.json.Encoder().encode
 
 
 class ConnectedClient:
@@ -68,6 +67,7 @@ class ConnectedClient:
         self._node = node
         self._reader = reader
         self._writer = writer
+        self._outlet = Outlet(writer)
         self._subscriptions: dict[SubscriptionId, None] = {}
         self._open: dict[object, Forget] = {}
         """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
@@ -75,9 +75,8 @@ class ConnectedClient:
         self._heard_s = self._loop.time()
         self._owed = 0
         """Answers that wait for the disk; those to publications are counted apart."""
+        self._say = self._outlet.say
         self._publishing = Publishing(node, self._say)
-        self._said: list[bytes] = []
-        self._said_bytes = 0
         self.silent = True
         """Whether it has not said anything yet."""
         self._wishes = 0
@@ -99,14 +98,14 @@ class ConnectedClient:
                     self._publishing.publish(together)
                     together = []
                     # A client that asks without reading the answers waits here, not in the node's memory.
-                    if self._said_bytes > MAX_UNANSWERED_BYTES:
-                        await self._drain()
+                    if self._outlet.said_bytes > MAX_UNANSWERED_BYTES:
+                        await self._outlet.drain()
                     if question is None:
                         return
                     await self._serve(question)
                 self._publishing.publish(together)
-                if self._unread > MAX_UNANSWERED_BYTES:
-                    await self._drain()
+                if self._outlet.unread_bytes > MAX_UNANSWERED_BYTES:
+                    await self._outlet.drain()
         except LineTooLongError:
             self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
         except ConnectionError:
@@ -116,20 +115,18 @@ class ConnectedClient:
                 self._node.detach(subscription)
             for forget in self._open.values():
                 forget()
-            self._flush()
-            self._writer.close()
+            self._outlet.close()
 
     @property
     def idle_s(self) -> float:
         """For how long it has neither said anything nor anything open."""
-        busy = self._subscriptions or self._open or self._unread or self._owed > 0 or self._publishing.owed > 0
-        return 0.0 if busy else self._loop.time() - self._heard_s
+        owed = self._outlet.unread_bytes or self._owed > 0 or self._publishing.owed > 0
+        return 0.0 if self._subscriptions or self._open or owed else self._loop.time() - self._heard_s
 
     def refuse(self, message: str) -> None:
         """Turn it away, with a word."""
         self._say(Refused(message=message, wrong_use=False))
-        self._flush()
-        self._writer.close()
+        self._outlet.close()
 
     def abort(self) -> None:
         """Hang up at once."""
@@ -175,7 +172,7 @@ class ConnectedClient:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
                 question.filter,
-                Reader(partial(self._deliver, question.acknowledge), question.acknowledge),
+                Reader(self._deliver, question.acknowledge, flow=self._outlet),
                 question.name,
                 question.lease_s or FOREVER_S,
                 question.attributes,
@@ -249,7 +246,7 @@ class ConnectedClient:
 
         def answered(event: Event, hops: int) -> None:
             nonlocal all_said
-            if self._unread > MAX_UNREAD_BYTES:
+            if self._outlet.unread_bytes > MAX_UNREAD_BYTES:
                 self._node.note_drop("client_slow")
                 all_said = False
                 return
@@ -278,35 +275,13 @@ class ConnectedClient:
         body = msgspec.json.encode(question.body)
         self._open[mark] = self._node.command(question.application, question.verb, body, replied)
 
-    def _deliver(self, acknowledged: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
-        # Who acknowledges is never far behind: the rest waits in the store.
-        if not acknowledged and self._unread > MAX_UNREAD_BYTES:
+    def _deliver(self, subscription: SubscriptionId, delivery: Delivery) -> None:
+        # Of a named subscription the rest waits in the store.
+        if delivery.position is None and self._outlet.unread_bytes > MAX_UNREAD_BYTES:
             self._node.note_drop("client_slow")
             return
         self._say(delivery_of(subscription, delivery))
 
-    @property
-    def _unread(self) -> int:
-        return self._said_bytes + self._writer.transport.get_write_buffer_size()
-
-    def _say(self, reply: Reply) -> None:
-        """What is said while the loop goes around once goes out together: to send costs more than to say."""
-        if not self._said:
-            self._loop.call_soon(self._flush)
-        line = _encode(reply)
-        self._said.append(line)
-        self._said_bytes += len(line) + 1
-
     def _say_later(self, reply: Reply) -> None:
         self._owed -= 1
         self._say(reply)
-
-    async def _drain(self) -> None:
-        self._flush()
-        await self._writer.drain()
-
-    def _flush(self) -> None:
-        said, self._said, self._said_bytes = self._said, [], 0
-        if said and not self._writer.is_closing():
-            said.append(b"")
-            self._writer.write(b"\n".join(said))

@@ -1,0 +1,116 @@
+"""Readers that are slow, or do not read at all, cost a node little memory; who reads gets everything."""
+
+import asyncio
+import json
+import socket
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from driftcast.live.door.client import connect
+from driftcast.live.node import LiveNode
+from tests.live.conftest import MakeConfig, Run
+
+LONG = 60_000
+"""Bytes of a payload that still fits a datagram."""
+
+
+class Beside:
+    """Runs a node, with a client that blocks in a thread beside it."""
+
+    def __init__(self, config: MakeConfig, run: Run, folder: Path) -> None:
+        self._config = config
+        self._run = run
+        self._folder = folder
+
+    def __call__(self, client: Callable[[str], None], protocol: str = "flooding") -> dict[str, int]:
+        """What the node dropped, by name."""
+        drops: dict[str, int] = {}
+
+        async def story() -> None:
+            made = self._config(1, protocol, store=self._folder / "store", control=self._folder / "node.sock")
+            async with LiveNode(made) as node:
+                assert node.control_address is not None
+                await asyncio.to_thread(client, node.control_address)
+                drops.update(node.drops)
+
+        self._run(story())
+        return drops
+
+
+@pytest.fixture
+def beside(config: MakeConfig, run: Run, tmp_path: Path) -> Beside:
+    return Beside(config, run, tmp_path)
+
+
+def named(address: str, count: int, acknowledge: bool = True) -> socket.socket:
+    """A client with as many named subscriptions, which has read nothing but that they stand."""
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(20)
+    made.connect(address)
+    answers = made.makefile("rb")
+    for n in range(count):
+        asked = {"op": "subscribe", "id": n + 1, "filter": "n >= 0", "name": f"log-{n}", "acknowledge": acknowledge}
+        made.sendall(json.dumps(asked).encode() + b"\n")
+        assert json.loads(answers.readline())["answer"] == "subscribed"
+    return made
+
+
+def read_on(line: socket.socket, count: int, acknowledge: bool = True) -> dict[int, list[int]]:
+    """The numbers of the next events, by subscription, each acknowledged when it has come."""
+    found: dict[int, list[int]] = {}
+    with line.makefile("rb") as answers:
+        while count:
+            said = json.loads(answers.readline())
+            if said["answer"] != "delivered":
+                continue
+            count -= 1
+            found.setdefault(said["subscription"][1], []).append(said["attributes"]["n"])
+            if acknowledge:
+                told = {"op": "acknowledge", "subscription": said["subscription"], "positions": [said["position"]]}
+                line.sendall(json.dumps(told).encode() + b"\n")
+    return found
+
+
+def test_who_reads_none_of_many_named_subscriptions_takes_little_memory_and_gets_all_later(beside: Beside) -> None:
+    def client(address: str) -> None:
+        with named(address, 8) as idle, connect(address) as busy:
+            tracemalloc.start()
+            try:
+                for n in range(60):
+                    busy.publish({"n": n}, bytes(LONG))
+                _, most = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            # 60 events for 8 subscriptions are 38 MB as they are said.
+            assert most < 5_000_000
+            assert list(read_on(idle, 8 * 60).values()) == [list(range(60))] * 8
+
+    assert "client_slow" not in beside(client)
+
+
+@pytest.mark.parametrize("acknowledge", [True, False])
+def test_where_there_is_room_for_less_than_one_event_they_come_one_by_one(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, acknowledge: bool
+) -> None:
+    monkeypatch.setattr("driftcast.live.door.outlet.MAX_HANDED_BYTES", 1)
+
+    def client(address: str) -> None:
+        with named(address, 2, acknowledge) as one, connect(address) as busy:
+            for n in range(30):
+                busy.publish({"n": n}, bytes(LONG))
+            assert list(read_on(one, 2 * 30, acknowledge).values()) == [list(range(30))] * 2
+
+    beside(client)
+
+
+def test_who_does_not_acknowledge_loses_nothing_of_a_name_either(beside: Beside) -> None:
+    def client(address: str) -> None:
+        with named(address, 1, acknowledge=False) as idle, connect(address) as busy:
+            for n in range(100):
+                busy.publish({"n": n}, bytes(LONG))
+            assert list(read_on(idle, 100, acknowledge=False).values()) == [list(range(100))]
+
+    assert "client_slow" not in beside(client)
