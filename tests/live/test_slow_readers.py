@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -45,15 +46,24 @@ def beside(config: MakeConfig, run: Run, tmp_path: Path) -> Beside:
     return Beside(config, run, tmp_path)
 
 
-def named(address: str, count: int, acknowledge: bool = True) -> socket.socket:
-    """A client with as many named subscriptions, which has read nothing but that they stand."""
+def plain(address: str) -> socket.socket:
+    """A client that does what it is told, line by line."""
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(20)
     made.connect(address)
+    return made
+
+
+def ask(line: socket.socket, **question: object) -> None:
+    line.sendall(json.dumps(question).encode() + b"\n")
+
+
+def named(address: str, count: int, acknowledge: bool = True) -> socket.socket:
+    """A client with as many named subscriptions, which has read nothing but that they stand."""
+    made = plain(address)
     answers = made.makefile("rb")
     for n in range(count):
-        asked = {"op": "subscribe", "id": n + 1, "filter": "n >= 0", "name": f"log-{n}", "acknowledge": acknowledge}
-        made.sendall(json.dumps(asked).encode() + b"\n")
+        ask(made, op="subscribe", id=n + 1, filter="n >= 0", name=f"log-{n}", acknowledge=acknowledge)
         assert json.loads(answers.readline())["answer"] == "subscribed"
     return made
 
@@ -69,8 +79,7 @@ def read_on(line: socket.socket, count: int, acknowledge: bool = True) -> dict[i
             count -= 1
             found.setdefault(said["subscription"][1], []).append(said["attributes"]["n"])
             if acknowledge:
-                told = {"op": "acknowledge", "subscription": said["subscription"], "positions": [said["position"]]}
-                line.sendall(json.dumps(told).encode() + b"\n")
+                ask(line, op="acknowledge", subscription=said["subscription"], positions=[said["position"]])
     return found
 
 
@@ -114,3 +123,64 @@ def test_who_does_not_acknowledge_loses_nothing_of_a_name_either(beside: Beside)
             assert list(read_on(idle, 100, acknowledge=False).values()) == [list(range(100))]
 
     assert "client_slow" not in beside(client)
+
+
+MANY = 2000
+"""Events of 2 kB, which are 5.5 MB as they are said: more than may wait for who does not read what just happens."""
+
+
+def publish_many(address: str) -> None:
+    with connect(address) as one:
+        for _ in one.publish_all(({"n": n}, bytes(2000)) for n in range(MANY)):
+            pass
+
+
+def test_all_answers_and_all_history_come_however_much_it_is(beside: Beside) -> None:
+    def client(address: str) -> None:
+        publish_many(address)
+        with connect(address) as one:
+            found, _ = one.request("n >= 0", 5.0)
+            assert [event.attributes["n"] for event in found] == list(range(MANY))
+            history = one.subscribe("n >= 0", history=True)
+            one.publish({"n": MANY})
+            assert sorted(next(history).attributes["n"] for _ in range(MANY + 1)) == list(range(MANY + 1))
+
+    assert "client_slow" not in beside(client, "epidemic")
+
+
+def test_answers_that_were_asked_for_twice_wait_in_order_for_who_reads_late_and_has_no_more_to_say(
+    beside: Beside,
+) -> None:
+    def client(address: str) -> None:
+        publish_many(address)
+        with plain(address) as late, late.makefile("rb") as answers:
+            for number in (1, 2):
+                ask(late, op="request", id=number, filter="n >= 0", patience_s=1)
+            late.shutdown(socket.SHUT_WR)
+            time.sleep(0.3)
+            for number in (1, 2):
+                for n in range(MANY):
+                    said = json.loads(answers.readline())
+                    assert (said["answer"], said["id"], said["attributes"]["n"]) == ("answered", number, n)
+                said = json.loads(answers.readline())
+                assert (said["answer"], said["id"]) == ("closed", number)
+            assert answers.readline() == b""
+
+    assert "client_slow" not in beside(client, "epidemic")
+
+
+def test_what_waits_for_a_subscription_that_its_client_ends_is_not_said(beside: Beside) -> None:
+    def client(address: str) -> None:
+        publish_many(address)
+        with plain(address) as line, line.makefile("rb") as answers:
+            ask(line, op="subscribe", id=1, filter="n >= 0", history=True)
+            subscription = json.loads(answers.readline())["subscription"]
+            ask(line, op="unsubscribe", id=2, subscription=subscription)
+            came = 0
+            while json.loads(answers.readline())["answer"] == "delivered":
+                came += 1
+            assert came < MANY
+            ask(line, op="status", id=3)
+            assert json.loads(answers.readline())["answer"] == "status"
+
+    beside(client, "epidemic")

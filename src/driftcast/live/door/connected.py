@@ -6,6 +6,8 @@ bounded.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -37,7 +39,7 @@ from driftcast.live.door.messages import (
     Watched,
     question_number,
 )
-from driftcast.live.door.outlet import Outlet
+from driftcast.live.door.outlet import Kind, Outlet
 from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
@@ -51,11 +53,11 @@ MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
 MAX_TOGETHER = 64
 """Events published together: then it is looked at again whether the node is busy."""
-MAX_UNREAD_BYTES = 1 << 22
-"""What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
-
 MAX_UNANSWERED_BYTES = 1 << 16
 """Of answers that a client has not read: then it is not heard until it has."""
+
+LAST_S = 10.0
+"""For who has said all it wants to and still reads what it asked for."""
 
 _decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
 
@@ -106,6 +108,9 @@ class ConnectedClient:
                 self._publishing.publish(together)
                 if self._outlet.unread_bytes > MAX_UNANSWERED_BYTES:
                     await self._outlet.drain()
+            if self._outlet.waits:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._outlet.caught_up(), LAST_S)
         except LineTooLongError:
             self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
         except ConnectionError:
@@ -120,7 +125,7 @@ class ConnectedClient:
     @property
     def idle_s(self) -> float:
         """For how long it has neither said anything nor anything open."""
-        owed = self._outlet.unread_bytes or self._owed > 0 or self._publishing.owed > 0
+        owed = self._outlet.unread_bytes or self._outlet.waits or self._owed > 0 or self._publishing.owed > 0
         return 0.0 if self._subscriptions or self._open or owed else self._loop.time() - self._heard_s
 
     def refuse(self, message: str) -> None:
@@ -148,6 +153,8 @@ class ConnectedClient:
         elif isinstance(question, Publish):
             await self._publishing.publish_when_there_is_room(question)
         else:
+            if isinstance(question, AskStored) or (isinstance(question, Subscribe) and question.history):
+                await self._outlet.caught_up()
             reply = self._answer(question)
             if reply is not None:
                 self._say(reply)
@@ -172,7 +179,7 @@ class ConnectedClient:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
                 question.filter,
-                Reader(self._deliver, question.acknowledge, flow=self._outlet),
+                Reader(partial(self._deliver, question.history), question.acknowledge, flow=self._outlet),
                 question.name,
                 question.lease_s or FOREVER_S,
                 question.attributes,
@@ -243,22 +250,23 @@ class ConnectedClient:
     def _request(self, question: AskStored) -> None:
         self._check_open()
         mark, over, all_said = object(), False, True
+        kind = Kind.HELD
 
         def answered(event: Event, hops: int) -> None:
             nonlocal all_said
-            if self._outlet.unread_bytes > MAX_UNREAD_BYTES:
+            if not self._outlet.tell(event, kind, partial(answer_of, question.id, event, hops)):
                 self._node.note_drop("client_slow")
                 all_said = False
-                return
-            self._say(answer_of(question.id, event, hops))
 
         def closed(complete: bool) -> None:
             nonlocal over
             over = True
             self._open.pop(mark, None)
-            self._say(Closed(id=question.id, complete=complete and all_said))
+            self._outlet.say_in_turn(partial(Closed, id=question.id, complete=complete and all_said))
 
         forget = self._node.request(question.filter, question.patience_s, answered, closed)
+        # What was answered so far the node holds itself.
+        kind = Kind.ASKED
         # It may be over already: a protocol that stores nothing says so at once.
         if not over:
             self._open[mark] = forget
@@ -275,12 +283,18 @@ class ConnectedClient:
         body = msgspec.json.encode(question.body)
         self._open[mark] = self._node.command(question.application, question.verb, body, replied)
 
-    def _deliver(self, subscription: SubscriptionId, delivery: Delivery) -> None:
-        # Of a named subscription the rest waits in the store.
-        if delivery.position is None and self._outlet.unread_bytes > MAX_UNREAD_BYTES:
-            self._node.note_drop("client_slow")
+    def _deliver(self, history: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
+        if delivery.position is not None:
+            # Of a named subscription the rest waits in the store.
+            self._say(delivery_of(subscription, delivery))
             return
-        self._say(delivery_of(subscription, delivery))
+        kind = Kind.HELD if delivery.held else Kind.ASKED if history else Kind.NEWS
+        if not self._outlet.tell(delivery.event, kind, partial(self._delivered, subscription, delivery)):
+            self._node.note_drop("client_slow")
+
+    def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> Reply | None:
+        """Nothing, of a subscription that the client has ended while this waited."""
+        return delivery_of(subscription, delivery) if subscription in self._subscriptions else None
 
     def _say_later(self, reply: Reply) -> None:
         self._owed -= 1

@@ -28,6 +28,8 @@ class Delivery(NamedTuple):
     position: int | None = None
     again: bool = False
     """Whether it may have been handed over before."""
+    held: bool = False
+    """Whether the node holds the event anyway, so that it costs nothing to let it wait."""
 
 
 class Flow(Protocol):

@@ -244,8 +244,8 @@ class Subscribers:
         entry.reader = reader
         if reader is not None:
             for delivery in early:
-                # History, say: after the caller has learned the id.
-                self._loop.call_soon(self._call, reader, subscription.id, delivery)
+                # History: after the caller has learned the id.
+                self._loop.call_soon(self._call, reader, subscription.id, delivery._replace(held=True))
 
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
