@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from driftcast.errors import UserError
 from driftcast.live.door.deliveries import TOGETHER, Delivery
 from driftcast.live.door.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
 from driftcast.model import Event, EventId, SubscriptionId
@@ -40,7 +41,13 @@ class AsyncDeliveries(AsyncIterator[Event]):
         """Of what was given on this connection and is not acknowledged."""
         self._came = asyncio.Event()
         self._ended = False
+        self._lapsed = False
         self._error: Exception | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more will come than is here already: it was closed, or its lease is over."""
+        return self._ended
 
     def __aiter__(self) -> "AsyncDeliveries":
         return self
@@ -73,6 +80,8 @@ class AsyncDeliveries(AsyncIterator[Event]):
     async def acknowledge(self, *events: EventId) -> None:
         """These, or all that were given so far, do not come again when this returns. Of those given before the
         connection was lost nothing can be said: they come again."""
+        if self._lapsed and self._positions:
+            raise UserError("the subscription has ended with its lease, and so has what it is to acknowledge")
         for question in self._acknowledgements(events):
             await self._client.ask(question, Acknowledged)
 
@@ -120,6 +129,12 @@ class AsyncDeliveries(AsyncIterator[Event]):
         self._positions.clear()
         if self.question.name is not None:
             self._waiting.clear()
+
+    def on_lapsed(self) -> None:
+        """Its lease is over."""
+        self.subscription = None
+        self._lapsed = True
+        self.end()
 
     def end(self, error: Exception | None = None) -> None:
         """No more will come."""

@@ -5,6 +5,7 @@ bounded.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -71,6 +72,8 @@ class ConnectedClient:
         self._writer = writer
         self._outlet = Outlet(writer)
         self._subscriptions: dict[SubscriptionId, None] = {}
+        self._lapsed: deque[SubscriptionId] = deque(maxlen=MAX_CLIENT_SUBSCRIPTIONS)
+        """Those that have ended by themselves: what the client still says of them is no mistake."""
         self._open: dict[object, Forget] = {}
         """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
         self._loop = asyncio.get_running_loop()
@@ -169,17 +172,25 @@ class ConnectedClient:
     def _serve_question(self, question: Question) -> Reply | None:
         node = self._node
         if isinstance(question, Acknowledge):
-            if question.subscription not in self._subscriptions:
-                raise UserError(f"this client has no subscription {question.subscription}")
+            self._check_subscription(question.subscription)
             told = self._when_saved(question, lambda: Acknowledged(id=question.id))
-            node.acknowledge(question.subscription, question.positions, told)
+            try:
+                node.acknowledge(question.subscription, question.positions, told)
+            except UserError:
+                self._owed -= 1
+                raise
             return None
         if isinstance(question, Subscribe):
             if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
                 question.filter,
-                Reader(partial(self._deliver, question.history), question.acknowledge, flow=self._outlet),
+                Reader(
+                    partial(self._deliver, question.history),
+                    question.acknowledge,
+                    flow=self._outlet,
+                    ended=partial(self._on_ended, question.name is not None),
+                ),
                 question.name,
                 question.lease_s or FOREVER_S,
                 question.attributes,
@@ -190,10 +201,9 @@ class ConnectedClient:
             self._subscriptions[subscription] = None
             return Subscribed(id=question.id, subscription=subscription)
         if isinstance(question, Unsubscribe):
-            if question.subscription not in self._subscriptions:
-                raise UserError(f"this client has no subscription {question.subscription}")
+            self._check_subscription(question.subscription)
             node.unsubscribe(question.subscription)
-            del self._subscriptions[question.subscription]
+            self._subscriptions.pop(question.subscription, None)
             return Unsubscribed(id=question.id)
         if isinstance(question, Advertise):
             self._check_open()
@@ -221,6 +231,10 @@ class ConnectedClient:
 
         self._owed += 1
         return saved
+
+    def _check_subscription(self, subscription: SubscriptionId) -> None:
+        if subscription not in self._subscriptions and subscription not in self._lapsed:
+            raise UserError(f"this client has no subscription {subscription}")
 
     def _check_open(self) -> None:
         if len(self._open) >= MAX_CLIENT_QUESTIONS:
@@ -295,6 +309,18 @@ class ConnectedClient:
     def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> Reply | None:
         """Nothing, of a subscription that the client has ended while this waited."""
         return delivery_of(subscription, delivery) if subscription in self._subscriptions else None
+
+    def _on_ended(self, named: bool, subscription: SubscriptionId) -> None:
+        # After what has come for it. Of a named one nothing waits here, but acknowledgements are refused from now on.
+        if named:
+            self._say(self._unsubscribed(subscription))
+        else:
+            self._outlet.say_in_turn(partial(self._unsubscribed, subscription))
+
+    def _unsubscribed(self, subscription: SubscriptionId) -> Unsubscribed:
+        self._subscriptions.pop(subscription, None)
+        self._lapsed.append(subscription)
+        return Unsubscribed(subscription=subscription)
 
     def _say_later(self, reply: Reply) -> None:
         self._owed -= 1

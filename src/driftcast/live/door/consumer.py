@@ -58,6 +58,8 @@ class Reader(NamedTuple):
     """How many it takes without acknowledging them, if not WINDOW."""
     flow: Flow | None = None
     """How many bytes it takes; without, any."""
+    ended: Callable[[SubscriptionId], None] | None = None
+    """Told when the subscription ends while it reads, and not because it wanted so."""
 
 
 class Consumer:

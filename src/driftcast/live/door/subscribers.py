@@ -268,12 +268,15 @@ class Subscribers:
         return entry.subscription.id
 
     def _on_lease_over(self, entry: _Entry) -> None:
+        reader = entry.reader if entry.consumer is None else entry.consumer.reader
         if entry.name is not None:
             # If that cannot be written, the next start sees that it is over.
             with suppress(WorkError):
                 self._store.forget(entry.subscription.id)
                 self._store.commit()
         self._end(entry)
+        if reader is not None and reader.ended is not None:
+            reader.ended(entry.subscription.id)
 
     def _end(self, entry: _Entry) -> None:
         id = entry.subscription.id
