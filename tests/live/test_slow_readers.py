@@ -125,6 +125,29 @@ def test_who_does_not_acknowledge_loses_nothing_of_a_name_either(beside: Beside)
     assert "client_slow" not in beside(client)
 
 
+def test_what_a_client_reads_of_one_subscription_does_not_pile_up_events_of_another(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driftcast.live.door.deliveries.MAX_WAITING", 5)
+
+    def client(address: str) -> None:
+        with connect(address) as one:
+            left, read = one.subscribe("n >= 0"), one.subscribe("n >= 0")
+            kept = one.subscribe("n >= 0", name="log")
+            for n in range(12):
+                one.publish({"n": n})
+                assert next(read).attributes["n"] == n
+            # Whatever was on its way behind the last.
+            one.status()
+            assert (left.missed, read.missed, kept.missed) == (7, 0, 0)
+            assert [next(left).attributes["n"] for _ in range(5)] == list(range(5))
+            assert [next(kept).attributes["n"] for _ in range(12)] == list(range(12))
+            one.publish({"n": 12})
+            assert next(left).attributes["n"] == 12
+
+    beside(client)
+
+
 MANY = 2000
 """Events of 2 kB, which are 5.5 MB as they are said: more than may wait for who does not read what just happens."""
 

@@ -6,16 +6,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError
-from driftcast.live.door.deliveries import TOGETHER, Delivery
+from driftcast.live.door.deliveries import MAX_WAITING, TOGETHER, Delivery
 from driftcast.live.door.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
 from driftcast.model import Event, EventId, SubscriptionId
 
 if TYPE_CHECKING:
     from driftcast.live.door.aio import AsyncClient
-
-MAX_WAITING = 10_000
-"""Events that wait here for whoever iterates. Of a named subscription the node hands over fewer at a time; of another,
-those that come then are missed, and counted."""
 
 
 class AsyncDeliveries(AsyncIterator[Event]):

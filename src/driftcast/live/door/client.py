@@ -256,6 +256,11 @@ class Client:
         arrivals = self._waiting.get(subscription)
         return (arrivals is not None and bool(arrivals.waiting)) or self._connection.ready
 
+    def missed(self, subscription: SubscriptionId) -> int:
+        """How many events of a subscription came while too many waited here to be taken."""
+        arrivals = self._waiting.get(subscription)
+        return 0 if arrivals is None else arrivals.missed
+
     def ended(self, subscription: SubscriptionId) -> bool:
         """Whether the node has said that its lease is over."""
         arrivals = self._waiting.get(subscription)
@@ -318,7 +323,7 @@ class Client:
         if isinstance(reply, Answered) and reply.id in self._answers:
             self._answers[reply.id].append(delivered_event(reply))
         if isinstance(reply, Delivered):
-            self._waiting.setdefault(reply.subscription, Arrivals()).waiting.append(
+            self._waiting.setdefault(reply.subscription, Arrivals()).add(
                 Delivery(delivered_event(reply), reply.position, reply.again)
             )
         if isinstance(reply, Unsubscribed) and reply.subscription in self._waiting:

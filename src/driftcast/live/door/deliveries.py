@@ -16,15 +16,9 @@ if TYPE_CHECKING:
 TOGETHER = 256
 """Events that are acknowledged together, where they come faster than one by one. Half of a reader's window, so that the
 node never waits for a word that this side holds back."""
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """What has come of one subscription and was not taken yet."""
-
-    waiting: deque["Delivery"] = field(default_factory=deque)
-    ended: bool = False
-    """Whether the node has said that no more will come."""
+MAX_WAITING = 10_000
+"""Events of a subscription that wait in a client for whoever iterates. Of a named one the node hands over fewer at a
+time; of another, those that come then are missed, and counted."""
 
 
 class Delivery(NamedTuple):
@@ -34,6 +28,24 @@ class Delivery(NamedTuple):
     event: Event
     position: int | None = None
     again: bool = False
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What has come of one subscription and was not taken yet."""
+
+    waiting: deque[Delivery] = field(default_factory=deque)
+    missed: int = 0
+    """Events for which there was no room."""
+    ended: bool = False
+    """Whether the node has said that no more will come."""
+
+    def add(self, delivery: Delivery) -> None:
+        """An event has come, perhaps while another subscription is read."""
+        if delivery.position is None and len(self.waiting) >= MAX_WAITING:
+            self.missed += 1
+        else:
+            self.waiting.append(delivery)
 
 
 def lease_told(lease_s: float | None) -> float | None:
@@ -76,6 +88,11 @@ class Deliveries(Iterator[Event]):
     def ended(self) -> bool:
         """Whether its lease is over, and no more will come than is here already."""
         return self._client.ended(self.subscription)
+
+    @property
+    def missed(self) -> int:
+        """Events that came while nobody took them, and for which there was no room; of a named subscription none."""
+        return self._client.missed(self.subscription)
 
     def next_event(self, timeout_s: float | None = None) -> Event | None:
         """The next event, or None if none comes in time or ever (`ended`)."""
