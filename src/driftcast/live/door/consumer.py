@@ -10,7 +10,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from driftcast.errors import WorkError
-from driftcast.live.host.backlog import Backlog, Waiting
+from driftcast.live.host.backlog import Backlog, Unreadable, Waiting
 from driftcast.live.host.saving import Saving
 from driftcast.live.record import LOG, Record
 from driftcast.model import Event, SubscriptionId
@@ -74,6 +74,7 @@ class Consumer:
         self._handed = 0
         """The position up to which the present reader has been handed everything."""
         self._with_reader: dict[int, None] = {}
+        self._told_unreadable = False
 
     def attach(self, reader: Reader | None) -> None:
         """Somebody reads from now on, or nobody."""
@@ -107,12 +108,15 @@ class Consumer:
                 return
             try:
                 found = self._backlog.after(self._handed, self._room, room_bytes)
+                if not found:
+                    self._handed = self._backlog.newest
+                for waiting in found:
+                    if isinstance(waiting, Unreadable):
+                        self._pass_over(waiting)
+                    else:
+                        self._hand(waiting)
             except WorkError:
                 return  # It is tried again, as all that was not written.
-            if not found:
-                self._handed = self._backlog.newest
-            for waiting in found:
-                self._hand(waiting)
 
     def acknowledge(self, positions: list[int]) -> None:
         """The reader has these; they do not come again once this is committed. Others are no mistake."""
@@ -160,6 +164,15 @@ class Consumer:
         if reader.flow is not None:
             reader.flow.hold(waiting.length)
         self._saving.after(lambda lost: self._call(reader, waiting, lost))
+
+    def _pass_over(self, unreadable: Unreadable) -> None:
+        """One that cannot be read must not keep the reader from those behind it."""
+        self._handed = unreadable.position
+        self._backlog.remove(unreadable.position)
+        self._record.drop(Layer.DISSEMINATION, "backlog_unreadable")
+        if not self._told_unreadable:
+            self._told_unreadable = True
+            LOG.error("of what waits for the subscription %s some cannot be read: %s", self._id, unreadable.why)
 
     def _call(self, reader: Reader, waiting: Waiting, lost: WorkError | None) -> None:
         if reader.flow is not None:

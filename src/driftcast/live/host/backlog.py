@@ -49,6 +49,13 @@ class Waiting(NamedTuple):
     """In bytes, as it is stored."""
 
 
+class Unreadable(NamedTuple):
+    """What waits and is no event, and why: the file was changed by others, or the disk has."""
+
+    position: int
+    why: str
+
+
 class Backlog:
     """What waits for one subscription, each at a position that grows with the order of arrival."""
 
@@ -99,19 +106,19 @@ class Backlog:
             self._store.execute("DELETE FROM taken WHERE number <= (SELECT max(number) FROM taken) - ?", (REMEMBERED,))
         return Waiting(self.newest, event, hops, now_s, False, len(encoded))
 
-    def after(self, position: int, most: int, most_bytes: float) -> list[Waiting]:
+    def after(self, position: int, most: int, most_bytes: float) -> list[Waiting | Unreadable]:
         """The next that wait behind a position, at least one; they count as handed from now on."""
         rows: list[tuple[Any, ...]] = []
         with closing(
             self._store.each(
-                "SELECT position, event, hops, arrived_s, handed FROM backlog WHERE subscription = ? AND position > ? "
-                "ORDER BY position LIMIT ?",
+                "SELECT position, event, hops, arrived_s, handed, length(event) FROM backlog "
+                "WHERE subscription = ? AND position > ? ORDER BY position LIMIT ?",
                 (self._subscription, position, most),
             )
         ) as found:
             for row in found:
                 rows.append(row)
-                most_bytes -= len(row[1])
+                most_bytes -= row[5] or 0
                 if most_bytes <= 0:
                     break
         if rows:
@@ -119,15 +126,13 @@ class Backlog:
                 "UPDATE backlog SET handed = 1 WHERE subscription = ? AND position BETWEEN ? AND ? AND NOT handed",
                 (self._subscription, rows[0][0], rows[-1][0]),
             )
-        return [
-            Waiting(at, _decode(event), hops, arrived_s, bool(handed), len(event))
-            for at, event, hops, arrived_s, handed in rows
-        ]
+        return [_waiting(*row) for row in rows]
 
     def remove(self, position: int) -> None:
         """It waits no longer, if it did."""
         rows = self._store.query(
-            "SELECT length(event) FROM backlog WHERE subscription = ? AND position = ?", (self._subscription, position)
+            "SELECT coalesce(length(event), 0) FROM backlog WHERE subscription = ? AND position = ?",
+            (self._subscription, position),
         )
         if rows:
             self._store.execute(
@@ -157,3 +162,10 @@ class Backlog:
     def full(self) -> bool:
         """Whether more waits than may."""
         return self._bytes > self._settings.most_bytes
+
+
+def _waiting(position: int, event: Any, hops: int, arrived_s: float, handed: int, length: int) -> Waiting | Unreadable:
+    try:
+        return Waiting(position, _decode(event), int(hops), float(arrived_s), bool(handed), length)
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        return Unreadable(position, str(error))
