@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from driftcast.live.door.messages import Reply
+from driftcast.live.record import LOG
 from driftcast.model import Event
 
 MAX_HANDED_BYTES = 1 << 19
@@ -189,7 +190,11 @@ class Outlet:
                 while self._held_up and self.room_bytes > 0:
                     go_on = next(iter(self._held_up))
                     del self._held_up[go_on]
-                    go_on()
+                    try:
+                        go_on()
+                    except Exception as error:
+                        # Others wait behind it.
+                        LOG.error("a subscription failed on what waits for it", exc_info=error)
                 if not self._waiting and self._held_bytes > 0 and self.room_bytes <= 0:
                     return  # Nothing to wait for here: with what is released this begins again.
                 await asyncio.sleep(0)
