@@ -10,7 +10,7 @@ import pytest
 
 from driftcast.errors import UserError
 from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.door import connected
+from driftcast.live.door import outlet
 from driftcast.live.door.client import connect
 from driftcast.live.host.applications import ApplicationConfig
 from driftcast.live.host.deeds import Allowed, AllowedCommand
@@ -288,7 +288,8 @@ def test_a_mistake_in_it_is_named(tmp_path: Path, name: str, settings: str, stor
 def test_a_request_whose_answers_were_not_all_said_is_not_complete(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connected, "MAX_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(outlet, "TURN_BYTES", 1)
+    monkeypatch.setattr(outlet, "MAX_WAITING", 5)
 
     def client(address: str) -> None:
         with connect(address) as one:

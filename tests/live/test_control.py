@@ -16,7 +16,7 @@ import pytest
 from driftcast.api import connect_async
 from driftcast.errors import UserError, WorkError
 from driftcast.live.commands import Wanted, move, parse_attributes, publish, status, subscribe
-from driftcast.live.door import connected, control
+from driftcast.live.door import connected, control, outlet
 from driftcast.live.door.client import connect
 from driftcast.live.door.control import MAX_CLIENTS
 from driftcast.live.door.messages import MAX_LINE_BYTES
@@ -238,7 +238,7 @@ def test_garbage_lines_are_answered_and_an_endless_line_ends_the_connection(conf
 def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
     config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connected, "MAX_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(outlet, "MAX_UNREAD_BYTES", 10_000)
 
     def client(address: str) -> None:
         with connect(address) as idle, connect(address) as busy:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,6 +163,31 @@ def test_of_a_subscription_that_ended_while_its_node_was_away_nothing_is_left(
     for table in ("subscriptions", "backlog", "taken"):
         assert store.query(f"SELECT count(*) FROM {table}") == [(0,)], table
     store.close()
+
+
+@pytest.mark.parametrize("damage", [b"\xc1", b"", None, "text"])
+def test_what_waits_and_cannot_be_read_is_dropped_by_name_and_the_reader_goes_on(
+    config: MakeConfig, run: Run, tmp_path: Path, damage: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        made = config(1, "epidemic", store=tmp_path / "store", durable=True)
+        async with LiveNode(made) as node:
+            node.subscribe("n >= 0", None, name="log")
+            ids = [node.publish({"n": n}) for n in range(5)]
+        with closing(sqlite3.connect(tmp_path / "store")) as database, database:
+            database.execute("UPDATE backlog SET event = ? WHERE position IN (1, 2, 4)", (damage,))
+        async with LiveNode(made) as node:
+            taker = Taker()
+            subscription = node.subscribe("n >= 0", taker.reader, name="log")
+            await until(lambda: taker.events == [ids[2], ids[4]])
+            assert node.drops["backlog_unreadable"] == 3
+            assert node.status().waiting["clients"] == 2
+            node.acknowledge(subscription, [delivery.position or 0 for delivery in taker.taken], nobody)
+            later = node.publish({"n": 5})
+            await until(lambda: taker.events[2:] == [later])
+
+    run(story())
+    assert len([record for record in caplog.records if "cannot be read" in record.message]) == 1
 
 
 def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(

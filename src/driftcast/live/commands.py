@@ -225,7 +225,15 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
             yield event
             taken += 1
             deliveries.settle()
-        deliveries.acknowledge()
+        try:
+            if not deliveries.ended:
+                deliveries.acknowledge()
+        except UserError:
+            # Unless it has just ended.
+            if not deliveries.ended:
+                raise
+        if deliveries.ended and taken != count:
+            print("driftcast: the subscription has ended with its lease", file=sys.stderr, flush=True)
 
 
 def move(address: str, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:

@@ -277,6 +277,12 @@ class AsyncClient:
             if stream is not None:
                 stream.on_delivery(Delivery(delivered_event(reply), reply.position, reply.again))
             return
+        if isinstance(reply, Unsubscribed) and reply.subscription is not None:
+            stream = self._by_id.pop(reply.subscription, None)
+            if stream is not None:
+                self._streams.pop(stream, None)
+                stream.on_lapsed()
+            return
         if isinstance(reply, Refused) and reply.id == 0:
             self._said = reply.message
         answered = self._open.pop(reply.id, None)

@@ -5,16 +5,13 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from driftcast.live.door.deliveries import TOGETHER, Delivery
+from driftcast.errors import UserError
+from driftcast.live.door.deliveries import MAX_WAITING, TOGETHER, Delivery
 from driftcast.live.door.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
 from driftcast.model import Event, EventId, SubscriptionId
 
 if TYPE_CHECKING:
     from driftcast.live.door.aio import AsyncClient
-
-MAX_WAITING = 10_000
-"""Events that wait here for whoever iterates. Of a named subscription the node hands over fewer at a time; of another,
-those that come then are missed, and counted."""
 
 
 class AsyncDeliveries(AsyncIterator[Event]):
@@ -40,7 +37,13 @@ class AsyncDeliveries(AsyncIterator[Event]):
         """Of what was given on this connection and is not acknowledged."""
         self._came = asyncio.Event()
         self._ended = False
+        self._lapsed = False
         self._error: Exception | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more will come than is here already: it was closed, or its lease is over."""
+        return self._ended
 
     def __aiter__(self) -> "AsyncDeliveries":
         return self
@@ -73,6 +76,8 @@ class AsyncDeliveries(AsyncIterator[Event]):
     async def acknowledge(self, *events: EventId) -> None:
         """These, or all that were given so far, do not come again when this returns. Of those given before the
         connection was lost nothing can be said: they come again."""
+        if self._lapsed and self._positions:
+            raise UserError("the subscription has ended with its lease, and so has what it is to acknowledge")
         for question in self._acknowledgements(events):
             await self._client.ask(question, Acknowledged)
 
@@ -120,6 +125,12 @@ class AsyncDeliveries(AsyncIterator[Event]):
         self._positions.clear()
         if self.question.name is not None:
             self._waiting.clear()
+
+    def on_lapsed(self) -> None:
+        """Its lease is over."""
+        self.subscription = None
+        self._lapsed = True
+        self.end()
 
     def end(self, error: Exception | None = None) -> None:
         """No more will come."""

@@ -18,7 +18,7 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import Connection, LostError
-from driftcast.live.door.deliveries import Deliveries, Delivery, delivered_event, lease_told
+from driftcast.live.door.deliveries import Arrivals, Deliveries, Delivery, delivered_event, lease_told
 from driftcast.live.door.messages import (
     MAX_POSITIONS,
     Acknowledge,
@@ -83,7 +83,9 @@ class Client:
 
     def __init__(self, address: str) -> None:
         self._connection = Connection(address)
-        self._waiting: dict[SubscriptionId, deque[Delivery]] = {}
+        self._waiting: dict[SubscriptionId, Arrivals] = {}
+        self._settling: dict[int, SubscriptionId] = {}
+        """What acknowledgements are about that nobody waits for."""
         self._answers: dict[int, list[Event]] = {}
         """Of the requests that are open."""
         self._asked = 0
@@ -170,7 +172,7 @@ class Client:
             acknowledge=name is not None,
         )
         subscription = self._ask(question, Subscribed).subscription
-        self._waiting.setdefault(subscription, deque())
+        self._waiting.setdefault(subscription, Arrivals())
         return Deliveries(self, subscription)
 
     def acknowledge(self, subscription: SubscriptionId, positions: Sequence[int], wait: bool = True) -> None:
@@ -179,13 +181,16 @@ class Client:
         for first in range(0, len(positions), MAX_POSITIONS):
             part = list(positions[first : first + MAX_POSITIONS])
             question = Acknowledge(id=self._number(), subscription=subscription, positions=part)
+            if not wait:
+                self._settling[question.id] = subscription
             self._send(question)
             if wait:
                 self._answer(question, Acknowledged)
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
         """End a subscription, named or not."""
-        self._ask(Unsubscribe(id=self._number(), subscription=subscription), Unsubscribed)
+        if not self.ended(subscription):
+            self._ask(Unsubscribe(id=self._number(), subscription=subscription), Unsubscribed)
         self._waiting.pop(subscription, None)
 
     def move(self, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -230,14 +235,16 @@ class Client:
         return said
 
     def next_delivery(self, subscription: SubscriptionId, timeout_s: float | None = None) -> Delivery | None:
-        """The next delivery of a subscription, or None if none comes in time."""
+        """The next delivery of a subscription, or None if none comes in time or ever."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            waiting = self._waiting.get(subscription)
-            if waiting is None:
+            arrivals = self._waiting.get(subscription)
+            if arrivals is None:
                 return None
-            if waiting:
-                return waiting.popleft()
+            if arrivals.waiting:
+                return arrivals.waiting.popleft()
+            if arrivals.ended:
+                return None
             reply = self._read(deadline)
             if reply is None:
                 return None
@@ -246,7 +253,18 @@ class Client:
 
     def waits(self, subscription: SubscriptionId) -> bool:
         """Whether a delivery may be here already."""
-        return bool(self._waiting.get(subscription)) or self._connection.ready
+        arrivals = self._waiting.get(subscription)
+        return (arrivals is not None and bool(arrivals.waiting)) or self._connection.ready
+
+    def missed(self, subscription: SubscriptionId) -> int:
+        """How many events of a subscription came while too many waited here to be taken."""
+        arrivals = self._waiting.get(subscription)
+        return 0 if arrivals is None else arrivals.missed
+
+    def ended(self, subscription: SubscriptionId) -> bool:
+        """Whether the node has said that its lease is over."""
+        arrivals = self._waiting.get(subscription)
+        return arrivals is not None and arrivals.ended
 
     def _publication(
         self,
@@ -305,7 +323,13 @@ class Client:
         if isinstance(reply, Answered) and reply.id in self._answers:
             self._answers[reply.id].append(delivered_event(reply))
         if isinstance(reply, Delivered):
-            self._waiting.setdefault(reply.subscription, deque()).append(
+            self._waiting.setdefault(reply.subscription, Arrivals()).add(
                 Delivery(delivered_event(reply), reply.position, reply.again)
             )
+        if isinstance(reply, Unsubscribed) and reply.subscription in self._waiting:
+            self._waiting[reply.subscription].ended = True
+        about = self._settling.pop(reply.id, None)
+        if about is not None and isinstance(reply, Refused) and self.ended(about):
+            # What was on its way when the lease ended; whoever reads that one is told by its end.
+            return self._read(deadline)
         return reply

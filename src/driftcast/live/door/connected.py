@@ -5,7 +5,9 @@ bounded.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -38,6 +40,7 @@ from driftcast.live.door.messages import (
     Watched,
     question_number,
 )
+from driftcast.live.door.outlet import Kind, Outlet
 from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
@@ -51,14 +54,13 @@ MAX_CLIENT_QUESTIONS = 64
 """Requests and commands that a client has open, and its advertisements."""
 MAX_TOGETHER = 64
 """Events published together: then it is looked at again whether the node is busy."""
-MAX_UNREAD_BYTES = 1 << 22
-"""What may wait for a client that does not read: two of the longest lines. Then its events are dropped."""
-
 MAX_UNANSWERED_BYTES = 1 << 16
 """Of answers that a client has not read: then it is not heard until it has."""
 
+LAST_S = 10.0
+"""For who has said all it wants to and still reads what it asked for."""
+
 _decoder: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-_encode = msgspec.json.Encoder().encode
 
 
 class ConnectedClient:
@@ -68,16 +70,18 @@ class ConnectedClient:
         self._node = node
         self._reader = reader
         self._writer = writer
+        self._outlet = Outlet(writer)
         self._subscriptions: dict[SubscriptionId, None] = {}
+        self._lapsed: deque[SubscriptionId] = deque(maxlen=MAX_CLIENT_SUBSCRIPTIONS)
+        """Those that have ended by themselves: what the client still says of them is no mistake."""
         self._open: dict[object, Forget] = {}
         """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._owed = 0
         """Answers that wait for the disk; those to publications are counted apart."""
+        self._say = self._outlet.say
         self._publishing = Publishing(node, self._say)
-        self._said: list[bytes] = []
-        self._said_bytes = 0
         self.silent = True
         """Whether it has not said anything yet."""
         self._wishes = 0
@@ -99,14 +103,17 @@ class ConnectedClient:
                     self._publishing.publish(together)
                     together = []
                     # A client that asks without reading the answers waits here, not in the node's memory.
-                    if self._said_bytes > MAX_UNANSWERED_BYTES:
-                        await self._drain()
+                    if self._outlet.said_bytes > MAX_UNANSWERED_BYTES:
+                        await self._outlet.drain()
                     if question is None:
                         return
                     await self._serve(question)
                 self._publishing.publish(together)
-                if self._unread > MAX_UNANSWERED_BYTES:
-                    await self._drain()
+                if self._outlet.unread_bytes > MAX_UNANSWERED_BYTES:
+                    await self._outlet.drain()
+            if self._outlet.waits:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._outlet.caught_up(), LAST_S)
         except LineTooLongError:
             self._say(Refused(message=f"a line has at most {MAX_LINE_BYTES} bytes", wrong_use=True))
         except ConnectionError:
@@ -116,20 +123,18 @@ class ConnectedClient:
                 self._node.detach(subscription)
             for forget in self._open.values():
                 forget()
-            self._flush()
-            self._writer.close()
+            self._outlet.close()
 
     @property
     def idle_s(self) -> float:
         """For how long it has neither said anything nor anything open."""
-        busy = self._subscriptions or self._open or self._unread or self._owed > 0 or self._publishing.owed > 0
-        return 0.0 if busy else self._loop.time() - self._heard_s
+        owed = self._outlet.unread_bytes or self._outlet.waits or self._owed > 0 or self._publishing.owed > 0
+        return 0.0 if self._subscriptions or self._open or owed else self._loop.time() - self._heard_s
 
     def refuse(self, message: str) -> None:
         """Turn it away, with a word."""
         self._say(Refused(message=message, wrong_use=False))
-        self._flush()
-        self._writer.close()
+        self._outlet.close()
 
     def abort(self) -> None:
         """Hang up at once."""
@@ -151,6 +156,8 @@ class ConnectedClient:
         elif isinstance(question, Publish):
             await self._publishing.publish_when_there_is_room(question)
         else:
+            if isinstance(question, AskStored) or (isinstance(question, Subscribe) and question.history):
+                await self._outlet.caught_up()
             reply = self._answer(question)
             if reply is not None:
                 self._say(reply)
@@ -165,17 +172,25 @@ class ConnectedClient:
     def _serve_question(self, question: Question) -> Reply | None:
         node = self._node
         if isinstance(question, Acknowledge):
-            if question.subscription not in self._subscriptions:
-                raise UserError(f"this client has no subscription {question.subscription}")
+            self._check_subscription(question.subscription)
             told = self._when_saved(question, lambda: Acknowledged(id=question.id))
-            node.acknowledge(question.subscription, question.positions, told)
+            try:
+                node.acknowledge(question.subscription, question.positions, told)
+            except UserError:
+                self._owed -= 1
+                raise
             return None
         if isinstance(question, Subscribe):
             if len(self._subscriptions) >= MAX_CLIENT_SUBSCRIPTIONS:
                 raise UserError(f"a client has at most {MAX_CLIENT_SUBSCRIPTIONS} subscriptions")
             subscription = node.subscribe(
                 question.filter,
-                Reader(partial(self._deliver, question.acknowledge), question.acknowledge),
+                Reader(
+                    partial(self._deliver, question.history),
+                    question.acknowledge,
+                    flow=self._outlet,
+                    ended=partial(self._on_ended, question.name is not None),
+                ),
                 question.name,
                 question.lease_s or FOREVER_S,
                 question.attributes,
@@ -186,10 +201,9 @@ class ConnectedClient:
             self._subscriptions[subscription] = None
             return Subscribed(id=question.id, subscription=subscription)
         if isinstance(question, Unsubscribe):
-            if question.subscription not in self._subscriptions:
-                raise UserError(f"this client has no subscription {question.subscription}")
+            self._check_subscription(question.subscription)
             node.unsubscribe(question.subscription)
-            del self._subscriptions[question.subscription]
+            self._subscriptions.pop(question.subscription, None)
             return Unsubscribed(id=question.id)
         if isinstance(question, Advertise):
             self._check_open()
@@ -217,6 +231,10 @@ class ConnectedClient:
 
         self._owed += 1
         return saved
+
+    def _check_subscription(self, subscription: SubscriptionId) -> None:
+        if subscription not in self._subscriptions and subscription not in self._lapsed:
+            raise UserError(f"this client has no subscription {subscription}")
 
     def _check_open(self) -> None:
         if len(self._open) >= MAX_CLIENT_QUESTIONS:
@@ -246,22 +264,23 @@ class ConnectedClient:
     def _request(self, question: AskStored) -> None:
         self._check_open()
         mark, over, all_said = object(), False, True
+        kind = Kind.HELD
 
         def answered(event: Event, hops: int) -> None:
             nonlocal all_said
-            if self._unread > MAX_UNREAD_BYTES:
+            if not self._outlet.tell(event, kind, partial(answer_of, question.id, event, hops)):
                 self._node.note_drop("client_slow")
                 all_said = False
-                return
-            self._say(answer_of(question.id, event, hops))
 
         def closed(complete: bool) -> None:
             nonlocal over
             over = True
             self._open.pop(mark, None)
-            self._say(Closed(id=question.id, complete=complete and all_said))
+            self._outlet.say_in_turn(partial(Closed, id=question.id, complete=complete and all_said))
 
         forget = self._node.request(question.filter, question.patience_s, answered, closed)
+        # What was answered so far the node holds itself.
+        kind = Kind.ASKED
         # It may be over already: a protocol that stores nothing says so at once.
         if not over:
             self._open[mark] = forget
@@ -278,35 +297,31 @@ class ConnectedClient:
         body = msgspec.json.encode(question.body)
         self._open[mark] = self._node.command(question.application, question.verb, body, replied)
 
-    def _deliver(self, acknowledged: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
-        # Who acknowledges is never far behind: the rest waits in the store.
-        if not acknowledged and self._unread > MAX_UNREAD_BYTES:
-            self._node.note_drop("client_slow")
+    def _deliver(self, history: bool, subscription: SubscriptionId, delivery: Delivery) -> None:
+        if delivery.position is not None:
+            # Of a named subscription the rest waits in the store.
+            self._say(delivery_of(subscription, delivery))
             return
-        self._say(delivery_of(subscription, delivery))
+        kind = Kind.HELD if delivery.held else Kind.ASKED if history else Kind.NEWS
+        if not self._outlet.tell(delivery.event, kind, partial(self._delivered, subscription, delivery)):
+            self._node.note_drop("client_slow")
 
-    @property
-    def _unread(self) -> int:
-        return self._said_bytes + self._writer.transport.get_write_buffer_size()
+    def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> Reply | None:
+        """Nothing, of a subscription that the client has ended while this waited."""
+        return delivery_of(subscription, delivery) if subscription in self._subscriptions else None
 
-    def _say(self, reply: Reply) -> None:
-        """What is said while the loop goes around once goes out together: to send costs more than to say."""
-        if not self._said:
-            self._loop.call_soon(self._flush)
-        line = _encode(reply)
-        self._said.append(line)
-        self._said_bytes += len(line) + 1
+    def _on_ended(self, named: bool, subscription: SubscriptionId) -> None:
+        # After what has come for it. Of a named one nothing waits here, but acknowledgements are refused from now on.
+        if named:
+            self._say(self._unsubscribed(subscription))
+        else:
+            self._outlet.say_in_turn(partial(self._unsubscribed, subscription))
+
+    def _unsubscribed(self, subscription: SubscriptionId) -> Unsubscribed:
+        self._subscriptions.pop(subscription, None)
+        self._lapsed.append(subscription)
+        return Unsubscribed(subscription=subscription)
 
     def _say_later(self, reply: Reply) -> None:
         self._owed -= 1
         self._say(reply)
-
-    async def _drain(self) -> None:
-        self._flush()
-        await self._writer.drain()
-
-    def _flush(self) -> None:
-        said, self._said, self._said_bytes = self._said, [], 0
-        if said and not self._writer.is_closing():
-            said.append(b"")
-            self._writer.write(b"\n".join(said))

@@ -1,15 +1,16 @@
 """The reader of a named subscription: what waits for it, what it has been handed, and what it has acknowledged.
 
 An event is written before it is handed over. It waits until it is acknowledged, and is handed over again, marked so, to
-the next reader if the last one went without a word. At most WINDOW events are with a reader at a time; the others stay
-in the store, so that a slow reader costs no memory.
+the next reader if the last one went without a word. At most WINDOW events are with a reader at a time, and as much
+as its connection has room for; the others stay in the store, so that a slow reader costs no memory.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from math import inf
+from typing import NamedTuple, Protocol
 
 from driftcast.errors import WorkError
-from driftcast.live.host.backlog import Backlog, Waiting
+from driftcast.live.host.backlog import Backlog, Unreadable, Waiting
 from driftcast.live.host.saving import Saving
 from driftcast.live.record import LOG, Record
 from driftcast.model import Event, SubscriptionId
@@ -27,6 +28,25 @@ class Delivery(NamedTuple):
     position: int | None = None
     again: bool = False
     """Whether it may have been handed over before."""
+    held: bool = False
+    """Whether the node holds the event anyway, so that it costs nothing to let it wait."""
+
+
+class Flow(Protocol):
+    """What the way to a reader takes. All that is handed over to one connection shares it."""
+
+    @property
+    def room_bytes(self) -> int:
+        """How much may be handed over. While there is any room, so may one event, whatever its size."""
+
+    def hold(self, length: int) -> None:
+        """So much will be handed over when it is committed."""
+
+    def release(self, length: int) -> None:
+        """It has been, or will never be."""
+
+    def when_there_is_room(self, go_on: Callable[[], None]) -> None:
+        """Call this once, later, while there is room."""
 
 
 class Reader(NamedTuple):
@@ -36,6 +56,10 @@ class Reader(NamedTuple):
     acknowledges: bool = False
     window: int | None = None
     """How many it takes without acknowledging them, if not WINDOW."""
+    flow: Flow | None = None
+    """How many bytes it takes; without, any."""
+    ended: Callable[[SubscriptionId], None] | None = None
+    """Told when the subscription ends while it reads, and not because it wanted so."""
 
 
 class Consumer:
@@ -50,6 +74,7 @@ class Consumer:
         self._handed = 0
         """The position up to which the present reader has been handed everything."""
         self._with_reader: dict[int, None] = {}
+        self._told_unreadable = False
 
     def attach(self, reader: Reader | None) -> None:
         """Somebody reads from now on, or nobody."""
@@ -59,29 +84,39 @@ class Consumer:
 
     def take(self, event: Event, hops: int) -> bool:
         """An event has arrived; False if it came before. A WorkError if it could not be written."""
-        at_once = self.reader is not None and self._handed == self._backlog.newest and self._room > 0
-        now_s = self._record.time_s()
-        position = self._backlog.add(event, hops, now_s, handed=at_once)
-        if position is None:
+        near = self.reader is not None and self._handed == self._backlog.newest and self._room > 0
+        at_once = near and self._room_bytes > 0
+        waiting = self._backlog.add(event, hops, self._record.time_s(), handed=at_once)
+        if waiting is None:
             return False
         if self._backlog.full:
             self.review()
         self._saving.after(self._on_written)
         if at_once:
-            self._hand(Waiting(position, event, hops, now_s, handed=False))
+            self._hand(waiting)
+        elif near:
+            self.hand_over()  # When there is room.
         return True
 
     def hand_over(self) -> None:
         """What waits, as far as there is room with the reader."""
         while self.reader is not None and self._room > 0 and self._handed < self._backlog.newest:
+            room_bytes = self._room_bytes
+            if room_bytes <= 0:
+                assert self.reader.flow is not None
+                self.reader.flow.when_there_is_room(self.hand_over)
+                return
             try:
-                found = self._backlog.after(self._handed, self._room)
+                found = self._backlog.after(self._handed, self._room, room_bytes)
+                if not found:
+                    self._handed = self._backlog.newest
+                for waiting in found:
+                    if isinstance(waiting, Unreadable):
+                        self._pass_over(waiting)
+                    else:
+                        self._hand(waiting)
             except WorkError:
                 return  # It is tried again, as all that was not written.
-            if not found:
-                self._handed = self._backlog.newest
-            for waiting in found:
-                self._hand(waiting)
 
     def acknowledge(self, positions: list[int]) -> None:
         """The reader has these; they do not come again once this is committed. Others are no mistake."""
@@ -112,6 +147,11 @@ class Consumer:
         window = None if self.reader is None else self.reader.window
         return (WINDOW if window is None else window) - len(self._with_reader)
 
+    @property
+    def _room_bytes(self) -> float:
+        flow = None if self.reader is None else self.reader.flow
+        return inf if flow is None else flow.room_bytes
+
     def _hand(self, waiting: Waiting) -> None:
         self._handed = waiting.position
         if waiting.arrived_s + waiting.event.lease_s <= self._record.time_s():
@@ -121,9 +161,22 @@ class Consumer:
         self._with_reader[waiting.position] = None
         reader = self.reader
         assert reader is not None
+        if reader.flow is not None:
+            reader.flow.hold(waiting.length)
         self._saving.after(lambda lost: self._call(reader, waiting, lost))
 
+    def _pass_over(self, unreadable: Unreadable) -> None:
+        """One that cannot be read must not keep the reader from those behind it."""
+        self._handed = unreadable.position
+        self._backlog.remove(unreadable.position)
+        self._record.drop(Layer.DISSEMINATION, "backlog_unreadable")
+        if not self._told_unreadable:
+            self._told_unreadable = True
+            LOG.error("of what waits for the subscription %s some cannot be read: %s", self._id, unreadable.why)
+
     def _call(self, reader: Reader, waiting: Waiting, lost: WorkError | None) -> None:
+        if reader.flow is not None:
+            reader.flow.release(waiting.length)
         if reader is not self.reader or waiting.position not in self._with_reader:
             return
         if lost is not None:

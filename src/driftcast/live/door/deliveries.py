@@ -1,7 +1,9 @@
 """The events of one subscription, as a client takes and acknowledges them."""
 
 import math
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.errors import UserError
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 TOGETHER = 256
 """Events that are acknowledged together, where they come faster than one by one. Half of a reader's window, so that the
 node never waits for a word that this side holds back."""
+MAX_WAITING = 10_000
+"""Events of a subscription that wait in a client for whoever iterates. Of a named one the node hands over fewer at a
+time; of another, those that come then are missed, and counted."""
 
 
 class Delivery(NamedTuple):
@@ -23,6 +28,24 @@ class Delivery(NamedTuple):
     event: Event
     position: int | None = None
     again: bool = False
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What has come of one subscription and was not taken yet."""
+
+    waiting: deque[Delivery] = field(default_factory=deque)
+    missed: int = 0
+    """Events for which there was no room."""
+    ended: bool = False
+    """Whether the node has said that no more will come."""
+
+    def add(self, delivery: Delivery) -> None:
+        """An event has come, perhaps while another subscription is read."""
+        if delivery.position is None and len(self.waiting) >= MAX_WAITING:
+            self.missed += 1
+        else:
+            self.waiting.append(delivery)
 
 
 def lease_told(lease_s: float | None) -> float | None:
@@ -42,7 +65,7 @@ def delivered_event(delivered: Delivered | Answered) -> Event:
 
 
 class Deliveries(Iterator[Event]):
-    """The events of one subscription, as they come. Iterating waits for ever; the methods have a limit.
+    """The events of one subscription, as they come. Iterating waits until its lease is over; the methods have a limit.
 
     Of a named one, iterating acknowledges what it gave when it is asked for more: what a program was killed over comes
     again. Who takes events by `next_event` or `next_delivery` acknowledges them by `acknowledge`.
@@ -61,8 +84,18 @@ class Deliveries(Iterator[Event]):
             raise StopIteration
         return event
 
+    @property
+    def ended(self) -> bool:
+        """Whether its lease is over, and no more will come than is here already."""
+        return self._client.ended(self.subscription)
+
+    @property
+    def missed(self) -> int:
+        """Events that came while nobody took them, and for which there was no room; of a named subscription none."""
+        return self._client.missed(self.subscription)
+
     def next_event(self, timeout_s: float | None = None) -> Event | None:
-        """The next event, or None if none comes in time."""
+        """The next event, or None if none comes in time or ever (`ended`)."""
         delivery = self.next_delivery(timeout_s)
         return None if delivery is None else delivery.event
 
@@ -82,6 +115,8 @@ class Deliveries(Iterator[Event]):
 
     def settle(self) -> None:
         """Acknowledge what was given so far, when it is much or nothing more is here yet; it is not waited for."""
+        if self.ended:
+            return
         if len(self._positions) >= TOGETHER or not self._client.waits(self.subscription):
             self.acknowledge(wait=False)
 

@@ -139,7 +139,9 @@ class Acknowledged(Answer, frozen=True, tag="acknowledged"):
 
 
 class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
-    """The subscription has ended."""
+    """The subscription has ended. Without a question (`id` 0) it is one of this connection whose lease is over."""
+
+    subscription: SubscriptionId | None = None
 
 
 class Advertised(Answer, frozen=True, tag="advertised"):

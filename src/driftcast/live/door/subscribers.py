@@ -244,8 +244,8 @@ class Subscribers:
         entry.reader = reader
         if reader is not None:
             for delivery in early:
-                # History, say: after the caller has learned the id.
-                self._loop.call_soon(self._call, reader, subscription.id, delivery)
+                # History: after the caller has learned the id.
+                self._loop.call_soon(self._call, reader, subscription.id, delivery._replace(held=True))
 
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
@@ -268,12 +268,15 @@ class Subscribers:
         return entry.subscription.id
 
     def _on_lease_over(self, entry: _Entry) -> None:
+        reader = entry.reader if entry.consumer is None else entry.consumer.reader
         if entry.name is not None:
             # If that cannot be written, the next start sees that it is over.
             with suppress(WorkError):
                 self._store.forget(entry.subscription.id)
                 self._store.commit()
         self._end(entry)
+        if reader is not None and reader.ended is not None:
+            reader.ended(entry.subscription.id)
 
     def _end(self, entry: _Entry) -> None:
         id = entry.subscription.id

@@ -4,7 +4,8 @@ An event waits from its arrival until it is acknowledged. Its id is remembered f
 protocol may bring after a restart, is not given again to who has confirmed the first.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -44,6 +45,15 @@ class Waiting(NamedTuple):
     hops: int
     arrived_s: float
     handed: bool
+    length: int
+    """In bytes, as it is stored."""
+
+
+class Unreadable(NamedTuple):
+    """What waits and is no event, and why: the file was changed by others, or the disk has."""
+
+    position: int
+    why: str
 
 
 class Backlog:
@@ -78,8 +88,8 @@ class Backlog:
         self._bytes += length
         self.waiting += waiting
 
-    def add(self, event: Event, hops: int, now_s: float, handed: bool) -> int | None:
-        """Let an event wait; its position, or None if it was taken before."""
+    def add(self, event: Event, hops: int, now_s: float, handed: bool) -> Waiting | None:
+        """Let an event wait; None if it was taken before."""
         id = event.id
         fresh = self._store.execute(
             "INSERT OR IGNORE INTO taken (subscription, source, sequence) VALUES (?, ?, ?)",
@@ -94,28 +104,35 @@ class Backlog:
         self._count(len(encoded), 1)
         if self.newest % FORGET_EVERY == 0:
             self._store.execute("DELETE FROM taken WHERE number <= (SELECT max(number) FROM taken) - ?", (REMEMBERED,))
-        return self.newest
+        return Waiting(self.newest, event, hops, now_s, False, len(encoded))
 
-    def after(self, position: int, most: int) -> list[Waiting]:
-        """The next that wait behind a position; they count as handed from now on."""
-        rows = self._store.query(
-            "SELECT position, event, hops, arrived_s, handed FROM backlog WHERE subscription = ? AND position > ? "
-            "ORDER BY position LIMIT ?",
-            (self._subscription, position, most),
-        )
+    def after(self, position: int, most: int, most_bytes: float) -> list[Waiting | Unreadable]:
+        """The next that wait behind a position, at least one; they count as handed from now on."""
+        rows: list[tuple[Any, ...]] = []
+        with closing(
+            self._store.each(
+                "SELECT position, event, hops, arrived_s, handed, length(event) FROM backlog "
+                "WHERE subscription = ? AND position > ? ORDER BY position LIMIT ?",
+                (self._subscription, position, most),
+            )
+        ) as found:
+            for row in found:
+                rows.append(row)
+                most_bytes -= row[5] or 0
+                if most_bytes <= 0:
+                    break
         if rows:
             self._store.execute(
                 "UPDATE backlog SET handed = 1 WHERE subscription = ? AND position BETWEEN ? AND ? AND NOT handed",
                 (self._subscription, rows[0][0], rows[-1][0]),
             )
-        return [
-            Waiting(at, _decode(event), hops, arrived_s, bool(handed)) for at, event, hops, arrived_s, handed in rows
-        ]
+        return [_waiting(*row) for row in rows]
 
     def remove(self, position: int) -> None:
         """It waits no longer, if it did."""
         rows = self._store.query(
-            "SELECT length(event) FROM backlog WHERE subscription = ? AND position = ?", (self._subscription, position)
+            "SELECT coalesce(length(event), 0) FROM backlog WHERE subscription = ? AND position = ?",
+            (self._subscription, position),
         )
         if rows:
             self._store.execute(
@@ -145,3 +162,10 @@ class Backlog:
     def full(self) -> bool:
         """Whether more waits than may."""
         return self._bytes > self._settings.most_bytes
+
+
+def _waiting(position: int, event: Any, hops: int, arrived_s: float, handed: int, length: int) -> Waiting | Unreadable:
+    try:
+        return Waiting(position, _decode(event), int(hops), float(arrived_s), bool(handed), length)
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        return Unreadable(position, str(error))

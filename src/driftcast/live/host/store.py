@@ -138,6 +138,10 @@ class NodeStore:
         """All rows of a question."""
         return self._database.execute(statement, values).fetchall()
 
+    def each(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """The rows of a question one by one, for who may not want all of them. Whoever asks closes it."""
+        return self._database.execute(statement, values)
+
     @property
     def unsaved(self) -> bool:
         """Whether anything is written and not committed."""
