@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from driftcast.gateway.mqtt import properties as kinds
+from driftcast.gateway.mqtt.octets import Cursor
+from driftcast.gateway.mqtt.properties import read_properties, write_properties
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import LoopbackNetwork, until
 from tests.cli.console import call
-from tests.gateway.world import Raw, configured, connect, publish, subscribe
+from tests.gateway.world import Raw, configured, connect, packet, publish, subscribe, text
 from tests.live.keyed import Operator
 
 FLOODING = 'name = "flooding"'
@@ -140,5 +142,47 @@ def test_a_node_whose_certificate_allows_little_serves_what_it_allows(tmp_path: 
             client = await asyncio.to_thread(reader, port(node), "cars/#")
             assert (await asyncio.to_thread(client.message))[:2] == ("cars/a", b"1")
             client.close()
+
+    asyncio.run(story())
+
+
+def test_what_waits_for_a_client_of_another_node_expires_from_its_arrival(tmp_path: Path) -> None:
+    """It was told the whole time again, however long the message had waited [MQTT-3.3.2-6]."""
+
+    def client(port: int) -> Raw:
+        found = Raw(port, connect("me", clean=False, properties={"session_expiry_s": 100}))
+        found.connected()
+        return found
+
+    def ask(port: int) -> None:
+        with client(port) as one:
+            one.say(subscribe("a", 1))
+            one.expect(kinds.SUBACK)
+
+    def tell(port: int) -> None:
+        with Raw(port, connect("writer")) as one:
+            one.connected()
+            one.say(packet(0x32, text("a"), b"\0\1", write_properties({"expiry_s": 100}), b"x"))
+            one.expect(kinds.PUBACK)
+
+    def told(port: int) -> int:
+        with client(port) as one:
+            _, body = one.expect(kinds.PUBLISH)
+            cursor = Cursor(body)
+            cursor.text()
+            cursor.short()
+            expiry_s: int = read_properties(cursor, kinds.PUBLISH)["expiry_s"]
+            return expiry_s
+
+    async def story() -> None:
+        configs = [configured(tmp_path, protocol=EPIDEMIC, name=name) for name in ("n1", "n2")]
+        async with LoopbackNetwork(configs) as network:
+            network.line()
+            await network.discovered()
+            one, two = (network.nodes[config.node] for config in configs)
+            await asyncio.to_thread(ask, port(two))
+            await asyncio.to_thread(tell, port(one))
+            await asyncio.sleep(2.5)
+            assert await asyncio.to_thread(told, port(two)) in (97, 98)
 
     asyncio.run(story())

@@ -209,7 +209,7 @@ class Session:
         if self._left_out(entry, event):
             self._settle_at_once(origin)
             return
-        parcel = self._parcel(entry, event, self._until_s(event))
+        parcel = self._parcel(entry, event, self._until_s(event, delivery.waited_s))
         if parcel is None:
             self.drop("mqtt_topic")
             self._settle_at_once(origin)
@@ -247,12 +247,12 @@ class Session:
         if parcel is not None and self._entries.get(entry.text) is entry:
             self.outbox.offer(parcel)
 
-    def _until_s(self, event: Event) -> float:
+    def _until_s(self, event: Event, waited_s: float) -> float:
         """When an event's lease is over, by this node's clock; of others' events it is counted from their arrival."""
         if math.isinf(event.lease_s):
             return math.inf
         backing = self._shop.backing
-        begun_s = event.time_s if event.source == backing.id else backing.node.record.time_s()
+        begun_s = event.time_s if event.source == backing.id else backing.node.record.time_s() - waited_s
         return begun_s + event.lease_s
 
     # For the outbox.

@@ -28,6 +28,8 @@ class Delivery(NamedTuple):
     position: int | None = None
     again: bool = False
     """Whether it may have been handed over before."""
+    waited_s: float = 0.0
+    """Since it arrived here: its lease is so much shorter."""
     held: bool = False
     """Whether the node holds the event anyway, so that it costs nothing to let it wait."""
 
@@ -185,7 +187,8 @@ class Consumer:
             self._handed = min(self._handed, waiting.position - 1)
             return
         try:
-            reader.read(self._id, Delivery(waiting.event, waiting.hops, waiting.position, waiting.handed))
+            waited_s = max(0.0, self._record.time_s() - waiting.arrived_s)
+            reader.read(self._id, Delivery(waiting.event, waiting.hops, waiting.position, waiting.handed, waited_s))
         except Exception as error:
             LOG.error("an application raised on a delivery", exc_info=error)
             self._record.drop(Layer.DISSEMINATION, "application_raised")
