@@ -23,13 +23,15 @@ COLUMNS = {
 
 
 def cell(row: dict[str, str], scale: float) -> str:
-    """A mean with its half width; as many digits as tell something."""
+    """A mean with its interval, which leans; as many digits as tell something."""
     if not row["mean"]:
         return "-"
     mean = float(row["mean"]) * scale
-    half = (float(row["high"]) - float(row["mean"])) * scale if row["high"] else 0.0
     digits = 0 if abs(mean) >= 100 else 1 if abs(mean) >= 10 else 2
-    return f"{mean:,.{digits}f} ± {half:,.{digits}f}"
+    if not row["high"]:
+        return f"{mean:,.{digits}f}"
+    low, high = (float(row[end]) * scale for end in ("low", "high"))
+    return f"{mean:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
 
 
 def table(path: Path) -> list[str]:
