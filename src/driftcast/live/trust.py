@@ -77,6 +77,7 @@ class KeyedTrust(Trust):
     def applications(self, applications: Applications, dropped: Callable[[str], None]) -> Applications:
         from driftcast.live.host.vetted import VettedApplications
 
+        self._vetting.dropped = dropped
         return VettedApplications(applications, self._vetting.signatures, dropped)
 
     def reload(self) -> None:

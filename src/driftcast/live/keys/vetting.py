@@ -1,15 +1,15 @@
 """Messages of other nodes looked at before anybody else sees them: events are signed, subscriptions certified.
 
-A codec is where all that comes from the network passes, what routers carry in parcels included. Only what a protocol
-puts together from pieces is not seen here: events are judged when they are delivered (`vetted.py`), subscriptions are
-not.
+A codec is where all that comes from the network passes: what routers carry in parcels included, and what a protocol
+puts together from pieces, which it reads by the codec too (`Host.reader`).
 """
 
 import base64
 import binascii
 import enum
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from driftcast.errors import UserError
 from driftcast.live.keys.certificate import MAX_CERTIFICATE_BYTES
 from driftcast.live.keys.membership import Certified, Membership, Refusal
 from driftcast.live.keys.section import TOGETHER
-from driftcast.live.keys.signing import Signatures
+from driftcast.live.keys.signing import EventFlaw, Signatures
 from driftcast.matching import Filter, FilterError
 from driftcast.model import Event, Scalar, Subscription
 from driftcast.protocol import StackPlan
@@ -25,6 +25,12 @@ from driftcast.wire import Codec, DecodeError, EventMessage, Layer, Message, Par
 
 CERTIFICATE = "$certificate"
 """The attribute of a subscription in which its certificate travels."""
+
+
+ENDED = frozenset({EventFlaw.EXPIRED, EventFlaw.REVOKED})
+"""What becomes of good events while others carry them."""
+
+T = TypeVar("T")
 
 
 class SubscriptionFlaw(enum.StrEnum):
@@ -40,22 +46,24 @@ class Vetting:
     def __init__(self, membership: Membership, together: int = TOGETHER) -> None:
         self.membership = membership
         self.signatures = Signatures(membership, together)
+        self.dropped: Callable[[str], None] = lambda reason: None
+        """Told of what is left out of messages that go on without it."""
         self._fields: dict[type[msgspec.Struct], tuple[str, ...]] = {}
 
     def plan(self, plan: StackPlan) -> StackPlan:
         """The same stack, with codecs that judge."""
         vetted = StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, plan.beacons)
         vetted.overhears = plan.overhears
-        inner = _VettingCodec(vetted.codecs[Layer.DISSEMINATION], self._check)
+        inner = _VettingCodec(vetted.codecs[Layer.DISSEMINATION], self._vetted, self._vetted_piecemeal)
         vetted.codecs[Layer.DISSEMINATION] = inner
 
-        def open_parcels(message: Message) -> None:
-            for found in self._carried(message):
-                if isinstance(found, Parcel):
-                    inner.decode(found.body)
+        def open_parcels(message: T) -> T:
+            for parcel in self._parcels(message):
+                inner.decode(parcel.body)
+            return message
 
         if Layer.ROUTING in vetted.codecs:
-            vetted.codecs[Layer.ROUTING] = _VettingCodec(vetted.codecs[Layer.ROUTING], open_parcels)
+            vetted.codecs[Layer.ROUTING] = _VettingCodec(vetted.codecs[Layer.ROUTING], open_parcels, open_parcels)
         return vetted
 
     def certified(self, subscription: Subscription) -> Subscription:
@@ -78,19 +86,51 @@ class Vetting:
                         f"says what may be claimed: driftcast keys certify --attribute"
                     )
 
-    def _check(self, message: Message) -> None:
-        found_in: Iterable[object] = self._carried(message)
+    def _vetted(self, message: T) -> T:
+        """A message as far as it counts; a DecodeError if it does not."""
         # Most that comes carries one event and nothing else.
         if isinstance(message, EventMessage) and self._carrying(type(message)) == ("event",):
-            found_in = (message.event,)
-        for found in found_in:
-            flaw: enum.StrEnum | None = None
-            if isinstance(found, Event):
-                flaw = self.signatures.flaw(found)
-            elif isinstance(found, Subscription):
-                flaw = self._subscription_flaw(found)
-            if flaw is not None:
-                raise DecodeError(flaw)
+            self._judge(message.event, frozenset())
+            return message
+        return self._counting(message, frozenset())
+
+    def _vetted_piecemeal(self, found: T) -> T:
+        """The same of what came in pieces. Its sender was told that it has come, and others wait for what comes after
+        it: so events that were good when they set out go on, to be dropped where they are delivered (`vetted.py`)."""
+        return self._counting(found, ENDED)
+
+    def _counting(self, value: T, but: frozenset[EventFlaw]) -> T:
+        """A value without the rows of its lists whose subscriptions do not count: one whose certificate has ended must
+        not end what is told with it. Whatever else does not count is a DecodeError."""
+        if isinstance(value, Event | Subscription):
+            self._judge(value, but)
+        elif isinstance(value, msgspec.Struct):
+            before = {name: getattr(value, name) for name in self._carrying(type(value))}
+            after = {name: self._counting(one, but) for name, one in before.items()}
+            if any(after[name] is not before[name] for name in before):
+                return msgspec.structs.replace(value, **after)
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self._counting(one, but) for one in value))
+        elif isinstance(value, tuple | list):
+            return type(value)(self._rows(value, but))
+        elif isinstance(value, dict):
+            return type(value)((key, self._counting(one, but)) for key, one in value.items())
+        return value
+
+    def _rows(self, rows: Sequence[object], but: frozenset[EventFlaw]) -> Iterator[object]:
+        for row in rows:
+            try:
+                yield self._counting(row, but)
+            except DecodeError as error:
+                # Without one of its members a pair would be none.
+                if isinstance(row, Subscription) or not isinstance(error.flaw, SubscriptionFlaw):
+                    raise
+                self.dropped(error.flaw)
+
+    def _judge(self, found: Event | Subscription, but: frozenset[EventFlaw]) -> None:
+        flaw = self.signatures.flaw(found) if isinstance(found, Event) else self._subscription_flaw(found)
+        if flaw is not None and flaw not in but:
+            raise DecodeError(flaw)
 
     def _subscription_flaw(self, subscription: Subscription) -> SubscriptionFlaw | None:
         if not isinstance(self.membership, Certified):
@@ -114,16 +154,15 @@ class Vetting:
         )
         return None if covered and claimed else SubscriptionFlaw.NOT_ALLOWED
 
-    def _carried(self, value: object) -> Iterator[object]:
-        """The events, subscriptions and parcels in a message."""
-        if isinstance(value, Event | Subscription | Parcel):
+    def _parcels(self, value: object) -> Iterator[Parcel]:
+        if isinstance(value, Parcel):
             yield value
-        elif isinstance(value, tuple | list):
-            for one in value:
-                yield from self._carried(one)
+        elif isinstance(value, tuple | list | dict):
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from self._parcels(one)
         elif isinstance(value, msgspec.Struct):
             for name in self._carrying(type(value)):
-                yield from self._carried(getattr(value, name))
+                yield from self._parcels(getattr(value, name))
 
     def _carrying(self, kind: type[msgspec.Struct]) -> tuple[str, ...]:
         """The fields of a message type that may carry one."""
@@ -137,23 +176,26 @@ class Vetting:
 
 
 class _VettingCodec(Codec):
-    """Decodes as another codec does, and refuses what does not pass a check."""
+    """Decodes as another codec does, and refuses what does not count."""
 
-    def __init__(self, codec: Codec, check: Callable[[Message], None]) -> None:
+    def __init__(self, codec: Codec, vetted: Callable[[Message], Message], piecemeal: Callable[[Any], Any]) -> None:
         super().__init__(codec.layer, codec.name, codec.messages)
-        self._check = check
+        self._vetted = vetted
+        self._piecemeal = piecemeal
 
     def decode(self, frame: bytes) -> Message:
-        message = super().decode(frame)
-        self._check(message)
-        return message
+        return self._vetted(super().decode(frame))
+
+    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+        read, vetted = super().reader(kinds), self._piecemeal
+        return lambda body: vetted(read(body))
 
 
 def _mentions(hint: object, seen: frozenset[object]) -> bool:
     """Whether a type may hold an event, a subscription or a parcel."""
     if hint in (Event, Subscription, Parcel):
         return True
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and hint not in seen:
+    if isinstance(hint, type) and hint not in seen and (issubclass(hint, msgspec.Struct) or hasattr(hint, "_fields")):
         return any(_mentions(inner, seen | {hint}) for inner in typing.get_type_hints(hint).values())
     return any(_mentions(inner, seen) for inner in typing.get_args(hint))
 
