@@ -67,8 +67,8 @@ class Applications(ABC):
         """A neighbor holds an event that an application wants to be held."""
 
     @abstractmethod
-    def process(self, job: Process) -> None:
-        """User code is to be run."""
+    def process(self, job: Process, refused: str = "") -> None:
+        """User code is to be run, or has to be answered for why it is not."""
 
 
 class Runtime(Stack):
