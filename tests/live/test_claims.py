@@ -1,8 +1,9 @@
-"""What a member gone bad claims to be, in messages that a protocol puts together itself: it is judged there too."""
+"""What a member gone bad claims to be: in what a protocol puts together itself, and in requests for stored events."""
 
 import asyncio
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,11 +15,12 @@ from driftcast.dissemination.overlay.words import Version
 from driftcast.live.config import NodeConfig
 from driftcast.live.keys.vetting import Vetting
 from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
-from driftcast.model import Event, EventId, NodeId, Scalar, Subscription, SubscriptionId
+from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from driftcast.model import Event, EventId, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import StackPlan
 from driftcast.protocol.registry import protocol_named, router_named
 from driftcast.routing.aodv.messages import Packet as Routed
+from driftcast.services.retrieval.messages import Asked, AskId
 from driftcast.settings import typed
 from driftcast.wire import DecodeError, Layer, Message, Parcel, Traffic
 from tests.live.conftest import BEACONS, MakeConfig, Run
@@ -29,7 +31,9 @@ from tests.live.test_overlay import AODV, SETTINGS, Watched
 
 OPERATOR = Operator()
 BROKER, BAD = 2, 666
+BROKERS = (1, BROKER)
 VERSION = Version(1, 1)
+MAJOR = "rank = 'major'"
 
 
 def overlay_plan(protocol: type[Overlay] = Overlay) -> StackPlan:
@@ -157,3 +161,101 @@ def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) ->
     assert vetting.membership.take_revocations(operator.revoked(1))
     assert read(msgspec.msgpack.encode(good)) == good
     assert vetting.signatures.flaw(good) == "event_of_a_revoked_node"
+
+
+def tree(config: MakeConfig, node: NodeId, store: Path) -> NodeConfig:
+    plain = config(node, "tree", store=store / f"{node}", group_s=0.2, refresh_s=0.5, cache=100)
+    return replace(plain, roles=("broker",) if node in BROKERS else (), directory={"broker": BROKERS})
+
+
+def answered(node: LiveNode) -> list[str]:
+    """What a node has answered with."""
+    return [row["event"] for row in node.trace.table().to_pylist() if row["kind"] == "respond"]
+
+
+def test_a_repository_answers_nobody_who_claims_more_than_is_certified(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        victim = OPERATOR.keyed(tree(config, BROKER, tmp_path))
+        bad = OPERATOR.keyed(tree(config, BAD, tmp_path), subscribe="topic = 't'", attributes={"rank": "private"})
+        async with LiveNode(victim) as second, insider(bad, second) as forged:
+            second.advertise("true", stored=True)
+            second.publish({"topic": "t"}, lease_s=60.0, access=MAJOR)
+            plain = second.publish({"topic": "t"}, lease_s=60.0)
+            numbers = count()
+
+            def ask(attributes: dict[str, Scalar], filter: str = "topic = 't'", *behind: NodeId) -> None:
+                forged.tell(Asked(AskId(1, next(numbers)), filter, attributes, (BAD, *behind), 60.0))
+
+            def claimed(vetting: Vetting, filter: str = "topic = 't'", **attributes: Scalar) -> dict[str, Scalar]:
+                return vetting.certified(Request(RequestId(BAD, 0), filter, attributes=attributes)).attributes
+
+            ask({"rank": "major"})
+            await until_dropped(second, "request_uncertified")
+            mine, major = forged.vetting, OPERATOR.vetting(7, attributes={"rank": "major"})
+            # The certificate of another travels with its events, and with its subscriptions.
+            known = major.certified(subscription(0, 7, rank="major")).attributes
+            lies: tuple[dict[str, Scalar], ...] = (
+                {},
+                {**known, "$signature": claimed(mine)["$signature"]},
+                {**claimed(mine), "$signature": 7},
+                {**claimed(mine), "$signature": "no base64"},
+            )
+            for attributes in lies:
+                ask(attributes)
+            ask(known, "topic = 't'", 7)
+            ask({**known, "$signature": claimed(mine)["$signature"]}, "topic = 't'", 7)
+            await until_dropped(second, "request_uncertified", 7)
+            ask(claimed(mine, rank="major"))
+            ask(claimed(mine), "true")
+            await until_dropped(second, "request_not_allowed", 2)
+            # What it signed is not what it asks with.
+            ask({**claimed(mine), "rank": "private"})
+            await until_dropped(second, "request_uncertified", 8)
+            assert answered(second) == []
+            ask(claimed(mine, rank="private"))
+            await until(lambda: answered(second) == [str(plain)], 10)
+
+    run(story())
+
+
+def test_stored_events_come_to_whom_certificates_allow_them(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    """Over a broker that has a part of them itself, so that it asks for the rest in a request of its own words."""
+
+    async def story() -> None:
+        configs = [
+            OPERATOR.keyed(tree(config, node, tmp_path), subscribe=subscribe, attributes=attributes)
+            for node, subscribe, attributes in (
+                (1, None, None),
+                (BROKER, None, None),
+                (3, "topic = 't'", {"rank": "major"}),
+                (4, "topic = 't'", {"rank": "private"}),
+            )
+        ]
+        async with LoopbackNetwork(configs) as network:
+            for a, b in ((1, BROKER), (BROKER, 3), (BROKER, 4)):
+                network.link(a, b)
+            await network.discovered()
+            nodes = network.nodes
+            nodes[1].advertise("n < 5", stored=True)
+            nodes[BROKER].advertise("n >= 5", stored=True)
+            ids = [
+                nodes[publisher].publish({"topic": "t", "n": n}, lease_s=60.0, access=access)
+                for publisher, n in ((1, 1), (BROKER, 7))
+                for access in (MAJOR, None)
+            ]
+            major, private, asked = Inbox(), Inbox(), list[EventId]()
+            await asyncio.sleep(1.0)
+            nodes[3].subscribe("topic = 't'", major, attributes={"rank": "major"}, history=True)
+            nodes[4].subscribe("topic = 't'", private, attributes={"rank": "private"}, history=True)
+            closed: list[bool] = []
+            nodes[3].request("topic = 't'", 10.0, lambda event, hops: asked.append(event.id), closed.append)
+            await until(lambda: sorted(major.events) == sorted(ids) and bool(closed), 20)
+            open_to_all = sorted(id for at, id in enumerate(ids) if at % 2)
+            await until(lambda: sorted(private.events) == open_to_all, 10)
+            assert (sorted(asked), closed) == (open_to_all, [True])
+            dropped = {reason for node in nodes.values() for reason in node.drops}
+            assert not {reason for reason in dropped if reason.startswith(("event_", "subscription_", "request_"))}
+
+    run(story())

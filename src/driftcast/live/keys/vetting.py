@@ -15,22 +15,26 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.live.keys.certificate import MAX_CERTIFICATE_BYTES
-from driftcast.live.keys.membership import Certified, Membership, Refusal
+from driftcast.live.keys.membership import Certified, Member, Membership, Refusal
+from driftcast.live.keys.primitives import signed_by
 from driftcast.live.keys.section import TOGETHER
 from driftcast.live.keys.signing import EventFlaw, Signatures
 from driftcast.matching import Filter, FilterError
-from driftcast.model import Event, Scalar, Subscription
+from driftcast.model import Event, Request, Scalar, Subscription
 from driftcast.protocol import StackPlan
 from driftcast.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel
 
 CERTIFICATE = "$certificate"
-"""The attribute of a subscription in which its certificate travels."""
+"""The attribute of a subscription, or of a request, in which its certificate travels."""
+SIGNATURE = "$signature"
+"""The attribute of a request, or of a subscription that asks for its history, which shows that its node made it."""
 
 
 ENDED = frozenset({EventFlaw.EXPIRED, EventFlaw.REVOKED})
 """What becomes of good events while others carry them."""
 
 T = TypeVar("T")
+Asking = TypeVar("Asking", bound=Subscription | Request)
 
 
 class SubscriptionFlaw(enum.StrEnum):
@@ -38,6 +42,13 @@ class SubscriptionFlaw(enum.StrEnum):
 
     UNCERTIFIED = "subscription_uncertified"
     NOT_ALLOWED = "subscription_not_allowed"
+
+
+class RequestFlaw(enum.StrEnum):
+    """Why a request for stored events does not."""
+
+    UNCERTIFIED = "request_uncertified"
+    NOT_ALLOWED = "request_not_allowed"
 
 
 class Vetting:
@@ -66,12 +77,17 @@ class Vetting:
             vetted.codecs[Layer.ROUTING] = _VettingCodec(vetted.codecs[Layer.ROUTING], open_parcels, open_parcels)
         return vetted
 
-    def certified(self, subscription: Subscription) -> Subscription:
-        """A subscription of this node as it travels."""
+    def certified(self, asking: Asking) -> Asking:
+        """A subscription, or a request, of this node as it travels."""
         if not isinstance(self.membership, Certified):
-            return subscription
-        text = base64.b64encode(self.membership.voucher).decode()
-        return msgspec.structs.replace(subscription, attributes={**subscription.attributes, CERTIFICATE: text})
+            return asking
+        attributes = {**asking.attributes, CERTIFICATE: base64.b64encode(self.membership.voucher).decode()}
+        # A certificate is known to whoever has met an event of its node, and answers to a request go wherever it says
+        # that it came along: so the node shows that it asks.
+        if isinstance(asking, Request) or asking.history:
+            signature = self.membership.identity.sign(b"claim", _statement(attributes))
+            attributes[SIGNATURE] = base64.b64encode(signature).decode()
+        return msgspec.structs.replace(asking, attributes=attributes)
 
     def check_own(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
         """A UserError if this node may not ask for that, or is not what its subscriber says."""
@@ -88,6 +104,7 @@ class Vetting:
 
     def _vetted(self, message: T) -> T:
         """A message as far as it counts; a DecodeError if it does not."""
+        self._judge_claim(message)
         # Most that comes carries one event and nothing else.
         if isinstance(message, EventMessage) and self._carrying(type(message)) == ("event",):
             self._judge(message.event, frozenset())
@@ -97,6 +114,7 @@ class Vetting:
     def _vetted_piecemeal(self, found: T) -> T:
         """The same of what came in pieces. Its sender was told that it has come, and others wait for what comes after
         it: so events that were good when they set out go on, to be dropped where they are delivered (`vetted.py`)."""
+        self._judge_claim(found)
         return self._counting(found, ENDED)
 
     def _counting(self, value: T, but: frozenset[EventFlaw]) -> T:
@@ -128,31 +146,40 @@ class Vetting:
                 self.dropped(error.flaw)
 
     def _judge(self, found: Event | Subscription, but: frozenset[EventFlaw]) -> None:
-        flaw = self.signatures.flaw(found) if isinstance(found, Event) else self._subscription_flaw(found)
+        flaw: enum.StrEnum | None
+        if isinstance(found, Event):
+            flaw = self.signatures.flaw(found)
+        else:
+            flaw = self._flaw(found, SubscriptionFlaw)
         if flaw is not None and flaw not in but:
             raise DecodeError(flaw)
 
-    def _subscription_flaw(self, subscription: Subscription) -> SubscriptionFlaw | None:
+    def _judge_claim(self, found: object) -> None:
+        claim = found.claim() if isinstance(found, Message) else None
+        flaw = None if claim is None else self._flaw(claim, RequestFlaw)
+        if flaw is not None:
+            raise DecodeError(flaw)
+
+    def _flaw(
+        self, claim: Subscription, flaws: type[SubscriptionFlaw] | type[RequestFlaw]
+    ) -> SubscriptionFlaw | RequestFlaw | None:
         if not isinstance(self.membership, Certified):
             return None
-        text = subscription.attributes.get(CERTIFICATE)
-        if not isinstance(text, str) or len(text) > 2 * MAX_CERTIFICATE_BYTES:
-            return SubscriptionFlaw.UNCERTIFIED
+        voucher = _bytes_in(claim.attributes, CERTIFICATE)
+        member = Refusal.MALFORMED if voucher is None else self.membership.member(voucher)
+        if isinstance(member, Refusal) or member.node != claim.subscriber:
+            return flaws.UNCERTIFIED
         try:
-            member = self.membership.member(base64.b64decode(text, validate=True))
-        except (ValueError, binascii.Error):
-            return SubscriptionFlaw.UNCERTIFIED
-        if isinstance(member, Refusal) or member.node != subscription.subscriber:
-            return SubscriptionFlaw.UNCERTIFIED
-        try:
-            covered = member.subscribe is None or member.subscribe.covers(Filter(subscription.filter))
+            covered = member.subscribe is None or member.subscribe.covers(Filter(claim.filter))
         except FilterError:
             covered = False
         claimed = all(
-            name == CERTIFICATE or _same(member.attributes.get(name), value)
-            for name, value in subscription.attributes.items()
+            name in (CERTIFICATE, SIGNATURE) or _same(member.attributes.get(name), value)
+            for name, value in claim.attributes.items()
         )
-        return None if covered and claimed else SubscriptionFlaw.NOT_ALLOWED
+        if not covered or not claimed:
+            return flaws.NOT_ALLOWED
+        return flaws.UNCERTIFIED if flaws is RequestFlaw and not _signed(member, claim.attributes) else None
 
     def _parcels(self, value: object) -> Iterator[Parcel]:
         if isinstance(value, Parcel):
@@ -198,6 +225,26 @@ def _mentions(hint: object, seen: frozenset[object]) -> bool:
     if isinstance(hint, type) and hint not in seen and (issubclass(hint, msgspec.Struct) or hasattr(hint, "_fields")):
         return any(_mentions(inner, seen | {hint}) for inner in typing.get_type_hints(hint).values())
     return any(_mentions(inner, seen) for inner in typing.get_args(hint))
+
+
+def _bytes_in(attributes: Mapping[str, Scalar], name: str) -> bytes | None:
+    text = attributes.get(name)
+    if not isinstance(text, str) or len(text) > 2 * MAX_CERTIFICATE_BYTES:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _statement(attributes: Mapping[str, Scalar]) -> bytes:
+    """What is signed of a claim. Its filter is not: brokers divide requests among repositories."""
+    return msgspec.msgpack.encode(sorted(item for item in attributes.items() if item[0] != SIGNATURE))
+
+
+def _signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
+    signature = _bytes_in(attributes, SIGNATURE)
+    return signature is not None and signed_by(member.key, signature, b"claim", _statement(attributes))
 
 
 def _same(certified: Scalar | None, claimed: Scalar) -> bool:
