@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import pytest
+
 from driftcast.dissemination.overlay.protocol import Overlay
 from driftcast.live.config import NodeConfig
 from driftcast.live.host.processing import ProcessorConfig
@@ -14,6 +16,7 @@ from driftcast.protocol import StackPlan
 from driftcast.protocol.registry import router_named
 from driftcast.settings import typed
 from tests.live.conftest import BEACONS, MakeConfig, Run
+from tests.live.keyed import Operator
 
 A, B, C = 1, 2, 3
 BROKERS = (A, B)
@@ -46,7 +49,10 @@ def laptop(config: NodeConfig, function: Path) -> NodeConfig:
     return replace(config, plan=plan, roles=roles, directory={"broker": BROKERS}, processors=processors)
 
 
-def test_a_modulator_moves_while_events_flow_and_none_is_lost(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keyed", [False, True], ids=["open", "keyed"])
+def test_a_modulator_moves_while_events_flow_and_none_is_lost(
+    keyed: bool, config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
     function = tmp_path / "f.py"
     function.write_text(RUNOFF)
     depths: list[object] = []
@@ -58,7 +64,8 @@ def test_a_modulator_moves_while_events_flow_and_none_is_lost(config: MakeConfig
         assert len(event.payload) == 8000
 
     async def story() -> None:
-        async with LoopbackNetwork(laptop(config(node), function) for node in (A, B, C)) as network:
+        laptops = [laptop(config(node), function) for node in (A, B, C)]
+        async with LoopbackNetwork(map(Operator().keyed, laptops) if keyed else laptops) as network:
             network.link(A, B)
             network.link(B, C)
             await network.discovered()
@@ -93,5 +100,7 @@ def test_a_modulator_moves_while_events_flow_and_none_is_lost(config: MakeConfig
             await until(lambda: len(depths) == published, 30.0)
             assert depths == list(range(1, published + 1))
             assert set(makers) == {A, B}
+            dropped = {reason for node in network.nodes.values() for reason in node.drops}
+            assert not {reason for reason in dropped if reason.startswith(("event_", "subscription_"))}
 
     run(story())

@@ -15,10 +15,12 @@ from driftcast.live.door.client import connect
 from driftcast.live.host import processing
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.live.node import LiveNode
+from driftcast.live.trust import KeyedTrust
 from driftcast.loopback.network import LoopbackNetwork, until
 from driftcast.model import Event, EventId, NodeId, Processor, ProcessorId, Subscription
 from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
 from tests.live.conftest import MakeConfig, Run
+from tests.live.keyed import Operator, signed
 from tests.live.talker import Talker
 
 FUNCTIONS = """
@@ -125,6 +127,26 @@ def test_results_become_events_that_name_their_inputs(config: MakeConfig, run: R
             assert len(events[0].derived_from) == 1
             assert await outcome(node, "nothing", n=1) == ([], b"", "")
             assert len(node.trace.events().to_pylist()) == 3
+
+    run(story())
+
+
+def test_what_is_not_to_be_processed_has_an_outcome_too(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    """Of two that were published, the publisher of one is revoked before it is processed."""
+
+    async def story() -> None:
+        operator = Operator()
+        made = operator.keyed(with_functions(config(1, Runner), tmp_path, "double"))
+        async with LiveNode(made) as node:
+            assert isinstance(node.trust, KeyedTrust)
+            gone = signed(operator.vetting(7).signatures, Event(EventId(7, 7), {"run": "double", "n": 1}))
+            node.trust.membership.take_revocations(operator.revoked(7))
+            # As if it had come in pieces, from somebody who carried it.
+            runner().on_publish(0.0, gone)
+            events, _, error = await outcome(node, "double", n=21)
+            assert (error, [event.attributes for event in events]) == ("", [{"n": 42}])
+            assert runner().processed[7] == ([], b"", "event_of_a_revoked_node")
+            assert node.drops["event_of_a_revoked_node"] == 1
 
     run(story())
 

@@ -86,6 +86,13 @@ BANNED_NAMES = frozenset(
 # Without a seed these draw one from the operating system.
 NEEDS_SEED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 
+# What comes from others is read by `host.reader`, so that a node with keys judges it; these read what they wrote.
+READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "driftcast.wire.reader_of"})
+READING = ("parts", "routing", "services", "dissemination")
+READS_ITS_STORE = frozenset(
+    {"parts.durable", "services.retrieval.stored", "services.policy.repository", "dissemination.overlay.ledger"}
+)
+
 # What only an extra installs: a node on a small device has none of it.
 NOT_IN_BASE = (
     "pyspark",
@@ -179,6 +186,8 @@ def purity_violations(module: str, line: int, name: str, call: ast.Call | None) 
         yield f"driftcast.{module}:{line}: {layer_of(module)} is pure and may not use {name}"
     elif name in NEEDS_SEED and call is not None and not call.args and not call.keywords:
         yield f"driftcast.{module}:{line}: {name} needs a seed"
+    elif name in READS and layer_of(module) in READING and module not in READS_ITS_STORE:
+        yield f"driftcast.{module}:{line}: {name} reads what nobody has judged; host.reader does not"
 
 
 def room_violations(module: str, line: int, name: str) -> Iterator[str]:
@@ -358,6 +367,8 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
         ("parts.x", "from numpy import random as nr\nnr.seed(1)", "may not use numpy.random.seed"),
         ("parts.x", "import numpy.random\nnumpy.random.rand()", "may not use numpy.random.rand"),
         ("parts.x", "import numpy as np\nnp.random.default_rng()", "numpy.random.default_rng needs a seed"),
+        ("parts.x", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode", "reads what nobody has judged"),
+        ("dissemination.x.protocol", "from driftcast.wire import reader_of", "reads what nobody has judged"),
         ("parts.x", "SEEN = {}\ndef f(a):\n    SEEN[a] = 1", "parts.x:1: SEEN is state of the process"),
         ("parts.x", "SEEN: set[int] = set()\ndef f(a):\n    SEEN.add(a)", "SEEN is state of the process"),
         ("parts.x", "n = 0\ndef f():\n    global n\n    n += 1", "n is state of the process"),
@@ -398,6 +409,7 @@ def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complain
         ),
         ("parts.x", "import random\nrng = random.Random(7)\nrng.choice([1])"),
         ("parts.x", "import numpy as np\nrng: np.random.Generator = np.random.default_rng(7)\nrng.uniform()"),
+        ("parts.durable", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode"),
         ("parts.x", "def f(random: Rng, time: float) -> float:\n    return random.random() + time.real"),
         ("protocol.registry", "import importlib, pkgutil\nimportlib.import_module('driftcast.dissemination')"),
         ("matching.x", "from datetime import timedelta, datetime\ndatetime.fromisoformat('2020-01-01')"),

@@ -59,8 +59,8 @@ def test_a_world_gives_every_input_but_those_it_owes(world: str) -> None:
 def test_somebody_reads_whatever_a_host_tells_but_for_what_is_owed() -> None:
     told = {name for name in (*vars(Host), *Host.__annotations__) if not name.startswith("_")}
     read = {name for of, name in calls(USERS) if of == "host"}
-    # What is offered is asked when a stack is made, and `stand_on` is how it is wired.
-    assert told - read - {"offers", "stand_on"} == READINGS_OWED
+    # What is offered is asked when a stack is made, and `stand_on` and `read_as` are how it is wired.
+    assert told - read - {"offers", "stand_on", "read_as"} == READINGS_OWED
 
 
 def test_somebody_uses_whatever_a_port_does_but_for_what_is_owed() -> None:

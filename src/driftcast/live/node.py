@@ -342,8 +342,8 @@ class LiveNode(Applications):
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._outgoing.held(event, neighbor)
 
-    def process(self, job: Process) -> None:
-        self._processing.submit(job)
+    def process(self, job: Process, refused: str = "") -> None:
+        self._processing.submit(job, refused)
 
     def _on_processed(self, finished: Finished) -> None:
         if self._running:

@@ -1,19 +1,20 @@
 """Whom a node believes: everybody, or the members of a network with keys."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig
 from driftcast.live.host.runtime import Applications
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG
-from driftcast.model import Event, Scalar, Subscription
+from driftcast.model import Event, Request, Scalar, Subscription
 from driftcast.protocol import StackPlan
 
 if TYPE_CHECKING:
     from driftcast.live.keys.vetting import Vetting
 
+Asking = TypeVar("Asking", bound=Subscription | Request)
 
 OPEN = "this node is open: without [keys], whoever is in reach may read, publish and forge"
 
@@ -40,9 +41,9 @@ class Trust:
         """Events of this node as they travel, or why one may not."""
         return events
 
-    def certified(self, subscription: Subscription) -> Subscription:
-        """A subscription of this node as it travels."""
-        return subscription
+    def certified(self, asking: Asking) -> Asking:
+        """A subscription, or a request, of this node as it travels."""
+        return asking
 
     def check_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
         """A UserError if to ask for that, now or for what is stored, is not allowed here."""
@@ -77,6 +78,7 @@ class KeyedTrust(Trust):
     def applications(self, applications: Applications, dropped: Callable[[str], None]) -> Applications:
         from driftcast.live.host.vetted import VettedApplications
 
+        self._vetting.dropped = dropped
         return VettedApplications(applications, self._vetting.signatures, dropped)
 
     def reload(self) -> None:

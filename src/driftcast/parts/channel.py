@@ -10,7 +10,7 @@ A protocol gives its packets and acknowledgments tags of its own:
     class Ack(ChannelAck, frozen=True, gc=False, tag=8): ...
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from driftcast.model import EventId, Failure, NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, split
 from driftcast.parts.handling import GivenUp, Handling, Way, Ways
-from driftcast.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
+from driftcast.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox, Read
 from driftcast.parts.outbox import Outbox
 from driftcast.protocol import Fact, Port, Token
 from driftcast.wire import Message, Parcel, Traffic, carried
@@ -28,11 +28,11 @@ Carry: TypeAlias = Callable[[NodeId, Message], None]
 
 
 class ChannelTypes(NamedTuple):
-    """The messages of a protocol that a channel is made of, and those that it carries."""
+    """The messages of a protocol that a channel is made of, and how those are read that it carries."""
 
     packet: type[ChannelPacket]
     ack: type[ChannelAck]
-    carried: Sequence[type[Message]]
+    read: Read
 
 
 class ChannelLimits(NamedTuple):
@@ -125,7 +125,7 @@ class Channel:
         self._outbox = Outbox(
             port, _Anyhow(), handling, self._transmit, limits.retries, limits.messages, limits.waiting
         )
-        self._inbox = Inbox(port, types.carried, incarnation)
+        self._inbox = Inbox(port, types.read, incarnation)
         self._peers: dict[NodeId, _Peer] = {}
         self._targets: dict[Token, NodeId] = {}
         self._floor = 0

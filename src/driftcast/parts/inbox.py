@@ -4,16 +4,15 @@ The other end is a `Channel`, which numbers the pieces of its messages for each 
 send again: every packet says from which number on it still sends, and nothing before that is waited for.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, NamedTuple, Union
+from collections.abc import Callable
+from typing import Annotated, NamedTuple, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
 from driftcast.model import NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly
 from driftcast.protocol import Fact, Port
-from driftcast.wire import Message, ParcelMessage
+from driftcast.wire import DecodeError, Flaw, Message, ParcelMessage
 
 WINDOW = 256
 """Pieces that may be under way from one node to another: what is further ahead is not taken in."""
@@ -22,6 +21,9 @@ MAX_PEERS = 1024
 """Peers remembered at a time; the one that has been silent the longest makes room."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+Read: TypeAlias = Callable[[bytes], Message]
+"""How a message that is whole again is read: `host.reader` of those that travel so."""
 
 
 class ChannelPacket(ParcelMessage, frozen=True, gc=False, kw_only=True):
@@ -70,11 +72,10 @@ class _Stream:
 class Inbox:
     """What peers send to one node."""
 
-    def __init__(self, port: Port, messages: Sequence[type[Message]], incarnation: int) -> None:
+    def __init__(self, port: Port, read: Read, incarnation: int) -> None:
         self._port = port
         self._incarnation = incarnation
-        union = Union[tuple(messages)] if messages else None  # noqa: UP007 - built at run time
-        self._decode = msgspec.msgpack.Decoder(union).decode
+        self._read = read
         self._streams: dict[NodeId, _Stream] = {}
 
     def __len__(self) -> int:
@@ -151,9 +152,9 @@ class Inbox:
             return None
         stream.assembly = None
         try:
-            message: Message = self._decode(assembly.body())
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-            self._drop("channel_malformed", peer, packet)
+            message = self._read(assembly.body())
+        except DecodeError as error:
+            self._drop("channel_malformed" if error.flaw is Flaw.MALFORMED else error.flaw, peer, packet)
             return None
         aged = message.aged(now - stream.since)
         if aged is None:

@@ -2,15 +2,19 @@
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from driftcast.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from driftcast.model.wall import Wall
+from driftcast.wire import Codec, reader_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+T = TypeVar("T")
 
 
 class Capability(enum.StrEnum):
@@ -96,11 +100,22 @@ class Host(ABC):
     incarnation: int
     """Grows with each start of the node, so that counters that begin anew can be told from old ones; below 2^31."""
     _hops_to: HopsTo | None = None
+    _codec: Codec | None = None
 
     def stand_on(self, offers: frozenset[Capability], hops_to: HopsTo) -> None:
         """The stack has put a router beneath the layer that this is told to, and the router offers so much."""
         self.offers |= offers
         self._hops_to = hops_to
+
+    def read_as(self, codec: Codec) -> None:
+        """The stack says how messages of the layer are read that this is told to."""
+        self._codec = codec
+
+    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+        """How a machine reads, as one of some kinds, bytes of others that it has put together itself. A world that
+        judges messages before a machine sees them judges these too, so they are read by nothing else. Whatever the
+        bytes are, the only exception is DecodeError."""
+        return reader_of(kinds) if self._codec is None else self._codec.reader(kinds)
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
         """How many hops it is to a node as the router beneath knows it (`Capability.DISTANCES`), 0 to the own; None if

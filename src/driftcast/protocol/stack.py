@@ -76,6 +76,7 @@ class Stack(Upward, Neighborhood):
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
         if self.router is not None and self.router.offers:
             protocol_host.stand_on(self.router.offers, self.router.hops_to)
+        protocol_host.read_as(plan.codecs[Layer.DISSEMINATION])
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
         self._place(Layer.DISSEMINATION, self.protocol)
         self._above = [(layer, machine) for layer, machine in self._machines if layer is not Layer.DISCOVERY]

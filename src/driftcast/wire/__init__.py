@@ -8,6 +8,7 @@ from driftcast.wire.codec import (
     Flaw,
     Layer,
     layer_of,
+    reader_of,
 )
 from driftcast.wire.message import LEASE_OVER, EventMessage, Message, Parcel, ParcelMessage, Traffic, carried
 
@@ -26,4 +27,5 @@ __all__ = [
     "Traffic",
     "carried",
     "layer_of",
+    "reader_of",
 ]

@@ -8,8 +8,8 @@ MessagePack array: its tag and its fields.
 import enum
 import hashlib
 import struct
-from collections.abc import Sequence
-from typing import NoReturn, Union
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeVar, Union
 
 import msgspec
 
@@ -22,6 +22,8 @@ MAX_FRAME_BYTES = 1 << 21
 
 _HEADER = struct.Struct(">BBBI")
 HEADER_BYTES = _HEADER.size
+
+T = TypeVar("T")
 
 
 class Layer(enum.IntEnum):
@@ -44,12 +46,29 @@ class Flaw(enum.StrEnum):
     MALFORMED = "frame_malformed"
 
 
+_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError)
+
+
 class DecodeError(Exception):
     """Bytes that are no message of this layer, with the reason by name."""
 
     def __init__(self, flaw: enum.StrEnum, detail: str = "") -> None:
         super().__init__(f"{flaw}: {detail}" if detail else str(flaw))
         self.flaw = flaw
+
+
+def reader_of(kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+    """How bytes without a frame are read as one of some kinds. The only exception is DecodeError."""
+    decode = msgspec.msgpack.Decoder(Union[tuple(kinds)] if kinds else None).decode  # noqa: UP007 - built at run time
+
+    def read(body: bytes) -> T:
+        try:
+            found: T = decode(body)
+        except _UNREADABLE as error:
+            raise DecodeError(Flaw.MALFORMED, str(error)) from None
+        return found
+
+    return read
 
 
 def name_hash(name: str) -> int:
@@ -86,9 +105,13 @@ class Codec:
             self._refuse(frame)
         try:
             message: Message = self._decode(memoryview(frame)[HEADER_BYTES:])
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        except _UNREADABLE as error:
             raise DecodeError(Flaw.MALFORMED, str(error)) from None
         return message
+
+    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+        """How what this layer carried in pieces is read when it is whole: see `Host.reader`."""
+        return reader_of(kinds)
 
     def _refuse(self, frame: bytes) -> NoReturn:
         """Say what is wrong with a frame that has not this layer's header, or is too short or too long."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 import msgspec
 from msgspec import Meta
 
-from driftcast.model import Event, EventId
+from driftcast.model import Event, EventId, Subscription
 
 LEASE_OVER = "lease_over"
 """The reason of the drop of a message that has waited longer than it was good for."""
@@ -43,6 +43,11 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if not all(value > 0 for value in left_s.values()):
             return None
         return _replace(self, **left_s)
+
+    def claim(self) -> Subscription | None:
+        """What a message that asks for events asks for, and in whose name, as if that node had subscribed: nodes with
+        keys look whether it may. None for one that asks for nothing, or carries subscriptions as they are."""
+        return None
 
     def joined(self, other: "Message") -> "Message | None":
         """One message that says what this one and another of its type say; None if there is none, or it would be too

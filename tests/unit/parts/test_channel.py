@@ -1,5 +1,6 @@
 """A channel to a peer over what loses, doubles, delays and overtakes: in order, once, or given up with a cause."""
 
+import enum
 import heapq
 from collections.abc import Hashable
 from functools import partial
@@ -17,7 +18,7 @@ from driftcast.parts.handling import GivenUp, Handling
 from driftcast.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
 from driftcast.protocol import RecordingPort
 from driftcast.protocol.effects import CancelTimer, Note, SetTimer
-from driftcast.wire import Codec, EventMessage, Layer, Message, Parcel, Traffic, carried
+from driftcast.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, reader_of
 
 LIMITS = ChannelLimits(timeout_s=1.0, retries=3, piece_bytes=20, messages=4, waiting=1000)
 
@@ -45,7 +46,8 @@ class Ack(ChannelAck, frozen=True, gc=False, tag=4):
     """An acknowledgment."""
 
 
-TYPES = ChannelTypes(Packet, Ack, (Word, Told))
+KINDS: tuple[type[Message], ...] = (Word, Told)
+TYPES = ChannelTypes(Packet, Ack, reader_of(KINDS))
 CODEC = Codec(Layer.DISSEMINATION, "channel", (Packet, Ack))
 
 
@@ -235,7 +237,7 @@ def test_what_is_kept_is_bounded_though_nothing_arrives() -> None:
 
 def test_pieces_that_wait_are_bounded_though_their_first_never_comes() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.read, 1)
     for number in range(1, 2000):
         assert inbox.take(0.0, 9, packet(number, first=0)) == []
     assert len(inbox) == WINDOW - 1
@@ -282,7 +284,7 @@ def test_one_that_waits_at_its_receiver_alone_is_taken_when_the_one_before_it_is
 
 def test_copies_that_come_late_leave_nothing_behind() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.read, 1)
     body = msgspec.msgpack.encode(word(1))
     assert inbox.take(0.0, 9, packet(1, body=body)) == [word(1)]
     for first in (0, 1):
@@ -400,9 +402,27 @@ def packet(number: int, session: int = 1, first: int | None = None, body: bytes 
 )
 def test_what_makes_no_sense_is_dropped_by_name(bad: Packet) -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.read, 1)
     assert inbox.take(0.0, 2, bad) == []
     assert [effect.fact.reason for effect in port.take() if isinstance(effect, Note)] == ["channel_malformed"]
+
+
+def test_a_message_that_a_world_refuses_is_dropped_by_its_reason_and_the_next_one_comes() -> None:
+    class Refused(enum.StrEnum):
+        LARGE = "word_too_large"
+
+    def read(body: bytes) -> Message:
+        message = TYPES.read(body)
+        if isinstance(message, Word) and len(message.text) > 5:
+            raise DecodeError(Refused.LARGE)
+        return message
+
+    port = RecordingPort()
+    inbox = Inbox(port, read, 1)
+    bodies = [msgspec.msgpack.encode(word(number, size=size)) for number, size in enumerate((1, 6, 2))]
+    came = [one for number, body in enumerate(bodies) for one in inbox.take(0.0, 2, packet(number, body=body))]
+    assert came == [word(0, size=1), word(2, size=2)]
+    assert [effect.fact.reason for effect in port.take() if isinstance(effect, Note)] == ["word_too_large"]
 
 
 def test_packets_count_as_what_they_carry() -> None:
@@ -416,7 +436,7 @@ def test_packets_count_as_what_they_carry() -> None:
 
 def test_the_time_that_a_message_waits_for_others_is_taken_off_it() -> None:
     port = RecordingPort()
-    inbox = Inbox(port, TYPES.carried, 1)
+    inbox = Inbox(port, TYPES.read, 1)
     body = msgspec.msgpack.encode(word(1, good_s=10.0))
     late = packet(0, body=body)
     early, over = packet(1, first=0, body=body).aged(3.0), packet(2, first=0, body=body).aged(8.0)

@@ -4,6 +4,8 @@ Only sinks and processors wait for the whole. They ask their announcer for what 
 answers, any other asks on. The source keeps what it sent, since the first subscribers come after the first message.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from driftcast.dissemination.asp.broker import Broker
@@ -12,8 +14,7 @@ from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly, split
-
-_DECODER = msgspec.msgpack.Decoder(Event)
+from driftcast.wire import DecodeError, Flaw
 
 
 class Large:
@@ -32,8 +33,9 @@ class Large:
 class LargeMessages:
     """The fragments that pass through a broker, and the messages put together from them."""
 
-    def __init__(self, broker: Broker, processors: LocalProcessors) -> None:
+    def __init__(self, broker: Broker, processors: LocalProcessors, read: Callable[[bytes], Event]) -> None:
         self._broker = broker
+        self._read = read
         self._processors = processors
         self._kept = max(1, broker.settings.publication_cache)
         # Each takes three bytes besides some thirty for the rest.
@@ -150,9 +152,9 @@ class LargeMessages:
             entry.stream.window.add(counter)
             return
         try:
-            event = _DECODER.decode(large.assembly.body())
-        except (msgspec.MsgspecError, ValueError):
-            broker.drop("fragments_malformed")
+            event = self._read(large.assembly.body())
+        except DecodeError as error:
+            broker.drop("fragments_malformed" if error.flaw is Flaw.MALFORMED else error.flaw)
             self._forget(key)
             return
         if entry.stream.window.add(counter):

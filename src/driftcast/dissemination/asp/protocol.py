@@ -60,7 +60,7 @@ class Asp(Protocol, RunsProcessors):
         self._digests = Digests(broker)
         self._streams = LocalStreams(broker)
         self._processors = LocalProcessors(broker)
-        self._large = LargeMessages(broker, self._processors)
+        self._large = LargeMessages(broker, self._processors, host.reader((Event,)))
         self._publications = Publications(broker, self._processors, self._large)
         self._paths = Paths(broker, self._streams, self._publications)
         self._announcements = Announcements(broker, self._paths, self._publications, self._processors, self._digests)

@@ -19,7 +19,7 @@ class Station:
         self.settings = settings
         self.port = port
         self.host = host
-        self.transport = Transport(node, port, host.incarnation, paths)
+        self.transport = Transport(node, port, host, paths)
         self.brokers = host.directory(BROKER)
         self._others = tuple(broker for broker in self.brokers if broker != node)
         self._known = frozenset(self.brokers)

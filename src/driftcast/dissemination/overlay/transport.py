@@ -5,7 +5,7 @@ broker of the path cannot be reached the packet goes straight to its target.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, Union
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -13,10 +13,13 @@ from driftcast.dissemination.overlay.messages import CARRIED, Ack, Hop, Packet
 from driftcast.model import Failure, NodeId
 from driftcast.parts.channel import Channel, ChannelLimits, ChannelTypes
 from driftcast.parts.handling import GivenUp
-from driftcast.protocol import Fact, Port, Token
-from driftcast.wire import Message, Parcel, carried
+from driftcast.protocol import Fact, Host, Port, Token
+from driftcast.wire import DecodeError, Message, Parcel, carried
 
 MAX_HOPS = 65535
+
+HOPPING: tuple[type[Packet | Ack], ...] = (Packet, Ack)
+"""What goes along paths."""
 
 # Five tries over 15 s: a broken path is found anew meanwhile, or is said to be gone.
 LIMITS = ChannelLimits(timeout_s=1.0, retries=3, messages=32, waiting=1024)
@@ -36,13 +39,14 @@ class Arrived(NamedTuple):
 class Transport:
     """All that one node sends to others but searches, answers to them and word of what has arrived."""
 
-    def __init__(self, node: NodeId, port: Port, incarnation: int, paths: Paths) -> None:
+    def __init__(self, node: NodeId, port: Port, host: Host, paths: Paths) -> None:
         self._node = node
         self._port = port
         self._paths = paths
-        self._channel = Channel(port, self._carry, ChannelTypes(Packet, Ack, CARRIED), incarnation, limits=LIMITS)
+        types = ChannelTypes(Packet, Ack, host.reader(CARRIED))
+        self._channel = Channel(port, self._carry, types, host.incarnation, limits=LIMITS)
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(Union[Packet, Ack]).decode  # noqa: UP007 - a value, not an annotation
+        self._read = host.reader(HOPPING)
 
     def __len__(self) -> int:
         """Messages without an outcome."""
@@ -72,8 +76,8 @@ class Transport:
             self._port.route(hop.path[0], onward)
             return None
         try:
-            inner: Packet | Ack = self._decode(hop.parcel.body)
-        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+            inner = self._read(hop.parcel.body)
+        except DecodeError:
             self._port.note(Fact("drop", event=hop.parcel.event, peer=hop.origin, reason="hop_malformed"))
             return None
         aged = inner.aged(hop.parcel.waited_s)

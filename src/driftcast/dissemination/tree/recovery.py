@@ -53,7 +53,9 @@ class Recovery:
         """An event was met."""
         if self._period_s < math.inf and event.id not in self._buffer:
             self._expire(now)
-            evicted = self._buffer.add(Stored(now + min(remaining_s, self._lease_s), event.id, event, hops))
+            evicted = self._buffer.add(
+                Stored(now + min(remaining_s, event.lease_s, self._lease_s), event.id, event, hops)
+            )
             if self._tells:
                 self._port.note(Fact("store", event.id))
                 if evicted is not None:

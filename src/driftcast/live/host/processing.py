@@ -196,10 +196,12 @@ class Processing:
         for worker in self._workers.values():
             await worker.stop()
 
-    def submit(self, job: effect.Process) -> None:
-        """Run a processor on events."""
+    def submit(self, job: effect.Process, refused: str = "") -> None:
+        """Run a processor on events, unless that was refused for a reason."""
         worker = self._workers.get(job.processor)
-        if worker is None:
+        if refused:
+            self._refuse(job, refused)
+        elif worker is None:
             self._refuse(job, f"{Fault.UNKNOWN}: there is no processor {job.processor}")
         elif not worker.submit(job):
             self._refuse(job, Fault.BUSY)

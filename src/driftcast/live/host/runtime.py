@@ -22,7 +22,7 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Event, EventId, Failure, NodeId, RequestId, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
@@ -67,8 +67,8 @@ class Applications(ABC):
         """A neighbor holds an event that an application wants to be held."""
 
     @abstractmethod
-    def process(self, job: Process) -> None:
-        """User code is to be run."""
+    def process(self, job: Process, refused: str = "") -> None:
+        """User code is to be run, or has to be answered for why it is not."""
 
 
 class Runtime(Stack):
@@ -84,9 +84,9 @@ class Runtime(Stack):
         saving: Saving,
         applications: Applications,
         work: Work,
-        certified: Callable[[Subscription], Subscription] = lambda subscription: subscription,
+        certified: Callable[[Any], Any] = lambda asked: asked,
     ) -> None:
-        """What `certified` makes of the subscriptions of this node is what others are told."""
+        """What `certified` makes of the subscriptions and requests of this node is what others are told."""
         self._work = work
         self._certified = certified
         self._loop = asyncio.get_running_loop()
@@ -107,7 +107,7 @@ class Runtime(Stack):
             Broadcast: self._leave,
             SetTimer: lambda layer, effect: self._arm(layer, effect.key, effect.delay_s),
             CancelTimer: lambda layer, effect: self._disarm(layer, effect.key),
-            Deliver: self._deliver,
+            Deliver: lambda layer, effect: applications.deliver(effect.subscription, effect.event, effect.hops),
             Note: lambda layer, effect: record.note(layer, effect.fact),
             Held: lambda layer, effect: applications.held(effect.event, effect.neighbor),
             Process: lambda layer, effect: applications.process(effect),
@@ -202,6 +202,9 @@ class Runtime(Stack):
     def on_subscribe(self, now: float, subscription: Subscription) -> bool:
         return super().on_subscribe(now, self._certified(subscription))
 
+    def on_request(self, now: float, request: Request) -> None:
+        super().on_request(now, self._certified(request))
+
     @property
     def busy(self) -> bool:
         """Whether so much waits on an interface that nothing new should be added."""
@@ -229,9 +232,6 @@ class Runtime(Stack):
             self._saving.after(lambda lost: self._transmit_later(layer, effect, lost, since_s))
         else:
             self._joining.send(layer, effect)
-
-    def _deliver(self, layer: Layer, effect: Deliver) -> None:
-        self._applications.deliver(effect.subscription, effect.event, effect.hops)
 
     def _close(self, layer: Layer, effect: Answer | Close) -> None:
         if isinstance(effect, Answer):

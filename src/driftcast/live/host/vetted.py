@@ -30,11 +30,11 @@ class VettedApplications(Applications):
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._inner.held(event, neighbor)
 
-    def process(self, job: Process) -> None:
-        if all(self._counts(event) for event in job.events):
-            self._inner.process(
-                Process(job.processor, job.state, tuple(map(self._signatures.plain, job.events)), job.token)
-            )
+    def process(self, job: Process, refused: str = "") -> None:
+        # Who asked waits for an outcome, whatever it is; and that is where the reason is told.
+        refused = refused or next(filter(None, map(self._signatures.flaw, job.events)), "")
+        events = job.events if refused else tuple(map(self._signatures.plain, job.events))
+        self._inner.process(Process(job.processor, job.state, events, job.token), refused)
 
     def _counts(self, event: Event) -> bool:
         flaw = self._signatures.flaw(event)

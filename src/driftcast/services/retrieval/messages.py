@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
-from driftcast.model import EventId, FilterText, NodeId, Scalar, check_attributes
+from driftcast.model import EventId, FilterText, NodeId, Scalar, Subscription, SubscriptionId, check_attributes
 from driftcast.wire import EventMessage, Message
 
 MAX_PATH = 64
@@ -48,6 +48,12 @@ class Asked(Message, frozen=True, gc=False, tag=6):
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)
+
+    def claim(self) -> Subscription | None:
+        """Of the node at the end of the path; without one it is no request."""
+        if not self.path:
+            return None
+        return Subscription(SubscriptionId(self.path[-1], 0), self.filter, attributes=self.attributes)
 
 
 class Answered(EventMessage, frozen=True, gc=False, kw_only=True, tag=7):

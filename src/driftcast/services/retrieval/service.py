@@ -260,7 +260,8 @@ class Retrieval:
                 self._answers_from[sender] = self._answers_from.get(sender, 0) + 1
             if self._cache is not None and len(message.path) > 1 and message.event.id not in self._cache:
                 event = message.event
-                self._cache.add(Stored(now + message.remaining_s, event.id, event, message.hops))
+                until = now + min(message.remaining_s, event.lease_s)
+                self._cache.add(Stored(until, event.id, event, message.hops))
         self._send_back(now, message)
 
     def _send_back(self, now: float, message: Answered | AllAnswered) -> None:

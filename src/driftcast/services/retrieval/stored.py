@@ -65,7 +65,8 @@ class StoredEvents:
         """Keep an event until its lease ends; False if it is kept already."""
         if event.id in self._buffer:
             return False
-        until = now + remaining_s
+        # Who sends it back may say what it likes of what is left; the whole life is the event's own word.
+        until = now + min(remaining_s, event.lease_s)
         evicted = self._buffer.add(Stored(until, event.id, event, 0))
         self._store.put(_key(event.id), msgspec.msgpack.encode(_Kept(event, until)))
         self._port.note(Fact("store", event=event.id))

@@ -13,7 +13,7 @@ from driftcast.dissemination.asp.protocol import Asp
 from driftcast.dissemination.asp.rules import announcement_id, stream_id
 from driftcast.dissemination.asp.settings import AspSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Processor, Scalar, SubscriptionId
-from driftcast.protocol import Link, RecordingPort
+from driftcast.protocol import Host, Link, RecordingPort
 from driftcast.protocol.effects import Deliver, Note, Process, Send, SetTimer
 from driftcast.testing import LoneHost
 from driftcast.wire import Message
@@ -48,9 +48,9 @@ def kinds(effects: list[Doing]) -> list[type[Message]]:
 class Broker:
     """One broker with some neighbors, each at a cost of 10 ms, and what it does."""
 
-    def __init__(self, *neighbors: NodeId, node: NodeId = ME, **settings: object) -> None:
+    def __init__(self, *neighbors: NodeId, node: NodeId = ME, host: Host | None = None, **settings: object) -> None:
         self.port = RecordingPort()
-        self.asp = Asp(node, AspSettings(**settings), self.port, LoneHost(), Random(1))  # type: ignore[arg-type] # by name
+        self.asp = Asp(node, AspSettings(**settings), self.port, host or LoneHost(), Random(1))  # type: ignore[arg-type] # by name
         for neighbor in neighbors:
             self.asp.on_link_up(0.0, Link(neighbor, "radio", 0.01))
         self.port.take()

@@ -1,20 +1,29 @@
 """Messages that do not fit in a packet, at one broker."""
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
 import pytest
 
 from driftcast.dissemination.asp.broker import packet_size
 from driftcast.dissemination.asp.messages import Announcement, Flag, Fragment, MissingFragments, Publication
+from driftcast.dissemination.asp.protocol import Asp
 from driftcast.dissemination.asp.tests.bench import SINK, Broker, C, announcement, event, kinds, subscribe
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId, Subscription, SubscriptionId
 from driftcast.parts.fragments import MAX_FRAGMENTS
+from driftcast.protocol import Host
 from driftcast.protocol.effects import Deliver
-from driftcast.testing import alone
+from driftcast.testing import LoneHost, alone
+from driftcast.wire import Codec, DecodeError, Flaw, Layer
+
+T = TypeVar("T")
 
 
-def sink(fragment_bytes: int = 500, packet_bytes: int = 1492) -> Broker:
+def sink(fragment_bytes: int = 500, packet_bytes: int = 1492, host: Host | None = None) -> Broker:
     """It wants a large stream that 1 has described."""
-    broker = Broker(1, 2, fragment_bytes=fragment_bytes, packet_bytes=packet_bytes)
+    broker = Broker(1, 2, host=host, fragment_bytes=fragment_bytes, packet_bytes=packet_bytes)
     broker.asp.on_subscribe(0.0, Subscription(SINK, "true"))
     broker.hear(1, announcement(0.02, flags=Flag.DESCRIPTIVE))
     return broker
@@ -29,6 +38,26 @@ def test_a_fragment_that_is_here_already_is_dropped_by_name() -> None:
     assert broker.hear(1, fragment(0)) == []
     assert broker.hear(1, fragment(0)) == ["fragment_repeated"]
     assert broker.hear(1, fragment(1, count=3)) == ["fragment_repeated"], "one of another message"
+
+
+class Refusing(Codec):
+    """Of a world that takes no events in pieces."""
+
+    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+        def refuse(body: bytes) -> T:
+            super(Refusing, self).reader(kinds)(body)
+            raise DecodeError(Flaw.OTHER_PROTOCOL)
+
+        return refuse
+
+
+def test_an_event_that_a_world_refuses_is_dropped_by_its_reason() -> None:
+    host = LoneHost()
+    host.read_as(Refusing(Layer.DISSEMINATION, "asp", Asp.messages))
+    broker = sink(host=host)
+    body = msgspec.msgpack.encode(event(0, 2))
+    broker.hear(1, Fragment(C, 2, 0, 2, 1, 60.0, body[:9]))
+    assert broker.hear(1, Fragment(C, 2, 1, 2, 1, 60.0, body[9:])) == ["frame_other_protocol"]
 
 
 def test_fragments_that_make_no_event_are_dropped_by_name() -> None:

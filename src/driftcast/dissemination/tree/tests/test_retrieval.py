@@ -1,8 +1,9 @@
 """Requests and answers along the tree: the walk-through of the paper's Figure 2, replicas, parts, losses, bad input."""
 
+import msgspec
 import pytest
 
-from driftcast.dissemination.tree.messages import Advertise, Publish, Subscribe
+from driftcast.dissemination.tree.messages import Advertise, Publish, Subscribe, Want
 from driftcast.dissemination.tree.tests.web import Web
 from driftcast.model import (
     AccessPolicy,
@@ -380,6 +381,25 @@ def test_an_answer_for_nobody_or_with_a_forged_path_is_dropped(answer: Answered 
     web.settle()
     assert web.drops(1) == [reason]
     assert web.of(1, Answer) == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"recover_s": 1.0, "recover_lease_s": 1e6}, {"cache": 9}])
+def test_nobody_makes_an_event_live_longer_than_it_was_published_for(settings: dict[str, float]) -> None:
+    """Neither who passes it on, nor who answers with it."""
+    web = line(3, **settings)
+    keeps(web, 1)
+    brief = [msgspec.structs.replace(policy(9, number), lease_s=10.0) for number in range(3)]
+    web.nodes[1].on_message(web.now, 0, Publish(brief[0], 1, 1e6), "radio")
+    web.nodes[1].on_request(web.now, Request(RequestId(1, 1), "role = 'router'", 1e6, elsewhere=True))
+    web.nodes[1].on_message(web.now, 2, Answered(brief[1], 1, 1e6, ask=ASK, path=(1,)), "radio")
+    web.nodes[1].on_message(web.now, 2, Answered(brief[2], 1, 1e6, ask=ASK, path=(1, 0)), "radio")
+    web.settle()
+    web.run(11.0)
+    web.take_sent()
+    asks(web, 0)
+    web.nodes[1].on_message(web.now, 0, Want(((9, 0),)), "radio")
+    web.settle()
+    assert [message for _, _, message in web.take_sent() if isinstance(message, Answered | Publish)] == []
 
 
 def test_an_answer_that_comes_twice_is_handed_on_once() -> None:
