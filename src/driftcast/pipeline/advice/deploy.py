@@ -9,7 +9,8 @@ from driftcast.scenario.scenario import BeaconMode, Scenario
 
 MOST_FILES = 1000
 """Of a larger fleet only the first get one; the others differ in their name alone."""
-GROUP = "239.255.77.77:7400"
+GROUP = "239.255.77.77:7401"
+"""On a port of its own: whoever hears one at every address leaves nothing of it for the group."""
 PORT = 7400
 
 
