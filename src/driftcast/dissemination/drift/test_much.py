@@ -135,6 +135,20 @@ def speak(bench: Bench, now: float) -> list[Message]:
     return [one for one in said if isinstance(one, Data)]
 
 
+def alone_with_one(number: int) -> tuple[Bench, list[int]]:
+    """A node with a lone neighbor that lacks so many events, and the tokens of what it has sent to it."""
+    bench = Bench(2)
+    for n in range(number):
+        bench.node._holdings.add(1.0, Stored(60.0, EventId(9, 2 * n), event(9, 2 * n), 0))
+    bench.settle()
+    lacking_all(bench, 2)
+    tokens = []
+    for key in [key for key in bench.armed if key[0] == "speak"]:
+        bench.fire(key, 2.0)
+        tokens += [one.token for one in bench.sent if one.token is not None]
+    return bench, tokens
+
+
 def test_a_newcomer_is_told_of_very_much_by_turns() -> None:
     bench = Bench(1, 2)
     ids = stocked(bench, TURNS + 100)
@@ -161,15 +175,7 @@ def test_who_waits_for_a_turn_is_passed_over_if_it_is_served_meanwhile() -> None
 
 
 def test_a_lone_neighbor_gets_the_next_when_one_has_arrived() -> None:
-    bench = Bench(2)
-    for number in range(TURNS + 3):
-        bench.node._holdings.add(1.0, Stored(60.0, EventId(9, 2 * number), event(9, 2 * number), 0))
-    bench.settle()
-    lacking_all(bench, 2)
-    tokens = []
-    for key in [key for key in bench.armed if key[0] == "speak"]:
-        bench.fire(key, 2.0)
-        tokens += [one.token for one in bench.sent if one.token is not None]
+    bench, tokens = alone_with_one(TURNS + 3)
     assert len(tokens) == TURNS
     bench.node.on_sent(2.01, tokens[0], None)
     bench.settle()
@@ -178,15 +184,7 @@ def test_a_lone_neighbor_gets_the_next_when_one_has_arrived() -> None:
 
 def test_a_full_queue_is_not_tried_again_and_again() -> None:
     """Each that was refused came again within milliseconds, and the node did nothing else."""
-    bench = Bench(2)
-    for number in range(20):
-        bench.node._holdings.add(1.0, Stored(60.0, EventId(9, 2 * number), event(9, 2 * number), 0))
-    bench.settle()
-    lacking_all(bench, 2)
-    tokens = []
-    for key in [key for key in bench.armed if key[0] == "speak"]:
-        bench.fire(key, 2.0)
-        tokens += [one.token for one in bench.sent if one.token is not None]
+    bench, tokens = alone_with_one(20)
     # Five find room in the queue, the others do not.
     for token in tokens[5:]:
         bench.node.on_sent(2.0, token, Failure.QUEUE_FULL)
