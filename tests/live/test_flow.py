@@ -88,7 +88,7 @@ port = {port}
 peers = ["127.0.0.1:{peer}"]
 [protocol]
 name = "{protocol}"
-buffer = 3000
+buffer = 4000
 [control]
 socket = "{name}.sock"
 """
