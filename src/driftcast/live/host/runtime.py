@@ -208,6 +208,8 @@ class Runtime(Stack):
     @property
     def busy(self) -> bool:
         """Whether so much waits on an interface that nothing new should be added."""
+        if len(self._all) == 1:  # As most nodes have; asked for each event.
+            return self._all[0].busy
         return any(interface.busy for interface in self._all)
 
     @property
