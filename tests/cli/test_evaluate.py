@@ -141,7 +141,7 @@ def test_verify_does_runs_again_and_names_those_that_differ(compared: tuple[Path
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
     rows = pq.read_table(copy / "runs.parquet").to_pylist()
-    rows[0]["fingerprint"] = "another"
+    rows[0]["fingerprint"] = "2-another"
     pq.write_table(pa.Table.from_pylist(rows, record_schema()), copy / "runs.parquet")
     done = call("verify", copy, "--runs", "100")
     assert (done.status, done.out) == (1, "3 of 4 runs came out the same, to the last byte\n")
@@ -149,6 +149,9 @@ def test_verify_does_runs_again_and_names_those_that_differ(compared: tuple[Path
     found = call("verify", copy, "--runs", "100", "--json")
     assert (found.status, json.loads(found.out)["same"]) == (1, 3)
     assert pq.read_table(copy / "runs.parquet").to_pylist() == rows, "nothing is written"
+    rows[0]["fingerprint"] = "c636243fe6400e13c4b592c13374d175"
+    pq.write_table(pa.Table.from_pylist(rows, record_schema()), copy / "runs.parquet")
+    assert "fingerprints have version 1" in call("verify", copy).err
 
 
 def test_sweep_leaves_runs_for_report(spark: SparkSession, study: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from driftcast.pipeline.reproduce import stored_experiments
 from driftcast.pipeline.single import done
 from driftcast.pipeline.sweep import read_runs
 from driftcast.simulation.run import run as simulate_run
+from driftcast.simulation.witness.fingerprint import VERSION, version_of
 from driftcast.trace import Level
 
 
@@ -42,6 +43,12 @@ def drawn(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun, str]]
         for row in read_runs(out)
         if row["error"] is None
     }
+    old = sorted({version_of(text) for text in before.values()} - {VERSION})
+    if old:
+        raise UserError(
+            f"{out}: its fingerprints have version {old[0]}, and this driftcast computes version {VERSION}: "
+            "run the experiment again"
+        )
     planned = [run for experiment in stored_experiments(out) for run in planned_runs(experiment)]
     known = [run for run in planned if (run.experiment, run.point, run.seed) in before]
     if not known:

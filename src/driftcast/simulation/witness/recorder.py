@@ -9,6 +9,7 @@ from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
 from driftcast.simulation.memory import Memories
+from driftcast.simulation.witness import fingerprint as codes
 from driftcast.simulation.witness.answers import AnswerCheckers
 from driftcast.simulation.witness.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.witness.fingerprint import Fingerprint
@@ -16,10 +17,17 @@ from driftcast.simulation.witness.meter import Meter
 from driftcast.simulation.witness.outputs import Made
 from driftcast.simulation.witness.tally import Tally
 from driftcast.trace import Kind, Trace, rows
-from driftcast.wire import Layer, Message
+from driftcast.wire import Layer, Message, carried
 
-_TWO = struct.Struct("<qq")
 _FOUR = struct.Struct("<qqqq")
+_FACTS: dict[str, int] = {
+    Kind.DROP: codes.DROP,
+    Kind.STORE: codes.STORE,
+    Kind.EVICT: codes.EVICT,
+    Kind.START: codes.START,
+    Kind.STOP: codes.STOP,
+    Kind.CRASH: codes.CRASH,
+}
 
 
 class Recorder:
@@ -49,7 +57,7 @@ class Recorder:
             self.tally.on_event(now_s, event)
         if self.memories is not None:
             self.memories.on_event(event)
-        self.fingerprint.add(b"P", self._kernel.now_us, node, event.id.sequence)
+        self.fingerprint.add_event(self._kernel.now_us, node, event)
         if self.trace.deliveries:
             size_bytes = rows.event_bytes(event)
             processor = None if made is None else made.processor
@@ -66,10 +74,7 @@ class Recorder:
         if self.tally is not None:
             self.tally.pairs.on_subscribe(subscription)
         self.meter.on_subscribe(subscription)
-        said = subscription.filter.encode()
-        if subscription.processor is not None:
-            said += b"\0" + subscription.processor.encode() + b"\0" + subscription.state
-        self.fingerprint.add(b"S", self._kernel.now_us, node, subscription.id.sequence, said)
+        self.fingerprint.add_subscription(self._kernel.now_us, node, subscription)
         if self.trace.deliveries:
             self.trace.add_subscription(subscription, self._kernel.now_s)
             self.trace.add(rows.subscribed(self._kernel.now_s, node, subscription.id))
@@ -80,7 +85,7 @@ class Recorder:
         if self.tally is not None:
             self.tally.pairs.on_unsubscribe(id)
         self.meter.on_unsubscribe(id)
-        self.fingerprint.add(b"U", self._kernel.now_us, node, id.sequence)
+        self.fingerprint.add(codes.UNSUBSCRIBE, self._kernel.now_us, node, id.sequence)
         if self.trace.deliveries:
             self.trace.end_subscription(id, self._kernel.now_s)
             self.trace.add(rows.unsubscribed(self._kernel.now_s, node, id))
@@ -94,7 +99,7 @@ class Recorder:
             self.tally.on_deliver(now_s, node, event.id)
             self.tally.pairs.on_deliver(id, event.id)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
-        self.fingerprint.add(b"D", self._kernel.now_us, node, id.subscriber, detail)
+        self.fingerprint.add(codes.DELIVER, self._kernel.now_us, node, id.subscriber, detail)
         if self.on_delivery is not None:
             self.on_delivery(node, id, event)
         if self.trace.deliveries:
@@ -103,7 +108,7 @@ class Recorder:
     def on_request(self, node: NodeId, request: Request) -> None:
         """An application asked for stored events."""
         self.answers.on_request(request)
-        self.fingerprint.add(b"Q", self._kernel.now_us, node, request.id.sequence, request.filter.encode())
+        self.fingerprint.add(codes.REQUEST, self._kernel.now_us, node, request.id.sequence, request.filter.encode())
         if self.trace.deliveries:
             self.trace.add(rows.requested(self._kernel.now_s, node, request.id))
 
@@ -111,14 +116,14 @@ class Recorder:
         """A protocol handed a stored event to who asked for it."""
         self.answers.on_answer(self._kernel.now_s, node, id, event)
         detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
-        self.fingerprint.add(b"A", self._kernel.now_us, node, id.requester, detail)
+        self.fingerprint.add(codes.ANSWER, self._kernel.now_us, node, id.requester, detail)
         if self.trace.deliveries:
             self.trace.add(rows.answered(self._kernel.now_s, node, id, event.id, hops))
 
     def on_close(self, node: NodeId, id: RequestId, complete: bool) -> None:
         """No more answers will come."""
         self.answers.on_close(self._kernel.now_s, node, id)
-        self.fingerprint.add(b"E", self._kernel.now_us, node, id.sequence, bytes([complete]))
+        self.fingerprint.add(codes.CLOSE, self._kernel.now_us, node, id.sequence, bytes([complete]))
         if self.trace.deliveries:
             self.trace.add(rows.closed(self._kernel.now_s, node, id, complete))
 
@@ -129,8 +134,7 @@ class Recorder:
             self.batteries.on_frame(frame, reach)
         if self.tally is not None:
             self.tally.on_frame(frame, reach)
-        target = -1 if frame.target is None else frame.target
-        self.fingerprint.add(b"F", self._kernel.now_us, frame.sender, target, frame.encoded + reach.packed)
+        self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
         if self.trace.full:
             if isinstance(frame, Volley):
                 self._trace_volley(frame, reach, interface)
@@ -145,14 +149,15 @@ class Recorder:
     def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
         """A node did not hear a frame, or could not send it."""
         peer = frame.target if node == frame.sender else frame.sender
-        self.fingerprint.add(b"X", self._kernel.now_us, node, -1 if peer is None else peer, reason.encode())
+        _, event = carried(frame.message)
+        self.fingerprint.add_note(codes.DROP, self._kernel.now_us, node, -1 if peer is None else peer, event, None)
         if self.trace.full:
             self.trace.add(rows.dropped(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))
 
     def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
         """Several nodes did not hear a frame. One entry of the fingerprint: there may be many in every transmission."""
-        detail = struct.pack(f"<{len(nodes)}q", *nodes) + reason.encode()
-        self.fingerprint.add(b"M", self._kernel.now_us, frame.sender, len(nodes), detail)
+        detail = struct.pack(f"<{len(nodes)}q", *nodes)
+        self.fingerprint.add(codes.MISS, self._kernel.now_us, frame.sender, len(nodes), detail)
         if self.trace.full:
             transfer, now_s = rows.Transfer(frame.layer, frame.message), self._kernel.now_s
             self.trace.extend([transfer.dropped(now_s, node, reason, frame.sender) for node in nodes])
@@ -170,11 +175,8 @@ class Recorder:
                 self.checkers.on_evict(self._kernel.now_s, node, event)
                 self._on_stored(node, event, -1)
         peer = -1 if fact.peer is None else fact.peer
-        if fact.kind == Kind.DROP:
-            self.fingerprint.add(b"X", self._kernel.now_us, node, peer, fact.reason.encode())
-        else:
-            ids = b"" if event is None else _TWO.pack(*event)
-            self.fingerprint.add(b"N", self._kernel.now_us, node, peer, ids + str(fact).encode())
+        code = _FACTS.get(fact.kind, codes.NOTE)
+        self.fingerprint.add_note(code, self._kernel.now_us, node, peer, event, fact.value)
         if self.trace.full:
             self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
 
@@ -185,19 +187,20 @@ class Recorder:
 
     def on_link(self, node: NodeId, link: Link, lost: Failure | None) -> None:
         """A node was told that a link has come, or why it has gone."""
-        self.fingerprint.add(b"L" if lost is None else b"l", self._kernel.now_us, node, link.neighbor)
+        code = codes.LINK_UP if lost is None else codes.LINK_DOWN
+        self.fingerprint.add(code, self._kernel.now_us, node, link.neighbor)
         if self.trace.full:
             self.trace.add(rows.linked(self._kernel.now_s, node, link, lost))
 
     def on_link_changed(self, node: NodeId, link: Link) -> None:
         """A node was told that a link costs something else."""
-        self.fingerprint.add(b"K", self._kernel.now_us, node, link.neighbor, str(link.cost_s).encode())
+        self.fingerprint.add_note(codes.LINK_CHANGE, self._kernel.now_us, node, link.neighbor, None, link.cost_s)
         if self.trace.full:
             self.trace.add(rows.link_changed(self._kernel.now_s, node, link))
 
     def on_node(self, node: NodeId, kind: Kind) -> None:
         """A node started, stopped or crashed."""
-        self.fingerprint.add(b"C", self._kernel.now_us, node, -1, kind.encode())
+        self.fingerprint.add(_FACTS[kind], self._kernel.now_us, node, -1)
         if kind is Kind.CRASH:
             self.checkers.on_crash(node)
             self.answers.on_crash(node)
