@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "lab": "model protocol mobility contacts radio trace scenario simulation streams functions stacks live loopback",
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
-    "testing": "model matching wire protocol contacts scenario simulation stacks trace folders",
+    "testing": "model matching wire protocol mobility contacts radio scenario simulation stacks trace folders settings",
     # What shows them.
     "player": "model mobility contacts radio trace scenario simulation",
     "watching": "model trace live player",

@@ -98,10 +98,12 @@ def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     from driftcast.scenario.movement import check_files
     from driftcast.scenario.overrides import chosen_scenario
+    from driftcast.simulation.run import check_run
 
     scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.stack_plan()
     check_files(scenario)
+    check_run(scenario)
     facts = {
         "scenario": scenario.name,
         "nodes": scenario.nodes,

@@ -236,6 +236,12 @@ def run(
             gc.enable()
 
 
+def check_run(scenario: Scenario, seed: int = 1) -> None:
+    """Refuse, with a UserError, what `run` would refuse: everything is read, drawn and made, and nothing is run."""
+    check_seed(seed)
+    Simulation(scenario, seed)
+
+
 def _window(scenario: Scenario) -> tuple[float, float]:
     """What is measured: from when to when."""
     measure = scenario.measure
