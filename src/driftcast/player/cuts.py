@@ -1,5 +1,6 @@
 """Which links faults cut, and when: worked out by the simulator's rules, without its nodes."""
 
+from collections import Counter
 from functools import partial
 
 from driftcast.contacts.plan import ContactPlan
@@ -51,6 +52,8 @@ class _CutLinks(Network):
         self._kernel = kernel
         self._absent: set[NodeId] = set()
         self._crashed: set[NodeId] = set()
+        self._standing: Counter[tuple[int, int]] = Counter()
+        """How many cuts hold two nodes apart."""
         self._since: dict[tuple[int, int], int] = {}
         self._cuts: list[Cut] = []
 
@@ -90,9 +93,10 @@ class _CutLinks(Network):
             topology.set_node(id, up=id not in self._absent and id not in self._crashed)
 
     def _note(self, pair: tuple[int, int], cut: bool) -> None:
-        # What is cut twice is whole again when the first of the two cuts ends, as in the simulator.
+        # What is cut twice is whole again when both cuts have ended, as in the simulator.
         now = self._kernel.now_us
+        self._standing[pair] += 1 if cut else -1
         if cut:
             self._since.setdefault(pair, now)
-        elif (since := self._since.pop(pair, None)) is not None and since < now:
+        elif not self._standing[pair] and (since := self._since.pop(pair)) < now:
             self._cuts.append((*pair, since, now))

@@ -16,6 +16,7 @@ from driftcast.scenario.movement import check_files, movement
 from driftcast.scenario.scenario import Scenario, load
 from driftcast.simulation.run import check_run, run
 from driftcast.simulation.witness.checkers import ViolationError
+from driftcast.simulation.world import DerivedEventsError
 from driftcast.testing.fuzz.case import Case
 from driftcast.trace import Level
 
@@ -83,6 +84,9 @@ def _outcome(case: Case, condition: str, folder: Path) -> Outcome:
     except UserError as error:
         # In the other condition nobody has checked it, and the two outcomes are compared.
         return _failed("disagree", error) if condition == PLAIN else _refused(error)
+    except DerivedEventsError as error:
+        # The bound that keeps a run from multiplying events for ever has done its work.
+        return Outcome(status="ran", text=str(error), digest=str(error), protocol=scenario.stack_plan().protocol.name)
     except ViolationError as error:
         return _failed("checker", error)
     except Exception as error:

@@ -155,6 +155,9 @@ class _Draft:
         if "service" in tables and not self._around.extreme:
             # So short that a network is not choked by it, as a rule.
             tables["service"] = {"time_s": log_uniform(rng, 1e-4, 0.05), "queue": rng.choice((1, 10, 1000))}
+        computer = tables.setdefault("computer", {})
+        assert isinstance(computer, dict)
+        computer["max_derived_events"] = rng.choice((1, 500, 1000))
         if rng.random() < 0.1:
             tables["measure"] = {
                 "from_s": self._around.duration_s * rng.choice((0.0, 0.3)),
