@@ -6,9 +6,9 @@ from statistics import mean
 
 import pytest
 
+from driftcast.errors import UserError
 from driftcast.model import Event, EventId, Failure, NodeId, Position, Velocity
 from driftcast.protocol import Interface, Link, Protocol, Token
-from driftcast.errors import UserError
 from driftcast.scenario.faults import ClockSkew, Crash, CutOff, Fault, GpsError, LinkCut, Loss, fault_plan
 from driftcast.scenario.gps import Wandering
 from driftcast.scenario.scenario import scenario_from

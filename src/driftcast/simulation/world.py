@@ -73,15 +73,15 @@ class World:
         return self.sequences[node]
 
     def count_derived(self, processor: ProcessorId, events: int) -> None:
-        """A processor has made some events. A run in which too many are made ends: it would take hours and gigabytes."""
+        """A processor has made some events. A run in which too many are made ends: it would take hours."""
         self.derived[processor] = self.derived.get(processor, 0) + events
         made, most = sum(self.derived.values()), self.scenario.computer.max_derived_events
         if made > most:
             busiest = max(self.derived, key=lambda one: self.derived[one])
             raise DerivedEventsError(
                 f"{self.scenario.name}: at {self.kernel.now_s:g} s processors have made more than {most:,} events, "
-                f"{self.derived[busiest]:,} of them {busiest}: select less in its filter, let fewer nodes run it, lower "
-                "protocol.max_stages, or raise computer.max_derived_events"
+                f"{self.derived[busiest]:,} of them {busiest}: select less in its filter, let fewer nodes run it, "
+                "lower protocol.max_stages, or raise computer.max_derived_events"
             )
 
     def position(self, node: NodeId) -> Position | None:

@@ -138,6 +138,7 @@ class _Draft:
             "every_s": lambda: log_uniform(rng, duration_s / 20, duration_s),
             "for_s": lambda: log_uniform(rng, duration_s / 100, duration_s * 2),
             "from_s": lambda: rng.choice([0.0, duration_s / 2]),
+            "drift": lambda: rng.choice([0.0, 1e-4, 0.01]),
             "probability": lambda: rng.choice([0.05, 0.1, 0.3, 1.0]),
         }
         table = self._values.settings(kind, 0.4, special)

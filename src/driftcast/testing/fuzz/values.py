@@ -103,7 +103,9 @@ class Values:
             edges.append(high if kind.lt is None else math.nextafter(high, -math.inf))
             return rng.choice(edges)
         if high <= 1:
-            return rng.choice([kind.ge if kind.ge is not None else 0.5, high if kind.lt is None else 0.9, rng.random()])
+            return rng.choice(
+                [low if kind.gt is None else high / 2, high if kind.lt is None else 0.9 * high, rng.random() * high]
+            )
         if name.endswith("_s") and rng.random() < 0.9:
             # Not so short a period that the run would take long, nor often so long that nothing happens in it.
             least = max(low, 0.0 if around.extreme else around.duration_s / 200, 1e-3)
