@@ -25,6 +25,10 @@ GRACE_S = 60.0
 """How long past the end of a lease an event is remembered: other nodes may have met it a little later."""
 
 
+LEASE = "recovery lease"
+"""The timer at which the next lease of what is kept ends."""
+
+
 class Recovery:
     """The events that one node can give to others, and its part in the gossip about them."""
 
@@ -37,12 +41,15 @@ class Recovery:
         self._buffer, self.met = memory(settings.recover_buffer, store if settings.durable else None)
         self._told: dict[NodeId, int] = {}
         """Of neighbors that want more than is said at once: up to where they were told."""
+        self._leasing_until = math.inf
+        """When the timer is due."""
 
     def start(self, now: float) -> None:
         """Go on with what was kept; the first round comes at a random moment."""
         if self._period_s < math.inf:
             self._port.set_timer("recover", self._period_s * self._rng.random())
             reload(self._port, now, self._buffer, self._lease_s)
+            self._watch_leases(now)
             self.met.load(now + self._lease_s + GRACE_S)
 
     def remembered_s(self, remaining_s: float) -> float:
@@ -60,6 +67,19 @@ class Recovery:
                 self._port.note(Fact("store", event.id))
                 if evicted is not None:
                     self._port.note(Fact("evict", evicted.id, reason="buffer_full"))
+            self._watch_leases(now)
+
+    def on_lease(self, now: float) -> None:
+        """The timer `LEASE`: what is over is kept no longer, however long it is until the next round."""
+        self._leasing_until = math.inf
+        self._expire(now)
+        self._watch_leases(now)
+
+    def _watch_leases(self, now: float) -> None:
+        end = self._buffer.next_end()
+        if end is not None and end < self._leasing_until:
+            self._leasing_until = end
+            self._port.set_timer(LEASE, max(0.0, end - now))
 
     def round(self, now: float, neighbors: list[NodeId], wants: Callable[[NodeId, Event], bool]) -> None:
         """Tell one neighbor what it may have missed."""
