@@ -74,7 +74,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 }
 
 
-@pytest.mark.parametrize("tables,reason", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("tables", "reason"), REFUSED.values(), ids=REFUSED)
 def test_check_refuses_what_run_refuses_in_one_line(
     tables: dict[str, object], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

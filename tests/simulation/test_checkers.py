@@ -4,6 +4,7 @@ import pytest
 
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Interface, Protocol, TimerKey
+from driftcast.scenario.scenario import scenario_from
 from driftcast.simulation.run import run
 from driftcast.simulation.witness.checkers import Checkers, ViolationError
 from driftcast.wire import EventMessage, Message
@@ -185,3 +186,18 @@ def test_a_slow_clock_may_keep_an_event_longer_by_as_much_as_it_is_slow() -> Non
     checkers.on_evict(125.0, 1, EVENT.id)
     with pytest.raises(ViolationError, match="past its lease"):
         checkers.on_store(131.0, 1, EVENT.id)
+
+
+def test_an_event_that_was_forgotten_too_early_is_told_with_the_setting_that_bounds_the_memory() -> None:
+    table = {
+        "duration_s": 20.0,
+        "nodes": 6,
+        "area_m": [500.0, 10.0],
+        "mobility": {"model": "random_static"},
+        "radio": {"model": "disk", "delay_s": 0.2, "range_m": 200.0},
+        "protocol": {"name": "processor_flooding", "seen_s": 0.01, "send_by": "broadcast"},
+        "subscribe": [{}],
+        "publish": [{"count": 10}],
+    }
+    with pytest.raises(ViolationError, match=r"a second time; perhaps it was forgotten .*: raise protocol.seen_s"):
+        run(scenario_from(table, "forgetful"), 1)

@@ -37,6 +37,8 @@ from driftcast.streams import check_seed, stream
 from driftcast.trace import Level, Trace
 
 LOG = logging.getLogger("driftcast.simulation")
+MEMORIES = ("seen_s", "max_seen", "max_met", "seen_grace_s")
+"""Settings that say how long, or how many, events are remembered that were met."""
 STEPS = 500
 """How often somebody who watches a run is told where it is."""
 
@@ -182,6 +184,15 @@ class Simulation:
             self._probes.series,
         )
 
+    def _hint(self, error: ViolationError) -> str:
+        """Which settings may be the reason, where a node took an event for new that it had met before."""
+        plan = self._world.stack
+        known = {"protocol": plan.settings, "router": plan.router_settings}
+        named = [f"{at}.{name}" for at, one in known.items() for name in MEMORIES if hasattr(one, name)]
+        if "a second time" not in str(error) or not named:
+            return ""
+        return f"; perhaps it was forgotten while copies of it were under way: raise {' and '.join(named)}"
+
     def _failures(self) -> dict[ProcessorId, Failures]:
         """Over all nodes, by the scenario's order of processors."""
         found: dict[ProcessorId, Failures] = {}
@@ -200,7 +211,7 @@ class Simulation:
         try:
             yield
         except ViolationError as error:
-            raise ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})") from None
+            raise ViolationError(f"{self.name}: {error}{self._hint(error)} (replay with --seed {self.seed})") from None
         except (UserError, WorkError):
             raise
         except Exception as error:

@@ -96,7 +96,8 @@ def test_a_subscriber_who_comes_too_late_gets_nothing() -> None:
 @pytest.mark.parametrize("protocol", ["flooding", "gossip"])
 @pytest.mark.parametrize("lease_s", [20.0, math.inf])
 @pytest.mark.parametrize(
-    "settings", [{"seen_s": 0.001}, {"seen_s": 0.1}, {"seen_s": 0.5}, {"seen_s": 0.5, "jitter_s": 0.25}, {"seen_s": 3.0}]
+    "settings",
+    [{"seen_s": 0.001}, {"seen_s": 0.1}, {"seen_s": 0.5}, {"seen_s": 0.5, "jitter_s": 0.25}, {"seen_s": 3.0}],
 )
 @pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.1, 1.0])
 def test_no_event_is_delivered_twice_however_short_it_is_remembered(

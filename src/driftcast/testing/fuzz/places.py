@@ -27,7 +27,7 @@ class Places:
         """All of that, and the area."""
         rng, way = self._rng, self._rng.random()
         tables: dict[str, object] = {"area_m": [AREA_M, AREA_M]}
-        range_m = AREA_M * rng.choice((0.15, 0.3, 0.5, 0.8, 1.5))
+        range_m = AREA_M * rng.choice((0.2, 0.4, 0.6, 0.8, 1.5, 1.5))
         if way < 0.8:
             table = self._mobility(rng.choice([name for name in models() if name not in FROM_OTHERS]), share)
             tables["mobility"] = table

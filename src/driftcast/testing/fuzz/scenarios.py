@@ -66,7 +66,7 @@ class _Draft:
         self._share = share
         extreme = rng.random() < 0.08
         duration_s = log_uniform(rng, 1, 3) if extreme else log_uniform(rng, 5, 100)
-        self._nodes = rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 10, 12))
+        self._nodes = 1 if rng.random() < 0.02 else rng.choice((2, 2, 3, 3, 4, 5, 6, 8, 10, 12))
         self._name = rng.choice(protocol_names())
         self._kind = protocol_named(self._name)
         self._roles = self._draw_roles()
@@ -114,17 +114,25 @@ class _Draft:
         return roles
 
     def _discovery(self) -> dict[str, object]:
-        mode = self._rng.choice(("oracle", "oracle", "oracle", "beacon", "none"))
+        mode = self._rng.choice(("oracle", "oracle", "oracle", "oracle", "beacon", "beacon", "none"))
         return self._values.settings(BeaconMode, self._share) if mode == "beacon" else {"mode": mode}
 
     def _protocol(self) -> dict[str, object]:
         table: dict[str, object] = {"name": self._name}
         if self._kind.variants and self._rng.random() < 0.5:
             table["variant"] = self._rng.choice(sorted(self._kind.variants))
-        return {**table, **self._machine(self._kind)}
+        table |= self._machine(self._kind)
+        if "durable" in self._kind.settings_type.__struct_fields__ and self._rng.random() < 0.25:
+            table["durable"] = True
+        return table
 
     def _machine(self, kind: type[StateMachine]) -> dict[str, object]:
         special: dict[str, Drawn] = {"weights": lambda: self._rng.choice(_WEIGHTS)}
+        # A memory of events that is too small for the network is taken as an order to deliver again what it forgot;
+        # the error names it. Only the floods of `parts/relay.py` promise more.
+        if "jitter_s" not in kind.settings_type.__struct_fields__:
+            special["seen_s"] = lambda: min(3600.0, self._around.duration_s * self._rng.choice((2, 5)))
+        special["max_met"] = special["max_seen"] = lambda: self._rng.choice((2000, 50_000))
         return self._values.settings(kind.settings_type, self._share, special)
 
     def _fault(self) -> dict[str, object]:

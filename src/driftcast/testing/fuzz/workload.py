@@ -42,7 +42,7 @@ class Workloads:
             names = [str(entry["id"]) for entry in entries]
             tables["processors"] = entries
         tables["subscribe"] = [self._subscribe(names, place == 0) for place in range(rng.randint(1, 3))]
-        tables["publish"] = [self._publish() for _ in range(rng.randint(1, 3))]
+        tables["publish"] = [self._publish(place == 0) for place in range(rng.randint(1, 3))]
         if rng.random() < (0.4 if answers else 0.03):
             tables["advertise"] = [self._advertise() for _ in range(rng.randint(1, 2))]
             tables["request"] = [self._request()]
@@ -88,10 +88,13 @@ class Workloads:
                 entry["state"] = rng.choice(("0", "5", "text"))
         return entry
 
-    def _publish(self) -> dict[str, object]:
+    def _publish(self, sure: bool) -> dict[str, object]:
+        """The first entry of a scenario makes several events, at all nodes, that anybody may see."""
         rng, duration_s = self._rng, self._around.duration_s
-        entry: dict[str, object] = {"nodes": self._nodes(), "attributes": self._attributes()}
+        entry: dict[str, object] = {"nodes": "all" if sure else self._nodes(), "attributes": self._attributes()}
         rhythm = rng.random()
+        if sure and rhythm < 0.6:
+            return {**entry, "count": rng.choice((5, 10, 20)), "to_s": duration_s * 0.7}
         if rhythm < 0.6:
             entry["count"] = rng.choice((1, 3, 5, 10, 20))
         elif rhythm < 0.8:
