@@ -201,3 +201,35 @@ def test_an_event_that_was_forgotten_too_early_is_told_with_the_setting_that_bou
     }
     with pytest.raises(ViolationError, match=r"a second time; perhaps it was forgotten .*: raise protocol.seen_s"):
         run(scenario_from(table, "forgetful"), 1)
+
+
+def test_a_node_may_store_an_event_in_two_places_and_must_let_go_of_both() -> None:
+    checkers = Checkers(2)
+    event = Event(EventId(0, 0), {}, lease_s=10.0)
+    checkers.on_event(0.0, event)
+    for _ in range(2):
+        checkers.on_store(1.0, 1, event.id)
+    checkers.on_evict(2.0, 1, event.id)
+    checkers.on_evict(2.0, 1, event.id)
+    with pytest.raises(ViolationError, match="which it did not store"):
+        checkers.on_evict(2.0, 1, event.id)
+    checkers.on_store(3.0, 1, event.id)
+    checkers.on_store(3.0, 1, event.id)
+    checkers.on_evict(4.0, 1, event.id)
+    with pytest.raises(ViolationError, match="node 1 still stored event 0:0, past its lease"):
+        checkers.on_lease_over(11.0, event.id)
+
+
+def test_a_broker_that_keeps_events_for_recovery_may_be_their_repository_too() -> None:
+    table = {
+        "duration_s": 60.0,
+        "nodes": 2,
+        "mobility": {"model": "random_static"},
+        "area_m": [100.0, 100.0],
+        "protocol": {"name": "tree", "variant": "recovering", "durable": True},
+        "roles": {"broker": "all"},
+        "subscribe": [{}],
+        "publish": [{"count": 10, "lease_s": 15.0}],
+        "advertise": [{"nodes": "all"}],
+    }
+    assert run(scenario_from(table, "both"), 1).metrics["delivered"]
