@@ -85,8 +85,8 @@ def test_drawn_cuts_and_given_cuts_of_one_link_do_not_end_each_other(for_s: floa
     alone = _cut_run(drawn).metrics
     both = _cut_run(drawn, given, drawn).metrics
     # In 40 of the 89 seconds nothing gets through.
-    assert both["delivered"] <= 88 - 40
-    assert both["delivered"] < alone["delivered"]  # type: ignore[operator]
+    assert (both["delivered"] or 0) <= 88 - 40
+    assert (both["delivered"] or 0) < (alone["delivered"] or 0)
 
 
 def test_two_losses_strike_independently() -> None:

@@ -1,6 +1,7 @@
 """Flooding: its handlers alone, and stories of small networks."""
 
 import math
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -105,8 +106,8 @@ def test_no_event_is_delivered_twice_however_short_it_is_remembered(
 ) -> None:
     """In a ring the first copies come back from behind; the checkers end a run in which one is taken for new."""
     scenario = {"radio": {"model": "disk", "delay_s": delay_s}}
-    p = {"p": 1.0} if protocol == "gossip" else {}
-    net = Net.ring(9, protocol, scenario=scenario, **settings, **p)
+    chosen: dict[str, Any] = {**settings, "p": 1.0 if protocol == "gossip" else None}
+    net = Net.ring(9, protocol, scenario=scenario, **chosen)
     for node in range(9):
         net.subscribe(node)
     event = net.publish(0, lease_s=lease_s)

@@ -68,5 +68,5 @@ def _changed(case: Case, path: Path, value: object) -> Case:
     if value is None:
         del holder[path[-1]]  # type: ignore[arg-type]
     else:
-        holder[path[-1]] = value  # type: ignore[call-overload, index]
+        holder[path[-1]] = value  # type: ignore[index]
     return msgspec.structs.replace(case, tables=tables)

@@ -47,7 +47,7 @@ def spoil(tables: dict[str, object], rng: Random) -> dict[str, object]:
     holder, key = rng.choice(places)
     value = copy.deepcopy(rng.choice(HOSTILE))
     if isinstance(holder, dict):
-        holder[key] = value
+        holder[str(key)] = value
     else:
         holder[int(key)] = value
     # More nodes or seconds than a test can wait for are no mistake.
@@ -58,7 +58,7 @@ def spoil(tables: dict[str, object], rng: Random) -> dict[str, object]:
     return spoiled
 
 
-def _places(value: object) -> Iterator[tuple[dict[str, object] | list[object], object]]:
+def _places(value: object) -> Iterator[tuple[dict[str, object] | list[object], str | int]]:
     if isinstance(value, dict):
         for key, item in value.items():
             yield value, key

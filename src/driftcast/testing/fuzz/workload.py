@@ -19,8 +19,10 @@ FILTERS = (
     "topic is not null and not flag",
     "part = 1 or joined > 0 or count > 0 or topic = {topic}",
 )
-ALONE = ("same", "other_topic", "raised", "twice", "with_payload", "nothing", "sometimes_fails", "wrong_result")
-ALONE += ("infinite", "too_large")
+ALONE = (
+    *("same", "other_topic", "raised", "twice", "with_payload", "nothing"),
+    *("sometimes_fails", "wrong_result", "infinite", "too_large"),
+)
 STATEFUL = ("counted", "every_second", "long_state")
 
 
@@ -67,8 +69,8 @@ class Workloads:
     def _subscribe(self, processors: list[str], sure: bool) -> dict[str, object]:
         """The first subscription of a scenario is one that events match."""
         rng, duration_s = self._rng, self._around.duration_s
-        topics = {"filter": "topic = {topic}", "draw": {"topic": {"integers": [1, TOPICS]}}}
-        entry: dict[str, object] = topics if sure else self._filter()
+        topics: dict[str, object] = {"filter": "topic = {topic}", "draw": {"topic": {"integers": [1, TOPICS]}}}
+        entry = topics if sure else self._filter()
         entry["nodes"] = "all" if sure else self._nodes()
         if sure and rng.random() < 0.5:
             entry["each"] = TOPICS
