@@ -18,7 +18,7 @@ from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import DurableStore, Fact, Link, Port
-from driftcast.wire import EventMessage
+from driftcast.wire import LEASE_OVER, EventMessage
 
 Report = TypeVar("Report")
 
@@ -183,6 +183,10 @@ class LinkChoice(Generic[Report]):
         matched = self.interests.match(event)
         if self._rules.concerns(matched):
             self.local.deliver(event, hops)
+        if until <= now:
+            # So little is left that it is over before anything can be done with it.
+            self._port.note(Fact("drop", event.id, reason=LEASE_OVER))
+            return
         sent = self._forward(event, matched, hops, until - now, sender, None)
         # A publisher that was promised that its event is kept relies on it until the lease is over.
         own = self._keeps_own and sender is None

@@ -11,6 +11,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.protocol import Fact, Port
+from driftcast.wire import LEASE_OVER
 
 
 class Carrying:
@@ -56,6 +57,9 @@ class Carrying:
 
     def forward(self, now: float, stored: Stored) -> None:
         """To each neighbor beyond whom somebody wants it."""
+        if stored.until <= now:
+            self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))
+            return
         if stored.id.source == self._node:
             self._auditing.sent(now, stored.event)
         message = Along(stored.event, min(stored.hops + 1, 65535), stored.until - now)

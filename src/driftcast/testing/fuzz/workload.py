@@ -110,7 +110,8 @@ class Workloads:
         if rng.random() < 0.4:
             entry["payload_bytes"] = rng.choice((1, 50, 50, 500, 2000, 20_000))
         if rng.random() < 0.6:
-            entry["lease_s"] = rng.choice([log_uniform(rng, duration_s / 50, duration_s * 2), float("inf")])
+            usual = log_uniform(rng, duration_s / 50, duration_s * 2)
+            entry["lease_s"] = rng.choice([usual, usual, float("inf"), rng.choice((5e-324, 1e-9, 1e-3, 1e9, 1e300))])
         if rng.random() < 0.1:
             entry["access"] = rng.choice(("rank = 1", "rank >= 1", "rank is not null", "true"))
         return entry
