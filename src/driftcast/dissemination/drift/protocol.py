@@ -92,7 +92,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         self._exchange = Exchange(node, port, rng, settings, self._around, self._holdings, self._spreading)
         self._comparing, self._wanting = self._exchange.comparing, self._exchange.wanting
         self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
-        self._making = Making(node, port, settings)
+        self._making = Making(node, port, settings, self._holdings.knows)
         self._on_named_timer: dict[str, Callable[[float], None]] = {
             HASH: self._comparing.on_hash_timer,
             LEASE: self._on_lease_timer,
