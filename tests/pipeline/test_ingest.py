@@ -24,7 +24,8 @@ from driftcast.pipeline.fleets import buckets, page
 from driftcast.pipeline.fleets import ingest as ingesting
 from driftcast.pipeline.fleets.bucket_tables import Positions, resampled_rows
 from driftcast.pipeline.fleets.cleaning import Rules, cleaned, tracks
-from driftcast.pipeline.fleets.ingest import Source, ingest
+from driftcast.pipeline.fleets.ingest import ingest
+from driftcast.pipeline.fleets.inputs import Source
 from driftcast.pipeline.fleets.picture import Sight
 from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
 from driftcast.pipeline.fleets.tables import resampled
@@ -228,7 +229,7 @@ def test_a_fleet_is_written_for_others_and_read_again(
     else:
         assert unsaid == 1
         player = Ns2(file=str(tmp_path / "out")) if name == "ns2" else One(file=str(tmp_path / "out"))
-        moving = player.recorded()[1]
+        moving = player.recorded().moving
     for time_s in (0.0, 105.0, 299.0, 1000.0, 1185.0):
         there, here = played.positions(time_s), moving.positions(time_s)
         # The ONE counts places from the least, and numbers nodes as they appear.

@@ -11,7 +11,7 @@ from driftcast.pipeline.fleets.cleaning import HINTS, REASONS, Rules, tracks
 from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, REJECTED, names
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 # Rows of a file: enough to make a file worth opening, few enough that one hour of a week is not most of it.
 ROWS_PER_FILE = 2_000_000
@@ -185,15 +185,22 @@ def resampled(positions: "DataFrame", every_s: float) -> "DataFrame":
     spread = spread.withColumn("tick", f.explode(f.sequence(f.col("from"), f.col("until") - 1)))
     at_s = f.col("tick") * every_s
     share = f.when(joined, (at_s - f.col("time_s")) / (f.col("then.time_s") - f.col("time_s"))).otherwise(0.0)
+
+    def between(name: str) -> "Column":
+        step = f.col(f"then.{name}") - f.col(name)
+        if name != "longitude":
+            return f.col(name) + share * step
+        # The short way around the earth, also across 180 degrees.
+        made = f.col(name) + share * (step - 360.0 * f.floor((step + 180.0) / 360.0))
+        return made - 360.0 * f.floor((made + 180.0) / 360.0)
+
     return spread.select(
         "fleet",
         "node",
         "track",
         at_s.alias("time_s"),
         *(
-            f.when(joined, f.col(name) + share * (f.col(f"then.{name}") - f.col(name)))
-            .otherwise(f.col(name))
-            .alias(name)
+            f.when(joined, between(name)).otherwise(f.col(name)).alias(name)
             for name in ("x_m", "y_m", "longitude", "latitude")
         ),
     )
