@@ -1,6 +1,7 @@
 """Files that may be packed. The first bytes tell how, never the name."""
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -23,6 +24,7 @@ _MAGIC = {
 }
 # The fourth byte of bzip2 is its block size, and the next six are pi: three letters alone may begin a text.
 _BZIP2_BLOCK = b"1AY&SY"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -61,6 +63,9 @@ def reading(path: Path) -> Iterator[BinaryIO]:
     except _BROKEN:
         raise UserError(f"{path}: the {_packing_name(path)} file is cut or broken; compress it again") from None
     except OSError as error:
+        if error.errno in _FULL:
+            # Whoever reads writes as well, and that failed.
+            raise
         # bzip2 says so of data that is broken, without an error number.
         if error.errno is None and packing_of(path) is not None:
             raise UserError(f"{path}: the {_packing_name(path)} file is cut or broken; compress it again") from None

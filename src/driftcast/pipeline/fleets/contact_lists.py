@@ -29,7 +29,7 @@ SOCIOPATTERNS_S = 20.0
 """How long before its time a row of SocioPatterns says that two were in contact: its badges count in such steps."""
 REASONS = {
     "unreadable": "a field is missing or is no number",
-    "no_time": "the contact ends when or before it begins",
+    "no_time": "the contact ends before it has lasted a microsecond",
     "itself": "a node in contact with itself",
     "duplicate": "said before",
 }
@@ -168,7 +168,7 @@ def _reason(row: Row) -> str | None:
         return "unreadable"
     if row.a == row.b:
         return "itself"
-    return None if row.start_s < row.end_s else "no_time"
+    return None if row.end_s - row.start_s >= 1 / MICROSECONDS else "no_time"
 
 
 def _joined(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any]") -> ContactPlan:

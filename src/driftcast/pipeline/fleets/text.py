@@ -86,7 +86,9 @@ def copy_text(path: Path, encoding: str, blanks: bool, to: Path) -> None:
                 text = source.decode(chunk)
                 rest = _written(rest + (text.removeprefix("\ufeff") if first else text), blanks, written.write)
                 first = False
-            _written(rest + source.decode(b"", final=True) + "\n", blanks, written.write)
+            # A last line without its end stays so: readers refuse it where a number may be cut.
+            rest = _written(rest + source.decode(b"", final=True), blanks, written.write)
+            written.write("\t".join(rest.split()) if blanks else rest)
         except UnicodeDecodeError:
             raise UserError(not_text(path, encoding)) from None
 
