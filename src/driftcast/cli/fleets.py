@@ -61,7 +61,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.fleets.ingest import ingest
     from driftcast.pipeline.fleets.inputs import Source
     from driftcast.pipeline.fleets.points import clock_s
-    from driftcast.pipeline.fleets.summary import doubt, sentences
+    from driftcast.pipeline.fleets.summary import sentences
     from driftcast.pipeline.session import check_installed
     from driftcast.settings import typed
 
@@ -97,7 +97,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
     console().print(table_of({name: facts[name] for name in shown if name in facts}))
     for reason, count in facts["rejected"].items():
         say(f"rejected {count:,}: {reason}")
-    for line in sentences(facts) if "legs" in facts else [doubt(facts)] if status else []:
+    for line in sentences(facts):
         say(line)
     say(f"fleet in {arguments.out}")
     return status

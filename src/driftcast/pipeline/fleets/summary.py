@@ -106,24 +106,23 @@ def _batches(folder: Path, *columns: str) -> "Iterator[pa.RecordBatch]":
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
-    """Where on earth, when, how many and how fast, for people."""
+    """Where on earth, when, how many and how fast, for people; of contacts, only when."""
     begin_s, end_s = facts["start_s"], facts["start_s"] + facts["duration_s"]
     nodes = "1 node" if facts["nodes"] == 1 else f"{facts['nodes']:,} nodes"
-    told = [
-        f"where: {_place(facts)}",
-        f"when: {_moment(begin_s)} to {_moment(end_s)}",
-        f"who: {nodes}; while they move, half of the time up to {_speed(facts['speed_p50_mps'])}, 95 % of it up to "
-        f"{_speed(facts['speed_p95_mps'])}",
-    ]
+    told = [f"when: {_moment(begin_s)} to {_moment(end_s)}"]
+    if "legs" in facts:
+        told = [
+            f"where: {_place(facts)}",
+            *told,
+            f"who: {nodes}; while they move, half of the time up to {_speed(facts['speed_p50_mps'])}, 95 % of it up to "
+            f"{_speed(facts['speed_p95_mps'])}",
+        ]
     if facts["status"] != "ok":
-        told.append(doubt(facts))
+        wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
+        told.append(
+            f"DOUBTFUL: {wrong:,} of {facts['rows']:,} rows are rejected for what is wrong with them: see `rejected`"
+        )
     return told
-
-
-def doubt(facts: dict[str, Any]) -> str:
-    """Why a fleet is not to be trusted."""
-    wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
-    return f"DOUBTFUL: {wrong:,} of {facts['rows']:,} rows are rejected for what is wrong with them: see `rejected`"
 
 
 def _place(facts: dict[str, Any]) -> str:
