@@ -113,7 +113,7 @@ def test_times_that_can_be_read_in_several_ways_are_refused(spark: SparkSession,
 
 
 def test_pandas_own_parquet_is_read_with_and_without_a_zone(spark: SparkSession, tmp_path: Path) -> None:
-    times = pd.to_datetime([at(10 * k) for k in range(ROWS)]).astype("datetime64[ns, UTC]")
+    times: Any = pd.to_datetime([at(10 * k) for k in range(ROWS)]).astype("datetime64[ns, UTC]")
     frame = pd.DataFrame({"bus": ["7"] * ROWS, "timestamp": times, "lon": 8.5 + np.arange(ROWS) * 1e-3, "lat": 47.4})
     frame.loc[3, "timestamp"] = pd.NaT
     for name, change in {
@@ -137,6 +137,9 @@ def test_vehicles_that_nobody_names_are_not_made_one(spark: SparkSession, tmp_pa
     text = log("veh_ref,time,lon,lat,speed", "{id},{s},{lon},{lat},12")
     assert "it may be 'veh_ref': say --columns node=veh_ref, or --single" in refused(tmp_path, text)
     assert ingested(tmp_path, text, columns={"node": "veh_ref"})["nodes"] == 2
+    both = log("id,time,lon,lat,vehicle_id", "{s}{id},{s},{lon},{lat},{id}")
+    assert "columns 'id' and 'vehicle_id' may both be the node, and differ" in refused(tmp_path, both)
+    assert ingested(tmp_path, both, columns={"node": "vehicle_id"})["nodes"] == 2
     # As one node, half of the rows say that it is elsewhere at the same time; of three vehicles most of them.
     told = refused(tmp_path, log("veh_ref,time,lon,lat", "{id},{s},{lon},{lat}", ("7", "8", "9")), single=True)
     assert "several vehicles taken for one" in told

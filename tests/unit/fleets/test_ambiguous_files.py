@@ -18,7 +18,7 @@ from driftcast.mobility.bonnmotion import BonnMotion
 from driftcast.mobility.fcd import read_fcd
 from driftcast.mobility.packed import open_plain
 from driftcast.mobility.sumo import Sumo
-from driftcast.pipeline.fleets.columns import refuse_times, refuse_unnamed
+from driftcast.pipeline.fleets.columns import refuse_several, refuse_times, refuse_unnamed
 from driftcast.pipeline.fleets.formats import FORMATS, format_of
 from driftcast.pipeline.fleets.geojson import GeoJson
 from driftcast.pipeline.fleets.gpx import Gpx
@@ -210,6 +210,15 @@ def test_features_without_a_name_are_not_made_one_node(tmp_path: Path) -> None:
         list(GeoJson(path).points())
 
 
+def test_features_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    place = {"type": "Point", "coordinates": [8.1, 47.1]}
+    for indent in (None, 1):
+        text = json.dumps(feature(place, name="Zürich", time=1), ensure_ascii=False, indent=indent)
+        (tmp_path / "a.geojson").write_bytes(text.encode("latin-1"))
+        with pytest.raises(UserError, match=r"a.geojson: is no text in UTF-8.*--encoding"):
+            list(GeoJson(tmp_path / "a.geojson").points())
+
+
 def track(name: str, hour: int = 6) -> str:
     times = "".join(
         f'<trkpt lat="47.{k}" lon="8.{k}"><time>2026-05-04T{hour:02}:00:{k:02}Z</time></trkpt>' for k in range(3)
@@ -272,6 +281,16 @@ def test_a_table_whose_nodes_nobody_names_is_refused_with_candidates() -> None:
     others: dict[str, list[object]] = {"Speed": ["1", "1", "2"], "row": ["1", "2", "3"], "v": ["1.5", "1", "2"]}
     refuse_unnamed({**values, **others, "empty": ["", "", None]}, found, "a.csv")
     refuse_unnamed({**values, "veh_ref": ["7", "9", "7"]}, {**found, "node": "plate"}, "a.csv")
+
+
+def test_two_columns_for_one_meaning_must_agree() -> None:
+    values: dict[str, list[object]] = {"id": [1, 2, 3], "name": ["a", "b", "a"], "time": [1, 2, 3], "ts": [1, 2, 3]}
+    found = {"node": "id", "time": "time"}
+    with pytest.raises(UserError, match=r"columns 'id' and 'name' may both be the node.*--columns node=name"):
+        refuse_several(values, found, "a.csv")
+    refuse_several({**values, "name": ["a", "b", "c"]}, found, "a.csv")
+    with pytest.raises(UserError, match=r"columns 'time' and 'ts' may both be the time.*--columns time=ts"):
+        refuse_several({**values, "name": ["a", "b", "c"], "ts": [1, 2, 4]}, found, "a.csv")
 
 
 def test_times_of_day_need_a_date_that_can_be_read_in_one_way() -> None:

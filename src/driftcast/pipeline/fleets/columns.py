@@ -127,6 +127,24 @@ def refuse_unnamed(columns: Mapping[str, Sequence[object]], found: Mapping[str, 
     )
 
 
+def refuse_several(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
+    """Refuse a table with two columns for one meaning that say different things, of which nobody chose one."""
+    by_name = {plain_name(column): column for column in columns}
+    for meaning, column in found.items():
+        for name in MEANT[meaning]:
+            other = by_name.get(name)
+            if other is None or other in found.values() or plain_name(column) not in MEANT[meaning]:
+                continue
+            pairs = list(zip(columns[column], columns[other], strict=False))
+            # Names and numbers of the same nodes are the same nodes.
+            alike = len({one for one, _ in pairs}) == len({two for _, two in pairs}) == len(set(pairs))
+            if any(one != two for one, two in pairs) and not (meaning in ("node", "fleet") and alike):
+                raise UserError(
+                    f"{where}: columns {column!r} and {other!r} may both be the {meaning}, and differ: say which, as "
+                    f"in --columns {meaning}={other}"
+                )
+
+
 def _may_name(values: Sequence[object]) -> bool:
     """Words or whole numbers: neither a measurement nor the number of the row."""
     said = [str(value).strip() for value in values if value is not None and str(value).strip()]

@@ -10,6 +10,7 @@ from driftcast.errors import UserError
 from driftcast.mobility.packed import reading
 from driftcast.pipeline.fleets.columns import MEANT, refuse_unnamed
 from driftcast.pipeline.fleets.points import Point
+from driftcast.pipeline.fleets.text import not_text
 
 # A collection is one JSON value and must be in memory as a whole, at about ten times its size.
 MAX_COLLECTION_BYTES = 256 << 20
@@ -197,6 +198,8 @@ def _features(path: Path) -> Iterator[object]:
                 if line.strip(b"\x1e \r\n"):
                     yield from _members(msgspec.json.decode(line.strip(b"\x1e \r\n")), path)
                 line = file.readline(MAX_COLLECTION_BYTES)
+    except UnicodeDecodeError:
+        raise UserError(not_text(path, "UTF-8")) from None
     except (msgspec.DecodeError, KeyError, AttributeError, TypeError) as error:
         where = f"{path}:{number}" if number else str(path)
         raise UserError(f"{where}: no GeoJSON, or cut off: {error}; expected a FeatureCollection") from None

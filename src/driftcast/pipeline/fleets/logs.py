@@ -9,6 +9,7 @@ from driftcast.pipeline.fleets.columns import (
     TIME_OF_DAY,
     chosen_columns,
     plain_name,
+    refuse_several,
     refuse_times,
     refuse_unnamed,
     require_positions,
@@ -130,6 +131,7 @@ def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: 
     """Which column is which; a UserError where that is not certain."""
     chosen = chosen_columns(columns, source.columns, where)
     require_positions(chosen, columns, where)
+    refuse_several(values, {meaning: one for meaning, one in chosen.items() if meaning not in source.columns}, where)
     if not source.single:
         refuse_unnamed(values, chosen, where)
     if source.time_format is None:

@@ -104,15 +104,22 @@ def survey(spark: "SparkSession", files: Sequence[Path], naming: Naming) -> Surv
     for one in found:
         for fleet, node, file, rows in one["logs"]:
             logs[fleet, node, file] = logs.get((fleet, node, file), 0) + rows
-    sample = [
+    clock_s, longitude, latitude, weight = (
         np.concatenate([np.zeros(0), *(np.array(one["sample"][k], dtype=np.float64) for one in found)])
         for k in range(4)
-    ]
-    totals = [sum(one[name] for one in found) for name in _COUNTS]
-    beyond, fine = (sum(one[name] for one in found) for name in ("beyond", "fine"))
-    measured = any(one["measured"] for one in found)
-    example = next((one["example"] for one in found if one["example"] is not None), None)
-    return Survey(*totals, measured, fine > 0 and not beyond, example, logs, *sample)
+    )
+    counts = {name: sum(one[name] for one in found) for name in (*_COUNTS, "measured", "beyond", "fine")}
+    return Survey(
+        **{name: counts[name] for name in _COUNTS},
+        measured=counts["measured"] > 0,
+        may_be_degrees=counts["fine"] > 0 and not counts["beyond"],
+        example=next((one["example"] for one in found if one["example"] is not None), None),
+        logs=logs,
+        clock_s=clock_s,
+        longitude=longitude,
+        latitude=latitude,
+        weight=weight,
+    )
 
 
 def _look(path: Path, naming: Naming) -> dict[str, Any]:
