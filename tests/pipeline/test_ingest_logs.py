@@ -162,6 +162,20 @@ def test_names_in_another_encoding_stay_apart(spark: SparkSession, tmp_path: Pat
         assert f"{tmp_path}/log.csv: is no text in UTF-8: say" in refused(tmp_path, content)
 
 
+@pytest.mark.parametrize("by_spark", [False, True])
+def test_a_folder_may_have_any_name(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_spark: bool
+) -> None:
+    if by_spark:
+        monkeypatch.setattr(ingesting, "NODE_ROWS", 1)
+    folder = tmp_path / "data [2026] {a,b} *?"
+    folder.mkdir()
+    (folder / "log.csv").write_text(USUAL)
+    assert ingest([folder / "log.csv"], folder / "out")["rows"] == 2 * ROWS
+    plan = ("contacts", folder / "out", "--range", "2000", "--master", "local[2,4]", "--json")
+    assert call(*plan, "--out", tmp_path / "plan").object()["contacts"] == 1
+
+
 def test_a_file_is_read_whatever_its_name(spark: SparkSession, tmp_path: Path) -> None:
     packed = gzip.compress(USUAL.encode())
     for name, content in (

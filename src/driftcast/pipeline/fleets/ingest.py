@@ -27,7 +27,7 @@ from driftcast.pipeline.fleets.staging import Staged, uncounted
 from driftcast.pipeline.fleets.summary import check_rows, summary_of
 from driftcast.pipeline.fleets.survey import Naming, Survey, clash, survey
 from driftcast.pipeline.fleets.tables import Written, refuse_clash, write_tables
-from driftcast.pipeline.fleets.workers import refuse_full_disk
+from driftcast.pipeline.fleets.workers import refuse_full_disk, spark_path
 from driftcast.pipeline.session import session
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _refuse_doubtful(found: Survey, source: Source, read: Read) -> None:
 def _raw(spark: "SparkSession", folder: Path, source: Source) -> "DataFrame":
     from pyspark.sql import functions as f
 
-    raw = spark.read.schema(ddl(RAW)).parquet(str(folder / ".scratch" / RAW_FOLDER))
+    raw = spark.read.schema(ddl(RAW)).parquet(spark_path(folder / ".scratch" / RAW_FOLDER))
     fleet = f.regexp_replace("file", SUFFIXES, "") if source.by_file else f.lit(source.fleet)
     return raw.withColumn("fleet", f.coalesce("fleet", fleet)).select(*names(RAW))
 
@@ -216,7 +216,7 @@ def _by_spark(
     if crs is not None:
         raw = projected(raw, crs)
     written = write_tables(folder, cleaned(raw, rules, median_s), rules, crs)
-    positions = raw.sparkSession.read.schema(ddl(POSITIONS)).parquet(str(folder / "positions"))
+    positions = raw.sparkSession.read.schema(ddl(POSITIONS)).parquet(spark_path(folder / "positions"))
     return written, sight_of(positions, written.facts)
 
 

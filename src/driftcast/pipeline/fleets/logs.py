@@ -18,6 +18,7 @@ from driftcast.pipeline.fleets.inputs import Input, Source, stem_of
 from driftcast.pipeline.fleets.points import TIME_UNITS, UNIT_FROM
 from driftcast.pipeline.fleets.schema import RAW
 from driftcast.pipeline.fleets.text import BLANKS, delimiter_of, not_text, samples, split_header, start_of
+from driftcast.pipeline.fleets.workers import spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,7 +69,7 @@ def csv_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> 
             spark.read.schema(schema)
             .options(sep=delimiter, header=source.header is None, mode="PERMISSIVE", columnNameOfCorruptRecord=_BROKEN)
             .options(enforceSchema=True, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
-            .csv([str(one.plain) for one in same])
+            .csv([spark_path(one.plain) for one in same])
         )
         tables.append(_raw(table, layout, same, source))
     return Tables(_all_of(tables), _lines(spark, inputs, source), unsaid)
@@ -79,7 +80,7 @@ def _lines(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> di
     equal that are not."""
     from pyspark.sql import functions as f
 
-    text = spark.read.text([str(one.plain) for one in inputs])
+    text = spark.read.text([spark_path(one.plain) for one in inputs])
     lines = text.select("value", f.col("_metadata.file_name").alias("file")).where(
         f.rlike("value", f.lit(r"[^\x00-\x20]"))
     )
@@ -123,7 +124,7 @@ def parquet_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source)
         if pa.types.is_timestamp(kind) and kind.unit == "ns":
             layout = layout._replace(time_unit="ns")
         unsaid = unsaid or (same[0] if _unsaid(layout, source) else None)
-        tables.append(_raw(spark.read.parquet(*(str(one.plain) for one in same)), layout, same, source))
+        tables.append(_raw(spark.read.parquet(*(spark_path(one.plain) for one in same)), layout, same, source))
     return Tables(_all_of(tables), records, unsaid)
 
 
