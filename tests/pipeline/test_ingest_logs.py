@@ -110,6 +110,11 @@ def test_times_that_can_be_read_in_several_ways_are_refused(spark: SparkSession,
     )
     assert "--time-unit" in refused(tmp_path, late)
     assert ingested(tmp_path, late, time_unit="ms")["duration_s"] == 80.0
+    # Digits of a date are no number of anything.
+    for form, pattern in (("%Y%m%d%H%M%S", "yyyyMMddHHmmss"), ("%y%m%d%H%M%S", "yyMMddHHmmss")):
+        digits = log("id,time,lon,lat", "{id},{at:" + form + "},{lon},{lat}")
+        assert "--time-format yyyyMMddHHmmss" in refused(tmp_path, digits)
+        assert ingested(tmp_path, digits, time_format=pattern)["start_s"] == NOON
 
 
 def test_pandas_own_parquet_is_read_with_and_without_a_zone(spark: SparkSession, tmp_path: Path) -> None:

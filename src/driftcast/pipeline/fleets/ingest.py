@@ -16,15 +16,16 @@ from driftcast.mobility.fleet import FACTS_FILE, VERSION
 from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.fleets.buckets import NODE_ROWS, numbered_logs
 from driftcast.pipeline.fleets.cleaning import DAY_S, HINTS, Rules, cleaned
+from driftcast.pipeline.fleets.columns import DATES_FROM_S
 from driftcast.pipeline.fleets.dealt import Passes
 from driftcast.pipeline.fleets.formats import Format, format_named, format_of
 from driftcast.pipeline.fleets.inputs import SUFFIXES, Counted, Input, Source, named, prepare
-from driftcast.pipeline.fleets.logs import csv_rows, parquet_rows
-from driftcast.pipeline.fleets.points import LATEST_S
+from driftcast.pipeline.fleets.logs import NANOSECONDS, csv_rows, parquet_rows
+from driftcast.pipeline.fleets.points import GPS_BEGAN_S, LATEST_S
 from driftcast.pipeline.fleets.projection import map_for, projected
 from driftcast.pipeline.fleets.schema import POSITIONS, RAW, ddl, names
 from driftcast.pipeline.fleets.staging import Staged, uncounted
-from driftcast.pipeline.fleets.summary import check_rows, summary_of
+from driftcast.pipeline.fleets.summary import check_rows, moment, summary_of
 from driftcast.pipeline.fleets.survey import Naming, Survey, clash, survey
 from driftcast.pipeline.fleets.tables import Written, refuse_clash, write_tables
 from driftcast.pipeline.fleets.workers import refuse_full_disk, spark_path
@@ -131,7 +132,10 @@ def read_raw(spark: "SparkSession", inputs: Sequence[Input], source: Source, scr
             continue
         tables = (csv_rows if name == "csv" else parquet_rows)(spark, same, source)
         part = scratch / f"{RAW_FOLDER}-{name}"
-        tables.rows.write.parquet(str(part))
+        try:
+            tables.rows.write.parquet(str(part))
+        finally:
+            spark.conf.unset(NANOSECONDS)
         rows = Counter[str]()
         for batch in ds.dataset(part, format="parquet").to_batches(columns=["file"]):
             for count in batch["file"].value_counts().to_pylist():
@@ -189,8 +193,12 @@ def _refuse_doubtful(found: Survey, source: Source, read: Read) -> None:
             f"{read.unsaid.path}: x and y may be meters or degrees: say --columns x=x,y=y for meters, or "
             "--columns longitude=x,latitude=y for degrees"
         )
-    if found.measured and found.median_s >= LATEST_S:
-        raise UserError("most times lie beyond the year 2128: say what their numbers count, as in --time-unit ms")
+    if found.measured and (found.median_s >= LATEST_S or DATES_FROM_S <= found.median_s < GPS_BEGAN_S):
+        raise UserError(
+            f"most times lie around {moment(found.median_s) or 'the year 2128 and later'}, where no receiver was: say "
+            "what their numbers count, as in --time-unit ms, or how they are written, as in "
+            "--time-format yyyyMMddHHmmss"
+        )
 
 
 def _raw(spark: "SparkSession", folder: Path, source: Source) -> "DataFrame":

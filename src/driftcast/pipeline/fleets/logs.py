@@ -23,6 +23,8 @@ from driftcast.pipeline.fleets.workers import spark_path
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
+"""Timestamps as pandas writes them: Spark has none such, but reads their numbers if it is told so."""
 _BROKEN = "_broken"
 _SAMPLE_ROWS = 1000
 # A date first of all: Spark takes a lone year for its first of January, and a time of day for one of today.
@@ -109,8 +111,7 @@ def parquet_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source)
             raise UserError(f"{one.path}: not Parquet, or cut off: {str(error).splitlines()[0]}") from None
         records[one.name] = file.metadata.num_rows
         found.setdefault(tuple(f"{column.name}\0{column.type}" for column in file.schema_arrow), []).append(one)
-    # What pandas writes: Spark has no such timestamps, but reads their numbers.
-    spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+    spark.conf.set(NANOSECONDS, "true")
     tables, unsaid = [], None
     for same in found.values():
         file = pq.ParquetFile(same[0].path)

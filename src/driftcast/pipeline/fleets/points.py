@@ -9,6 +9,8 @@ TIME_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """How many seconds each is."""
 UNIT_FROM: Mapping[str, float] = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 """Numbers from here on are dates in these units: in the next larger one they would lie beyond the year 5000."""
+GPS_BEGAN_S = 315_964_800.0
+"""1980-01-06: a date before it is none that a receiver wrote, either."""
 LATEST_S = 5e9
 """The year 2128. A date beyond it is none that a receiver wrote: the unit of its number was not the one it seems."""
 
