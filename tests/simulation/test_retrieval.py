@@ -23,6 +23,8 @@ MEASURES = [
     {"name": "stability_s", "counts": "values", "fact": "ask_complete"},
 ]
 
+PAPER = {"name": "tree", "links": "given", "refresh_s": float("inf"), "no_route": "drop"}
+
 
 def brokers(nodes: int = 7, **tables: object) -> Scenario:
     """A balanced binary tree of brokers over wires, a repository at node 0, one event of each of two roles."""
@@ -173,7 +175,7 @@ def test_a_client_that_left_has_missed_what_did_not_come_to_it() -> None:
 def test_of_cut_off_askers_as_many_get_no_answer_as_the_closed_form_says() -> None:
     cuts = [{"kind": "link_cuts", "every_s": 10.0, "for_s": 5.0}]
     requests = [{"rate_per_s": 1.0, "from_s": 5.0, "patience_s": 2.0}]
-    done = run(brokers(15, faults=cuts, request=requests, duration_s=2000.0), 1)
+    done = run(brokers(15, faults=cuts, request=requests, duration_s=2000.0, protocol=PAPER), 1)
     # A link is down half of the time, and 0.162 of the brokers of 15 are then cut off from the root [facts, 6.1].
     ratio = done.metrics["request_ratio"]
     assert ratio is not None
@@ -187,9 +189,8 @@ def test_with_recovery_everything_comes_that_links_ever_let_through() -> None:
     ]
     born = {"filter": "role = {role}", "draw": {"role": {"integers": [1, 4]}}, "births_per_s": 0.05, "history": True}
     tables = {"faults": cuts, "publish": publish, "subscribe": [{**born, "until_s": 250.0}], "duration_s": 300.0}
-    paper = {"name": "tree", "links": "given", "refresh_s": float("inf")}
-    lossy = run(brokers(7, **tables), 1).metrics
-    recovering = {**paper, "recover_s": 2.0, "retries": 30, "history_s": 60.0}
+    lossy = run(brokers(7, **tables, protocol=PAPER), 1).metrics
+    recovering = {**PAPER, "recover_s": 2.0, "retries": 30, "history_s": 60.0}
     whole = run(brokers(7, **tables, protocol=recovering), 1).metrics
     for ratio in ("publish_ratio", "responded_ratio"):
         assert float(str(lossy[ratio])) < 0.97

@@ -118,8 +118,8 @@ class _Port(ApplicationPort):
     ) -> None:
         self._ask(self._tenants.landlord.publish, dict(attributes), payload, lease_s, access)
 
-    def subscribe(self, key: Key, filter: str, history: bool = False) -> None:
-        self._ask(self._tenants.subscribe, (self._name, key), filter, history)
+    def subscribe(self, key: Key, filter: str) -> None:
+        self._ask(self._tenants.subscribe, (self._name, key), filter)
 
     def unsubscribe(self, key: Key) -> None:
         self._ask(self._tenants.unsubscribe, (self._name, key))
@@ -271,12 +271,12 @@ class Tenants:
 
     # What they ask for.
 
-    def subscribe(self, key: TenantKey, filter: str, history: bool) -> None:
+    def subscribe(self, key: TenantKey, filter: str) -> None:
         """A key that is in use is given to the new subscription."""
         self.unsubscribe(key)
         id = SubscriptionId(self._node, self.landlord.number())
         self._subscriptions[key], self._subscribers[id] = id, key
-        self.landlord.subscribe(Subscription(id, filter, history=history))
+        self.landlord.subscribe(Subscription(id, filter))
 
     def unsubscribe(self, key: TenantKey) -> None:
         """One that is not there is no mistake."""

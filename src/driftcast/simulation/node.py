@@ -90,6 +90,9 @@ class SimPort(Port):
         if self._node.applications is not None:
             self._node.applications.tenants.on_closed(request, complete)
 
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        """Simulated subscribers do not wait for it; the facts of the retrieval are in the trace."""
+
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("held", event, neighbor))
 

@@ -160,6 +160,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         elif self.is_broker:
             self._take_back(link.neighbor)
             self.talk.welcome(link.neighbor)
+        self._retrieval.on_routes(now)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._links.add(link)
@@ -173,6 +174,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._follow_overlay(now)
         elif self.is_broker:
             self._lose(neighbor)
+        # What was asked through it may find another way.
+        self._retrieval.on_routes(now)
 
     def _follow_overlay(self, now: float) -> None:
         """[000 §V] Keep the tables in line with the tree: new neighbors are told all, those lost are withdrawn."""
@@ -227,6 +230,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         self._retrieval.stored.open(stored)
         self.talk.subscribe(stored)
         self.talk.advertise(stored)
+        self._retrieval.on_routes(now)
 
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
         text = self._advertised.pop(advertisement.id, None)
@@ -256,6 +260,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._recover(now, sender, message)
         elif self._is_neighbor(sender):
             self.talk.on_message(sender, message)
+            if isinstance(message, Advertise) or (isinstance(message, Table) and message.stored):
+                self._retrieval.on_routes(now)
         else:
             self.talk.missed(sender, message)
 

@@ -84,6 +84,8 @@ class ConnectedClient:
         self._publishing = Publishing(node, self._say)
         self.silent = True
         """Whether it has not said anything yet."""
+        self._curtailed: set[SubscriptionId] = set()
+        """Of whose history some was dropped here, because the client does not read."""
         self._wishes = 0
         """Which version of the node's subscriptions it was told of, if it watches."""
 
@@ -190,6 +192,7 @@ class ConnectedClient:
                     question.acknowledge,
                     flow=self._outlet,
                     ended=partial(self._on_ended, question.name is not None),
+                    history=self._on_history if question.history else None,
                 ),
                 question.name,
                 question.lease_s or FOREVER_S,
@@ -204,6 +207,7 @@ class ConnectedClient:
             self._check_subscription(question.subscription)
             node.unsubscribe(question.subscription)
             self._subscriptions.pop(question.subscription, None)
+            self._curtailed.discard(question.subscription)
             return Unsubscribed(id=question.id)
         if isinstance(question, Advertise):
             self._check_open()
@@ -305,6 +309,16 @@ class ConnectedClient:
         kind = Kind.HELD if delivery.held else Kind.ASKED if history else Kind.NEWS
         if not self._outlet.tell(delivery.event, kind, partial(self._delivered, subscription, delivery)):
             self._node.note_drop("client_slow")
+            self._curtailed.add(subscription)
+
+    def _on_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        def made() -> Reply | None:
+            if subscription not in self._subscriptions:
+                return None
+            return Closed(subscription=subscription, complete=complete and subscription not in self._curtailed)
+
+        # After what has come for it.
+        self._outlet.say_in_turn(made)
 
     def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> Reply | None:
         """Nothing, of a subscription that the client has ended while this waited."""
@@ -319,6 +333,7 @@ class ConnectedClient:
 
     def _unsubscribed(self, subscription: SubscriptionId) -> Unsubscribed:
         self._subscriptions.pop(subscription, None)
+        self._curtailed.discard(subscription)
         self._lapsed.append(subscription)
         return Unsubscribed(subscription=subscription)
 

@@ -46,11 +46,12 @@ class DecisionSettings(Settings, frozen=True):
     # Quicker than anybody would notice, and ten decisions a second cost little.
     react_s: Annotated[float, Meta(ge=0, le=3600, description="how long news are gathered before a decision")] = 0.1
     patience_s: Annotated[
-        float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
+        float,
+        Meta(gt=0, le=3600, description="how long it waits for the answers of repositories; then it asks again"),
     ] = 10.0
-    retry_s: Annotated[float, Meta(ge=0.001, le=3600, description="after which it asks again if they were not all")] = (
-        5.0
-    )
+    retry_s: Annotated[
+        float, Meta(ge=0.001, le=3600, description="after which it asks again at the earliest if they were not all")
+    ] = 5.0
     # A minute or two of an old policy is what a lost publication, or an island that was cut off, then costs.
     refetch_s: Annotated[
         float, Meta(ge=0.001, le=86_400, description="after which it asks again although they were all")
@@ -96,7 +97,7 @@ class DecisionPoint(Application):
         self.port.subscribe("context", f'"{CONTEXT}" = {self.node}')
         if self._settings.manager:
             self.port.subscribe("enroll", f'"{ENROLL}" = {self.node}')
-        self._ask_for_roles()
+        self._ask_for_roles(now)
         self._decide(now)
 
     def on_stop(self, now: float) -> None:
@@ -119,12 +120,12 @@ class DecisionPoint(Application):
         self._decide_soon(now)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        if self._fetching.on_closed(key, complete):
+        if self._fetching.on_closed(now, key, complete):
             self.port.note(Fact("policies_retrieved", value=float(len(self.catalog))))
 
     def on_timer(self, now: float, key: Key) -> None:
         if key == FETCH:
-            self._fetching.again()
+            self._fetching.again(now)
         else:
             self._decide(now)
 
@@ -147,7 +148,7 @@ class DecisionPoint(Application):
         """[000 §III] Its own and those of the enforcement points it manages."""
         return sorted({*self._own, *(role for one in self._managed.values() for role in one.enrollment.roles)})
 
-    def _ask_for_roles(self) -> None:
+    def _ask_for_roles(self, now: float) -> None:
         try:
             texts = filters(self._roles())
         except UserError:
@@ -163,7 +164,7 @@ class DecisionPoint(Application):
             self.port.unsubscribe(f"policies {number}")
         self._subscribed = texts
         # After having subscribed, so that nothing falls between the two.
-        self._fetching.fetch(texts)
+        self._fetching.fetch(now, texts)
 
     @property
     def retrieved(self) -> bool:
@@ -202,7 +203,7 @@ class DecisionPoint(Application):
         for node in [node for node, one in self._managed.items() if one.until <= now]:
             del self._managed[node]
             self.port.note(Fact("enforcement_point_gone", peer=node))
-            self._ask_for_roles()
+            self._ask_for_roles(now)
         for node, managed in self._managed.items():
             self._order(node, managed, wall)
         # A second at least: a border of periods that lies too near is met by the look after it.
@@ -227,7 +228,7 @@ class DecisionPoint(Application):
         managed.enrollment, managed.until = enrollment, now + self._settings.enrolled_s
         # What it enforces it says itself: an order that was lost is given again.
         managed.ordered = enrollment.digest
-        self._ask_for_roles()
+        self._ask_for_roles(now)
         self._order(node, managed, wall_of(self.host, now))
 
     def _order(self, node: NodeId, managed: _Managed, wall: Wall | None) -> None:

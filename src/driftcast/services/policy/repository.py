@@ -93,7 +93,7 @@ class Repository(Application):
 
     def on_timer(self, now: float, key: Key) -> None:
         if key == FETCH:
-            self._fetching.again()
+            self._fetching.again(now)
         else:
             self._look(now)
 
@@ -108,7 +108,7 @@ class Repository(Application):
         self._store(event)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        if self.active and self._fetching.on_closed(key, complete):
+        if self.active and self._fetching.on_closed(now, key, complete):
             self.port.note(Fact("repository_complete", value=float(len(self.catalog))))
 
     def _store(self, event: Event) -> Held | None:
@@ -170,7 +170,7 @@ class Repository(Application):
                     self.port.unadvertise(f"stored {number}")
             if wanted:
                 # What was published while this one was not there, or not used, the others have.
-                self._fetching.fetch(self._filters())
+                self._fetching.fetch(now, self._filters())
             else:
                 self._fetching.stop()
 

@@ -115,11 +115,6 @@ class BusNode(Landlord):
 
     def subscribe(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.id] = subscription
-        if subscription.history:
-            for event in self.bus.stored(self, subscription.filter):
-                if any(Filter(one.filter).matches(event.attributes) for one in self.advertisements if one.stored):
-                    self.kept[event.id] = event
-                self.tenants.on_event(subscription.id, event, 1)
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         del self.subscriptions[id]
