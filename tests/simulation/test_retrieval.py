@@ -72,6 +72,28 @@ def test_who_subscribes_with_history_gets_what_came_before_once_and_nobody_else_
     assert [(row["node"], row["event"]) for row in rows(done, "deliver")] == [(5, "0:0")]
 
 
+def test_a_request_and_a_history_wait_for_a_link_that_is_cut_and_not_for_ever() -> None:
+    """Node 1 is alone from 5 s to 20 s: who waits so long is answered when the link is back, as in the live world."""
+    cut = [{"kind": "link_cut", "between": (0, 1), "at_s": 5.0, "for_s": 15.0}]
+    tables = {
+        "faults": cut,
+        "subscribe": [{"nodes": [1], "filter": "role = 1", "at_s": 10.0, "history": True}],
+        "request": [
+            {"nodes": [1], "at_s": 10.0, "filter": "role = 1", "patience_s": patience_s} for patience_s in (5.0, 30.0)
+        ],
+    }
+    done = run(brokers(3, **tables), 1, Level.DELIVERIES)
+    assert [(row["subscription"], row["value"], row["time_s"]) for row in rows(done, "close")] == [
+        ("1:0", 0.0, 15.0),
+        ("1:1", 1.0, pytest.approx(20.0, abs=1.0)),
+    ]
+    assert [row["event"] for row in rows(done, "answer")] == ["0:0"]
+    assert [row["time_s"] for row in rows(done, "deliver")] == [pytest.approx(20.0, abs=1.0)]
+    paper = run(brokers(3, **tables, protocol=PAPER), 1, Level.DELIVERIES)
+    assert [(row["value"], row["time_s"]) for row in rows(paper, "close")] == [(0.0, 10.0)] * 2
+    assert rows(paper, "deliver") == []
+
+
 def test_brokers_are_the_nodes_of_the_role_that_is_named() -> None:
     hubs = {"name": "tree", "links": "given", "refresh_s": float("inf"), "role": "hub"}
     requests = [{"nodes": [5], "at_s": 10.0, "filter": "role = 1"}]

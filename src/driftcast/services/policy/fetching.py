@@ -1,8 +1,8 @@
 """Fetching stored policies: until repositories have answered in full, and now and then again.
 
 A publication may be lost, or made while a node was cut off; whoever only listened would never know. [000 §III] "clients
-that are disconnected ... can request and retrieve content that has been published" meanwhile. While no answer is complete
-a request is always open, so that it is answered as soon as there is a way to a repository.
+that are disconnected ... can request and retrieve content that has been published" meanwhile. A request is always open
+while no answer is complete, so that one comes as soon as there is a way to a repository.
 """
 
 from random import Random
@@ -10,6 +10,8 @@ from random import Random
 from driftcast.protocol.application import ApplicationPort, Key
 
 TIMER = "fetch"
+LEAST_SPREAD, MOST_SPREAD = 0.75, 1.25
+"""How much earlier or later than the others a node asks again."""
 
 
 class Fetching:
@@ -42,8 +44,10 @@ class Fetching:
         self._whole = True
         self._asked = now
         self._open = {f"{TIMER} {number}" for number in range(len(self._texts))}
+        # Open until it is asked again.
+        patience_s = max(self._patience_s, self._retry_s * MOST_SPREAD)
         for number, text in enumerate(self._texts):
-            self._port.request(f"{TIMER} {number}", text, self._patience_s, self._elsewhere)
+            self._port.request(f"{TIMER} {number}", text, patience_s, self._elsewhere)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> bool:
         """A request is over; True if it was the last, and all have been answered in full."""
@@ -53,7 +57,7 @@ class Fetching:
             return False
         self.complete = self._whole
         # Many nodes may have lost the same repository: they do not all come back at once.
-        spread = self._rng.uniform(0.75, 1.25)
+        spread = self._rng.uniform(LEAST_SPREAD, MOST_SPREAD)
         if self.complete:
             self._patience_s, self._retry_s = self._first
             self._port.set_timer(TIMER, self._again_s * spread)
