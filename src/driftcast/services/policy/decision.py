@@ -4,6 +4,7 @@
 does so for the enforcement points that gave it their roles, too: one subscription for all of them together.
 """
 
+from collections.abc import Iterator
 from random import Random
 from typing import Annotated
 
@@ -17,13 +18,23 @@ from driftcast.protocol import Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.catalog import Catalog, held_of
 from driftcast.services.policy.circumstances import attributes_of, told_attributes, wall_of
-from driftcast.services.policy.deciding import decide, next_change_s
+from driftcast.services.policy.deciding import decide, next_change_s, why_not
 from driftcast.services.policy.enforcer import Enforcer, digest
 from driftcast.services.policy.fetching import TIMER as FETCH
 from driftcast.services.policy.fetching import Fetching
-from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, read
+from driftcast.services.policy.notices import (
+    CONTEXT,
+    ENFORCE,
+    ENROLL,
+    NOTICE_LEASE_S,
+    Enrollment,
+    Orders,
+    addressed,
+    read,
+)
 from driftcast.services.policy.record import MalformedError
 from driftcast.services.policy.roles import Role, filters
+from driftcast.services.policy.survey import Holding, State, Survey, SurveyAnswers
 
 MAX_MANAGED = 1000
 """Enforcement points of one cluster; more are not served."""
@@ -70,6 +81,10 @@ class _Managed:
         self.until = until
         self.ordered = ""
 
+    @property
+    def name(self) -> str:
+        return self.enrollment.name
+
 
 class DecisionPoint(Application):
     """One decision point and the enforcement point beside it."""
@@ -91,20 +106,25 @@ class DecisionPoint(Application):
         self._deciding = False
         self._tied: tuple[tuple[str, str], ...] = ()
         self.catalog = Catalog(settings.most_policies)
-        self.enforcer = Enforcer(node, port)
+        self.enforcer = Enforcer(node, port, host.name)
+        self._surveys = SurveyAnswers(node, port, host, rng, "decision", lambda: self._own, self._holdings)
 
     def on_start(self, now: float) -> None:
-        self.port.subscribe("context", f'"{CONTEXT}" = {self.node}')
+        self.port.subscribe("context", addressed(CONTEXT, self.node, self.host.name))
         if self._settings.manager:
-            self.port.subscribe("enroll", f'"{ENROLL}" = {self.node}')
+            self.port.subscribe("enroll", addressed(ENROLL, self.node, self.host.name))
+        self._surveys.start()
         self._ask_for_roles(now)
         self._decide(now)
 
     def on_stop(self, now: float) -> None:
         self._fetching.stop()
+        self._surveys.stop()
         self.port.cancel_timer(_LOOK)
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if self._surveys.on_event(key, event):
+            return
         if key == "context":
             self._context = told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
         elif key == "enroll":
@@ -126,21 +146,37 @@ class DecisionPoint(Application):
     def on_timer(self, now: float, key: Key) -> None:
         if key == FETCH:
             self._fetching.again(now)
-        else:
+        elif not self._surveys.on_timer(now, key):
             self._decide(now)
 
     def on_acted(self, now: float, token: int, error: str) -> None:
         self.enforcer.on_acted(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """`list`: what it holds and what is in force."""
+        """`list`: what it holds, what is in force, and what is wanted and failed."""
         if verb != "list":
             self.port.reply(command, b'{"error":"a decision point knows list"}')
             return
         standing = [f"{policy.id} version {policy.version}" for policy in self.catalog.standing()]
-        enforced = [f"{one.policy} version {one.version}" for one in self.enforcer.enforced]
-        told = {"policies": standing, "in_force": enforced, "retrieved": self.retrieved, "roles": self._roles()}
+        managed = [one.name or str(node) for node, one in self._managed.items()]
+        told = {"policies": standing, **self.enforcer.told(), "retrieved": self.retrieved, "roles": self._roles()}
+        if self._settings.manager:
+            told["manages"] = managed
         self.port.reply(command, msgspec.json.encode(told))
+
+    def _holdings(self, now: float, survey: Survey) -> Iterator[Holding]:
+        """What it holds, and what has become of it."""
+        wall, attributes = wall_of(self.host, now), attributes_of(self.host, now, self._context)
+        for held in self.catalog:
+            record, policy = held.record, held.record.policy
+            state: State = "withdrawn" if record.withdrawn else "held"
+            why = ""
+            found = self.enforcer.state(policy.id)
+            if found is not None and found[0].version == policy.version:
+                _, state, why = found
+            elif not record.withdrawn:
+                why = why_not(policy, self._own, attributes, wall)
+            yield Holding(policy.id, policy.version, state, why, held.event, record.roles, record)
 
     # Fetching.
 
@@ -226,8 +262,9 @@ class DecisionPoint(Application):
         if managed is None:
             managed = self._managed[node] = _Managed(enrollment, 0.0)
         managed.enrollment, managed.until = enrollment, now + self._settings.enrolled_s
-        # What it enforces it says itself: an order that was lost is given again.
-        managed.ordered = enrollment.digest
+        # What it enforces it says itself: an order that was lost is given again. One that has not heard of its manager
+        # is told even that there is nothing to do.
+        managed.ordered = enrollment.digest if enrollment.heard else ""
         self._ask_for_roles(now)
         self._order(node, managed, wall_of(self.host, now))
 
@@ -235,7 +272,7 @@ class DecisionPoint(Application):
         """Tell an enforcement point what it is to enforce, unless it does."""
         enrollment = managed.enrollment
         wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted
-        orders = Orders(wanted, (self.host.incarnation << 32) + self._orders)
+        orders = Orders(wanted, (self.host.incarnation << 32) + self._orders, self.host.name)
         if managed.ordered == digest(orders.wanted):
             return
         managed.ordered = digest(orders.wanted)

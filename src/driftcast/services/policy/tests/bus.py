@@ -21,8 +21,9 @@ from driftcast.testing.alone import LoneHost
 class BusHost(LoneHost):
     """A node with a calendar."""
 
-    def __init__(self, roles: tuple[str, ...], ahead_s: float, bus: "Bus") -> None:
+    def __init__(self, roles: tuple[str, ...], ahead_s: float, bus: "Bus", name: str = "") -> None:
         super().__init__()
+        self.name = name
         self.roles = roles
         self.offers = frozenset({Capability.DURABLE_STORE, Capability.CALENDAR})
         self._ahead_s = ahead_s
@@ -35,10 +36,12 @@ class BusHost(LoneHost):
 class BusNode(Landlord):
     """One node of the bus, across its crashes."""
 
-    def __init__(self, id: NodeId, bus: "Bus", roles: tuple[str, ...] = (), ahead_s: float = 0.0) -> None:
+    def __init__(
+        self, id: NodeId, bus: "Bus", roles: tuple[str, ...] = (), ahead_s: float = 0.0, name: str = ""
+    ) -> None:
         self.id = id
         self.bus = bus
-        self.host = BusHost(roles, ahead_s, bus)
+        self.host = BusHost(roles, ahead_s, bus, name)
         self.kinds: list[tuple[str, dict[str, object]]] = []
         self.kept: dict[EventId, Event] = {}
         """What its protocol keeps for advertisements; outlives a crash."""
@@ -103,6 +106,7 @@ class BusNode(Landlord):
     def publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> None:
         self._events += 1
         event = Event(EventId(self.id, self._events), dict(attributes), payload, 0.0, lease_s)
+        self.bus.longest_bytes = max(self.bus.longest_bytes, len(payload))
         for node in self.bus.reached(self):
             node.receive(event)
 
@@ -170,11 +174,13 @@ class Bus:
         self.began_s = began_s
         self.now_s = 0.0
         self.nodes: list[BusNode] = []
+        self.longest_bytes = 0
+        """Of all payloads so far."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
-    def node(self, *roles: str, ahead_s: float = 0.0) -> BusNode:
-        made = BusNode(len(self.nodes), self, roles, ahead_s)
+    def node(self, *roles: str, ahead_s: float = 0.0, name: str = "") -> BusNode:
+        made = BusNode(len(self.nodes), self, roles, ahead_s, name)
         self.nodes.append(made)
         return made
 
