@@ -57,7 +57,7 @@ def _status(
             continue
         one = own.get(policy)
         if one is not None:
-            row = {"version": one.version, "state": one.state, "why": one.why}
+            row: dict[str, Any] = {"version": one.version, "state": one.state, "why": one.why}
         elif place[1] == "decision" and concerned & roles[place] and newest.state != "withdrawn":
             row = {"version": None, "state": NOT_HELD, "why": "it has not come to this node yet"}
         else:
