@@ -14,7 +14,7 @@ from driftcast.services.policy.survey import Holdings, Survey
 from driftcast.services.policy.text import MAX_TEXT_CHARACTERS, policy_text
 
 MAX_SURVEYED = 1000
-"""Policies of one file that nodes are asked for by name."""
+"""Policies that nodes are asked for by name; of more they are asked for all."""
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,9 +89,11 @@ def questions(job: Job) -> list[str]:
 def survey_of(job: Job, number: int, spread_s: float) -> Survey:
     """What nodes are asked for a command: repositories may never have heard of what they hold."""
     if job.verb in ("check", "publish"):
-        ids: tuple[str, ...] = tuple(policy.id for policy in job.policies)[:MAX_SURVEYED]
+        ids: tuple[str, ...] = tuple(policy.id for policy in job.policies)
     else:
         ids = (job.ask.id,) if job.ask.id else ()
+    if len(ids) > MAX_SURVEYED:
+        ids = ()
     return Survey(number, spread_s, ids, records=job.verb not in ("status", "list"))
 
 

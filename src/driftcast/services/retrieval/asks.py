@@ -15,6 +15,7 @@ class Ask:
         "elsewhere",
         "filter",
         "late",
+        "not_before",
         "retries",
         "since",
         "taken",
@@ -45,6 +46,8 @@ class Ask:
         """Whether nobody can be asked yet."""
         self.late = False
         """Whether the application was told that its history is not complete, and still gets what comes."""
+        self.not_before = 0.0
+        """Of one that is late: when it may be asked again because something is new."""
         self.via: tuple[NodeId, ...] = ()
         """The neighbors to which the request was sent last."""
         self.attempt = 0

@@ -86,10 +86,17 @@ class OwnRequests:
     def on_routes(self, now: float) -> None:
         """A neighbor or an advertisement is new: what waits for one, or has waited too long, is asked now."""
         for id, ask in list(self._asks.items()):
-            if ask.waiting or ask.late:
-                if ask.via:
-                    ask.again()
-                self._send(now, id, ask, ask.until - now)
+            if ask.waiting:
+                self._ask_anew(now, id, ask)
+            elif ask.late:
+                # Not with each advertisement: a neighbor may say as many as it likes.
+                self._port.set_timer(("again", id), max(0.0, ask.not_before - now))
+
+    def _ask_anew(self, now: float, id: AskId, ask: Ask) -> None:
+        if ask.via:
+            ask.again()
+        ask.not_before = now + self.settings.history_s
+        self._send(now, id, ask, ask.until - now)
 
     def _ask(
         self,
@@ -118,6 +125,9 @@ class OwnRequests:
 
     def _ask_again(self, now: float, id: AskId) -> None:
         ask = self._asks.get(id)
+        if ask is not None and ask.late and not ask.waiting:
+            self._ask_anew(now, id, ask)
+            return
         if ask is None or ask.until <= now:
             return
         if ask.waiting and self._waits:

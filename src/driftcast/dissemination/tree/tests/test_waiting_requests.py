@@ -1,5 +1,6 @@
 """Requests and histories that come before anybody can answer: they wait for a way, and end with their patience."""
 
+from driftcast.dissemination.tree.messages import Advertise, Told
 from driftcast.dissemination.tree.tests.test_retrieval import answers_to, asks, keeps, line, policy, publishes
 from driftcast.dissemination.tree.tests.web import Web
 from driftcast.model import Failure, NodeId, RequestId, Subscription, SubscriptionId
@@ -135,6 +136,25 @@ def test_a_history_that_has_ended_is_asked_for_no_more() -> None:
     web.take_sent()
     web.link(0, 1)
     assert not [message for _, _, message in web.take_sent() if isinstance(message, Asked)]
+
+
+def test_advertisements_do_not_make_a_node_ask_more_often_than_it_would_wait() -> None:
+    """A neighbor that advertises all the time draws one request in `history_s`, not one for each advertisement."""
+    web = line(2, history_s=10.0)
+    advertised = Advertise((Told(ROUTER, 1),))
+    web.nodes[0].on_message(web.now, 1, advertised, "radio")
+    web.settle()
+    subscribes(web, 0)
+    web.links.clear()
+    web.run(60.0)
+    assert ends(web, 0) == [False]
+    web.take_sent()
+    for _ in range(100):
+        web.run(0.5)
+        web.nodes[0].on_message(web.now, 1, advertised, "radio")
+        web.settle()
+    asked = [message for _, _, message in web.take_sent() if isinstance(message, Asked)]
+    assert 4 <= len(asked) <= 7
 
 
 def test_the_neighbor_with_the_most_waiting_requests_makes_room() -> None:
