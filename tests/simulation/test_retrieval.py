@@ -278,6 +278,9 @@ class WrongAnswers(Protocol, AnswersRequests):
         assert self.event is not None
         self.answer(request, self.event)
 
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        raise AssertionError("nobody goes")
+
     def answer(self, request: Request, event: Event) -> None:
         self.port.answer(request.id, event, 1)
         self.port.close(request.id, complete=True)

@@ -62,6 +62,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(history)
     history.set_defaults(command=_history)
 
+    _add_status(verbs)
+
+    state = verbs.add_parser("state", help="what a node holds, stores and enforces")
+    _add_node(state)
+    add_json(state)
+    state.set_defaults(command=_state)
+
+    _add_request(commands)
+
+
+def _add_status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     status = verbs.add_parser(
         "status",
         help="what has become of policies at each node",
@@ -72,13 +83,6 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_node(status)
     add_json(status)
     status.set_defaults(command=_status)
-
-    state = verbs.add_parser("state", help="what a node holds, stores and enforces")
-    _add_node(state)
-    add_json(state)
-    state.set_defaults(command=_state)
-
-    _add_request(commands)
 
 
 def _add_request(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

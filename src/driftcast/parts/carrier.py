@@ -3,7 +3,7 @@
 from random import Random
 from typing import ClassVar
 
-from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
 from driftcast.parts.handing import SILENT, Handing, Rule
 from driftcast.parts.handing_messages import MESSAGES
@@ -62,6 +62,9 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
 
     def on_request(self, now: float, request: Request) -> None:
         self.carried.request(now, request)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self.carried.requests.cancel(request)
 
     def on_link_up(self, now: float, link: Link) -> None:
         self.carried.requests.link_up(now, link)

@@ -11,12 +11,21 @@ from driftcast.matching import serves
 from driftcast.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.links import Neighbors
-from driftcast.protocol import Fact, Link, Port
+from driftcast.protocol import AnswersRequests, Fact, Link, Port
 
 REQUESTS = "requests"
 """The timer."""
 MAX_REQUESTS = 4096
 """Of one node that are open; each costs a look at every new event."""
+
+
+class AnswersFromOwn(AnswersRequests):
+    """A protocol whose node answers from what it holds itself."""
+
+    _requests: "OpenRequests"
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self._requests.cancel(request)
 
 
 class _OpenRequest:
@@ -38,6 +47,7 @@ class OpenRequests:
         self._since: dict[NodeId, float] = {}
         """Since when each neighbor is one."""
         self._open: dict[RequestId, _OpenRequest] = {}
+        self._armed = False
 
     def link_up(self, now: float, link: Link) -> None:
         """A link with a neighbor has come."""
@@ -71,6 +81,10 @@ class OpenRequests:
                 one.answered.add(event.id)
                 self._port.answer(one.id, event, hops)
 
+    def cancel(self, id: RequestId) -> None:
+        """Nobody waits for it any more."""
+        self._open.pop(id, None)
+
     def on_timer(self, now: float) -> None:
         """The patience of a request is over."""
         for id in [one.id for one in self._open.values() if one.until <= now]:
@@ -80,9 +94,10 @@ class OpenRequests:
 
     def stop(self) -> None:
         """Disarm the timer."""
-        if self._open:
+        if self._armed:
             self._port.cancel_timer(REQUESTS)
 
     def _watch(self, now: float) -> None:
         end = min((one.until for one in self._open.values()), default=float("inf"))
+        self._armed = end < float("inf")
         self._port.set_timer(REQUESTS, max(0.0, end - now))

@@ -76,6 +76,10 @@ class Landlord(ABC):
         """An application asks for stored events."""
 
     @abstractmethod
+    def cancel_request(self, id: RequestId) -> None:
+        """It no longer waits for them."""
+
+    @abstractmethod
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         """`Tenants.on_timer(key)` after a delay."""
 
@@ -303,6 +307,7 @@ class Tenants:
         for id in [id for id, whose in self._requests.items() if whose == key]:
             del self._requests[id]
             self._curtailed.discard(id)
+            self.landlord.cancel_request(id)
         id = RequestId(self._node, self.landlord.number())
         self._requests[id] = key
         self.landlord.request(Request(id, filter, patience_s, elsewhere=elsewhere))

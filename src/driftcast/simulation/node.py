@@ -249,6 +249,11 @@ class SimNode:
             self.recorder.on_request(self.id, request)
             self.stack.on_request(self.now(), request)
 
+    def cancel_request(self, id: RequestId) -> None:
+        """It no longer waits for the answers."""
+        if self.up:
+            self.stack.on_request_gone(self.now(), id)
+
     # Links, as an oracle tells them.
 
     def tell_link(self, link: Link, up: bool) -> None:

@@ -50,9 +50,8 @@ from driftcast.model import (
 )
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.requests import REQUESTS, OpenRequests
+from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
-    AnswersRequests,
     CountsHolders,
     Fact,
     Host,
@@ -69,7 +68,7 @@ from driftcast.protocol import (
 from driftcast.wire import Message
 
 
-class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessors):
+class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"

@@ -16,9 +16,8 @@ from driftcast.parts.durable import memory, reload
 from driftcast.parts.holders import Holders
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.requests import REQUESTS, OpenRequests
+from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
-    AnswersRequests,
     CountsHolders,
     Fact,
     Host,
@@ -34,7 +33,7 @@ from driftcast.protocol import (
 from driftcast.wire import Message
 
 
-class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
+class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"

@@ -28,7 +28,7 @@ from driftcast.dissemination.tree.recovery import Recovery
 from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
-from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Advertisement, Event, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
 from driftcast.protocol import (
     Advertises,
@@ -241,6 +241,9 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
 
     def on_request(self, now: float, request: Request) -> None:
         self._retrieval.request(now, request)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self._retrieval.cancel(request)
 
     # Messages.
 

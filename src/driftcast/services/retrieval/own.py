@@ -46,6 +46,13 @@ class OwnRequests:
         patience_s = request.patience_s
         self._ask(now, request.id, request.filter, request.attributes, patience_s, elsewhere=request.elsewhere)
 
+    def cancel(self, request: RequestId) -> None:
+        """Nobody waits for the answers any more: those that still come are for nobody."""
+        for id, ask in list(self._asks.items()):
+            if isinstance(ask.wanted_by, RequestId) and ask.wanted_by == request:
+                self._disarm(id)
+                del self._asks[id]
+
     def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...]) -> None:
         """A subscription wants its history."""
         if self._waits:

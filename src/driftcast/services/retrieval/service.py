@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from random import Random
 
 from driftcast.matching import Filter, FilterError
-from driftcast.model import Event, EventId, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import Fact, Host, Port, TimerKey
 from driftcast.services.retrieval.messages import (
@@ -82,6 +82,10 @@ class Retrieval:
     def request(self, now: float, request: Request) -> None:
         """An application asks."""
         self._own.request(now, request)
+
+    def cancel(self, request: RequestId) -> None:
+        """It no longer waits for the answers."""
+        self._own.cancel(request)
 
     def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...] = ()) -> None:
         """[000 §IV] A new subscriber wants what was published before, or one that was away what it does not know:

@@ -174,6 +174,17 @@ def test_the_neighbor_with_the_most_waiting_requests_makes_room() -> None:
     assert web.of(2, Close) == [Close(honest, complete=True)]
 
 
+def test_a_request_that_nobody_waits_for_makes_room_for_others() -> None:
+    web = Web(2, None, links="given", max_asks=2)
+    for number in range(50):
+        request = asks(web, 0, number=number)
+        web.nodes[0].on_request_gone(web.now, request)
+    web.settle()
+    assert web.drops(0) == []
+    assert web.of(0, Close) == []
+    assert not any(isinstance(key, tuple) for key in web.timers[0])
+
+
 def test_a_stop_leaves_no_timer() -> None:
     web = Web(2, brokers=(1,), links="given")
     web.link(0, 1)

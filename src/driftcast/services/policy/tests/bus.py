@@ -10,7 +10,17 @@ from random import Random
 import msgspec
 
 from driftcast.matching import Filter
-from driftcast.model import Advertisement, Event, EventId, NodeId, Request, Scalar, Subscription, SubscriptionId
+from driftcast.model import (
+    Advertisement,
+    Event,
+    EventId,
+    NodeId,
+    Request,
+    RequestId,
+    Scalar,
+    Subscription,
+    SubscriptionId,
+)
 from driftcast.model.wall import Wall
 from driftcast.protocol import Capability, Fact
 from driftcast.protocol.application import Application, application_named
@@ -137,6 +147,9 @@ class BusNode(Landlord):
                 self.kept[event.id] = event
             self.tenants.on_answer(request.id, event, 1)
         self.tenants.on_closed(request.id, complete=bool(asked))
+
+    def cancel_request(self, id: RequestId) -> None:
+        """Each is answered at once."""
 
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         mark = self.timers[key] = object()
