@@ -242,3 +242,18 @@ def test_a_policy_is_retrieved_when_the_link_comes_and_not_a_retry_later(made: M
             await until(lambda: bool(point.retrieved), PATIENT_S)  # type: ignore[attr-defined]
 
     run(story())
+
+
+def test_a_request_whose_client_has_gone_keeps_nobody_from_asking(made: Made, run: Run) -> None:
+    async def story() -> None:
+        async with LoopbackNetwork(made(max_asks=2)) as network:
+            client = network.nodes[CLIENT]
+            for _ in range(10):
+                client.request(ALARM, 3600.0, lambda event, hops: None, lambda complete: None)()
+            assert "too_many_asks" not in client.drops
+            ended = asyncio.get_running_loop().create_future()
+            client.request(ALARM, 3600.0, lambda event, hops: None, ended.set_result)
+            await linked(network)
+            assert await asyncio.wait_for(ended, PATIENT_S) is True
+
+    run(story())

@@ -58,6 +58,8 @@ MAX_TOGETHER = 64
 MAX_UNANSWERED_BYTES = 1 << 16
 """Of answers that a client has not read: then it is not heard until it has."""
 
+MAX_LAST_S = 60.0
+"""How long the ends of its requests are waited for, for who has said all it wants to. Who has hung up looks alike."""
 LAST_S = 10.0
 """For who has said all it wants to and still reads what it asked for."""
 
@@ -116,7 +118,8 @@ class ConnectedClient:
                 if self._outlet.unread_bytes > MAX_UNANSWERED_BYTES:
                     await self._outlet.drain()
             # Who has said all it wants to may still read what it asked for.
-            await self._requests.all_over()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._requests.all_over(), MAX_LAST_S)
             if self._outlet.waits:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._outlet.caught_up(), LAST_S)
