@@ -19,7 +19,7 @@ from driftcast.services.policy.survey import Holding, Holdings, Survey, publish_
 SPREAD_S = 5.0
 """Over which time nodes answer: a thousand of them are then 200 a second."""
 MAX_REMEMBERED = 100_000
-"""What was sent to whom; then it may be sent once more."""
+"""What was sent to whom, and who was asked for what."""
 
 Rank = tuple[int, EventId]
 
@@ -35,14 +35,19 @@ class Learning:
         self._catalog = catalog
         self._filters = filters
         self._number = incarnation << 32
-        self._asked: dict[str, Rank] = {}
-        """The versions that a node was asked for in this round."""
+        self._round: set[tuple[str, Rank]] = set()
+        """What a node was asked for in this round."""
+        self._asked: dict[tuple[str, Rank], set[NodeId]] = {}
+        """Who was asked for what before, and has not published it: others are asked first."""
         self._sent: dict[tuple[NodeId, str], Rank] = {}
         """Which version was published again for which node."""
 
     def survey(self) -> None:
         """Ask all nodes what they hold."""
-        self._asked.clear()
+        for wanted in [wanted for wanted in self._asked if wanted not in self._round]:
+            # Nobody else has it, or all have been asked: begin again.
+            del self._asked[wanted]
+        self._round.clear()
         self._ask(Survey(self._number, SPREAD_S))
 
     def _ask(self, survey: Survey) -> None:
@@ -68,10 +73,14 @@ class Learning:
 
     def _learn(self, node: NodeId, holding: Holding, rank: Rank) -> None:
         """Not on a node's word alone: the node publishes the policy itself, if it may."""
-        if self._asked.get(holding.policy, (0, rank[1])) < rank:
-            self._asked[holding.policy] = rank
-            self._port.note(Fact("policy_learned", rank[1], node, holding.policy, float(holding.version)))
-            self._ask(Survey(self._number, 0.0, (holding.policy,), node=node, publish=True))
+        wanted = (holding.policy, rank)
+        asked = self._asked.setdefault(wanted, set())
+        if wanted in self._round or node in asked or len(self._asked) > MAX_REMEMBERED:
+            return
+        self._round.add(wanted)
+        asked.add(node)
+        self._port.note(Fact("policy_learned", rank[1], node, holding.policy, float(holding.version)))
+        self._ask(Survey(self._number, 0.0, (holding.policy,), node=node, publish=True))
 
     def _send_newer(self, node: NodeId, own: Held) -> None:
         key = (node, own.record.policy.id)

@@ -21,10 +21,10 @@ from driftcast.services.policy.conflict import clashes
 from driftcast.services.policy.fetching import TIMER as FETCH
 from driftcast.services.policy.fetching import Fetching
 from driftcast.services.policy.learning import Learning
-from driftcast.services.policy.notices import TO, Report, read, send_report
+from driftcast.services.policy.notices import TO, Report, send_report
 from driftcast.services.policy.record import Held, MalformedError, Record
 from driftcast.services.policy.roles import ANY_POLICY, Role, filters
-from driftcast.services.policy.survey import HOLDINGS, Holding, Holdings, State, Survey, SurveyAnswers
+from driftcast.services.policy.survey import HOLDINGS, Holding, State, Survey, SurveyAnswers, holdings_of
 from driftcast.services.policy.survey import KIND as REPORT_KIND
 
 _PREFIX = b"policy/"
@@ -128,7 +128,7 @@ class Repository(Application):
         if not self.active:
             return
         try:
-            self._learning.on_holdings(read(event, Holdings))
+            self._learning.on_holdings(holdings_of(event))
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
 

@@ -84,6 +84,14 @@ def is_holdings(event: Event) -> bool:
     return event.attributes.get(KIND) == HOLDINGS
 
 
+def holdings_of(event: Event) -> Holdings:
+    """The answer in an event; a MalformedError if there is none, or it is in another node's name."""
+    holdings = read(event, Holdings)
+    if holdings.node != event.source:
+        raise MalformedError("a node tells of itself alone")
+    return holdings
+
+
 class SurveyAnswers:
     """How one application answers."""
 

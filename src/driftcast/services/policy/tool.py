@@ -31,7 +31,7 @@ from driftcast.services.policy.record import (
     withdrawal,
 )
 from driftcast.services.policy.status import status_of
-from driftcast.services.policy.survey import Holdings, is_holdings, send_survey
+from driftcast.services.policy.survey import holdings_of, is_holdings, send_survey
 
 _SURVEY = "survey"
 MAX_JOBS = 64
@@ -235,6 +235,8 @@ class ManagementTool(Application):
             return
         try:
             report = read(event, Report)
+            if report.node != event.source:
+                raise MalformedError("a node tells of itself alone")
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_report"))
             return
@@ -252,7 +254,7 @@ class ManagementTool(Application):
 
     def _on_holdings(self, event: Event) -> None:
         try:
-            holdings = read(event, Holdings)
+            holdings = holdings_of(event)
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
             return

@@ -9,7 +9,7 @@ from driftcast.errors import UserError
 from driftcast.model import EventId
 from driftcast.services.policy.decision import DecisionPoint
 from driftcast.services.policy.enforcement import EnforcementPoint
-from driftcast.services.policy.notices import TO
+from driftcast.services.policy.notices import TO, Report
 from driftcast.services.policy.record import Record
 from driftcast.services.policy.repository import Repository
 from driftcast.services.policy.survey import HOLDINGS, KIND, SURVEY, Holding, Holdings, Survey
@@ -276,6 +276,39 @@ def test_a_repository_takes_no_policy_on_a_nodes_word_alone() -> None:
         bus.pass_s(10)
     assert stored(store) == {}
     assert tell(tool, "list")["policies"] == []
+
+
+def test_a_node_that_claims_what_it_does_not_publish_keeps_nobody_from_publishing_it() -> None:
+    bus, tool, store, one, _ = network()
+    liar = bus.node(name="liar")
+    store.crash()
+    tell(tool, "publish", text=SLOW, anyway=True)
+    [held] = one.tenants.application("policy_decision").catalog  # type: ignore[attr-defined]
+    store.start()
+    claims = (
+        Holding("slow", 1, "held", "", held.event, ("sensor",)),
+        Holding("slow", 1000, "held", "", EventId(liar.id, 1), ("sensor",)),
+    )
+    lie = Holdings(0, liar.id, "decision", "liar", (), claims)
+    for _ in range(400):
+        # Always before the others.
+        liar.publish({TO: store.id, KIND: HOLDINGS}, msgspec.json.encode(lie), 60.0, None)
+        bus.pass_s(1)
+        if stored(store):
+            break
+    assert stored(store) == {"slow": (1, False)}
+
+
+def test_nobody_answers_or_reports_in_the_name_of_another_node() -> None:
+    bus, tool, store, one, two = network()
+    lie = Holdings(0, two.id, "decision", "desk", (), ())
+    for target in (tool, store):
+        one.publish({TO: target.id, KIND: HOLDINGS}, msgspec.json.encode(lie), 60.0, None)
+    report = Report("enforced", "slow", 1, two.id)
+    one.publish({TO: tool.id, KIND: "enforced"}, msgspec.json.encode(report), 60.0, None)
+    bus.pass_s(1)
+    assert tool.reasons() == ["malformed_holdings", "malformed_report"]
+    assert store.reasons() == ["malformed_holdings"]
 
 
 def test_a_node_that_claims_the_last_version_is_told_of_and_nothing_unreadable_is_published() -> None:
