@@ -299,3 +299,22 @@ def test_what_comes_while_nobody_reads_a_named_subscription_waits(node: Path) ->
     event = call("pub", "late=true", "--node", node).out.strip()
     done = call("sub", "late = true", "--name", "later", "--node", node, "--count", "1", "--timeout", "10")
     assert (done.status, done.out.split()[0]) == (0, event)
+
+
+@pytest.mark.parametrize(("protocol", "complete"), [("epidemic", False), ("tree", True)])
+def test_whether_the_events_from_before_were_all_is_said_on_standard_error(
+    tmp_path: Path, protocol: str, complete: bool
+) -> None:
+    config = write_config(tmp_path, "store")
+    text = config.read_text().replace('name = "epidemic"', f'name = "{protocol}"')
+    kept = 'roles = ["broker"]\nkeeps = ["road = \'A1\'"]\n' if protocol == "tree" else ""
+    config.write_text(f'{kept}{text}[store]\nfile = "store.db"\n[directory]\nbroker = ["store"]\n')
+    with running_node(config):
+        address = tmp_path / "store.sock"
+        event = call("pub", "road=A1", "--node", address).out.strip()
+        with started("sub", "road = 'A1'", "--history", "--node", address) as subscriber:
+            assert subscriber.stdout is not None
+            assert subscriber.stderr is not None
+            assert subscriber.stdout.readline().startswith(event)
+            said = subscriber.stderr.readline()
+            assert ("are complete" in said, "are not complete" in said) == (complete, not complete)

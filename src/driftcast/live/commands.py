@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from driftcast.live.node import LiveNode
 
+HISTORY_COMPLETE = "the stored events from before are complete"
+HISTORY_INCOMPLETE = "the stored events from before are not complete; what else is found comes later"
 PATIENCE_S = 3.0
 """How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
 
@@ -215,6 +217,7 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
             processor=wanted.processor,
             state=wanted.state,
             history=wanted.history,
+            on_history=_tell_history if wanted.history else None,
         )
         taken = 0
         while taken != count:
@@ -234,6 +237,10 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
                 raise
         if deliveries.ended and taken != count:
             print("driftcast: the subscription has ended with its lease", file=sys.stderr, flush=True)
+
+
+def _tell_history(complete: bool) -> None:
+    _tell(f"driftcast: {HISTORY_COMPLETE if complete else HISTORY_INCOMPLETE}")
 
 
 def move(address: str, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:

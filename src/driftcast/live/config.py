@@ -187,7 +187,7 @@ class NodeConfig:
         """What the node's state machines may be told of it; each start begins at the position given here."""
         there = None if self.position is None else Whereabouts(self.position)
         processors = tuple(installed.processor for installed in self.processors)
-        return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads)
+        return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads, self.name)
 
 
 def read_file(path: Path) -> NodeFile:

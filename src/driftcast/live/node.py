@@ -16,12 +16,13 @@ from driftcast.live.door.subscribers import Listener, Subscribers
 from driftcast.live.flushing import Flushing
 from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
+from driftcast.live.host.applications_above import Applications
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
 from driftcast.live.host.numbers import EventNumbers, Numbers, incarnation
 from driftcast.live.host.outgoing import Outgoing, Publication
 from driftcast.live.host.processing import Finished, Processing
-from driftcast.live.host.runtime import Applications, Runtime
+from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
@@ -90,8 +91,7 @@ class LiveNode(Applications):
     async def _start(self) -> None:
         config, cleanup = self.config, self._cleanup
         self._started_s = asyncio.get_running_loop().time()
-        # What waits for named subscriptions is in the node's store or, without one, in memory.
-        file = NodeStore(config.store, config.node)
+        file = NodeStore(config.store, config.node)  # Without a file, what waits for named subscriptions is in memory.
         cleanup.callback(file.close)
         self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
@@ -102,17 +102,14 @@ class LiveNode(Applications):
         self._processing = Processing(config.processors, self._on_processed, work)
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
-        facts = config.facts()
-        self._whereabouts = facts.whereabouts
+        self._whereabouts = (facts := config.facts()).whereabouts
         trust, started = self.trust, incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
-        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
-        self._runtime = runtime = Runtime(
-            config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
-        )
+        plan, above, links = trust.plan(config.plan), trust.applications(self, self.note_drop), self._interfaces
+        self._runtime = runtime = Runtime(config.node, plan, links, record, host, saving, above, work, trust.certified)
         await look_up(runtime.interfaces.values(), cleanup)
         events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
         self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
@@ -252,8 +249,7 @@ class LiveNode(Applications):
         history: bool = False,
     ) -> SubscriptionId:
         """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
-        With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
-        With history, stored events from before are delivered too."""
+        With a processor the filter selects what it is given; with history, stored events from before come too."""
         self._check_running()
         self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
@@ -338,6 +334,9 @@ class LiveNode(Applications):
 
     def close(self, request: RequestId, complete: bool) -> bool:
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        self._subscribers.close_history(subscription, complete)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._outgoing.held(event, neighbor)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig
-from driftcast.live.host.runtime import Applications
+from driftcast.live.host.applications_above import Applications
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG
 from driftcast.model import Event, Request, Scalar, Subscription

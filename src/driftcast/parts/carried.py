@@ -8,6 +8,7 @@ from driftcast.model import Event, EventId, Request, Subscription
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.requests import OpenRequests
 from driftcast.protocol import Capability, DurableStore, Fact, Port, Settings
 
 LEASE = "lease"
@@ -49,6 +50,7 @@ class CarriedEvents:
         self._port = port
         self._settings = settings
         self.local = LocalSubscriptions(port)
+        self.requests = OpenRequests(port)
         # Besides what is carried, what was met and is not.
         self._buffer, self._gone = memory(settings.buffer, store)
         self.held = self._buffer.events
@@ -75,9 +77,11 @@ class CarriedEvents:
         self.local.deliver(event, hops)
         if not carry:
             self._gone.add(now, event.id, until + self._settings.seen_grace_s)
+            self.requests.meet(event, hops)
             return []
         evicted = self._buffer.add(Stored(until, event.id, event, hops))
         self._port.note(Fact("store", event.id))
+        self.requests.meet(event, hops)
         if evicted is not None:
             self._forget(now, evicted, "buffer_full")
         self._watch_leases(now)
@@ -91,12 +95,11 @@ class CarriedEvents:
             # What is carried has been met, and so is not delivered again when another copy comes.
             for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
                 self._port.deliver(subscription.id, stored.event, stored.hops)
+            self._port.close_history(subscription.id, complete=False)
 
     def request(self, now: float, request: Request) -> None:
         """What is carried here; what others carry nobody knows, so that is never all."""
-        for stored in self._buffer.serving(now, request.filter, request.attributes):
-            self._port.answer(request.id, stored.event, stored.hops)
-        self._port.close(request.id, complete=False)
+        self.requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
 
     def hand_on(self, now: float, id: EventId) -> None:
         """The copy is with somebody else now."""
@@ -115,8 +118,9 @@ class CarriedEvents:
         return [stored.id for stored in gone]
 
     def stop(self) -> None:
-        """Disarm the timer."""
+        """Disarm the timers."""
         self._port.cancel_timer(LEASE)
+        self.requests.stop()
 
     def _forget(self, now: float, stored: Stored, reason: str) -> None:
         self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)

@@ -3,10 +3,11 @@
 from random import Random
 from typing import ClassVar
 
-from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
 from driftcast.parts.handing import SILENT, Handing, Rule
 from driftcast.parts.handing_messages import MESSAGES
+from driftcast.parts.requests import REQUESTS
 from driftcast.protocol import (
     AnswersRequests,
     CountsHolders,
@@ -62,10 +63,15 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def on_request(self, now: float, request: Request) -> None:
         self.carried.request(now, request)
 
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self.carried.requests.cancel(request)
+
     def on_link_up(self, now: float, link: Link) -> None:
+        self.carried.requests.link_up(now, link)
         self.handing.link_up(now, link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self.carried.requests.link_down(link)
         self.handing.link_down(now, link)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
@@ -79,6 +85,8 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
             self.handing.forget(self.carried.on_lease(now))
         elif key == SILENT:
             self.handing.on_silent()
+        elif key == REQUESTS:
+            self.carried.requests.on_timer(now)
         else:
             self.handing.on_again(now)
 

@@ -95,6 +95,8 @@ class Host(ABC):
     """One node, seen by its protocol. Every reading is sampled at `now`, the node's own clock."""
 
     offers: frozenset[Capability]
+    name: str = ""
+    """What people call the node; empty where nodes have numbers alone."""
     roles: tuple[str, ...]
     """What the scenario or the node's config has this node be."""
     incarnation: int

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request
+from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request, RequestId
 from driftcast.protocol.port import Place, Token
 from driftcast.wire import Message
 
@@ -26,7 +26,12 @@ class AnswersRequests(ABC):
 
     @abstractmethod
     def on_request(self, now: float, request: Request) -> None:
-        """A local application asks for stored events."""
+        """A local application asks for stored events. The request stays open until it is answered or its patience is
+        over, or nobody waits for it any more."""
+
+    @abstractmethod
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        """Nobody waits for the answers any more; `port.close` need not follow."""
 
 
 class KeepsEvents(ABC):

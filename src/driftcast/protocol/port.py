@@ -111,6 +111,11 @@ class Port(ABC):
         """No more answers will come; `complete` if every stored event there is has been answered with."""
 
     @abstractmethod
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        """What was stored before a subscription with `history` has been delivered, all of it if `complete`. Told again
+        if the rest comes after it was said that it is not."""
+
+    @abstractmethod
     def held(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor has said that it holds an event which is counted (`CountsHolders`); told once for each."""
 

@@ -12,18 +12,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
-from driftcast.model import (
-    Advertisement,
-    Event,
-    EventId,
-    Failure,
-    NodeId,
-    Processor,
-    ProcessorId,
-    Request,
-    Subscription,
-    SubscriptionId,
-)
+from driftcast.model import Advertisement, Event, Failure, Processor, Request, Subscription
+from driftcast.model.identity import EventId, NodeId, ProcessorId, RequestId, SubscriptionId
 from driftcast.protocol.discovery import BeaconDiscovery, Neighborhood
 from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Router, Settings, StateMachine, Upward
@@ -260,6 +250,11 @@ class Stack(Upward, Neighborhood):
         protocol = self.protocol
         answer = protocol.on_request if isinstance(protocol, AnswersRequests) else self._find_nothing
         self._input(now, Layer.DISSEMINATION, answer, request)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        """Nobody waits for the answers to a request any more."""
+        if isinstance(self.protocol, AnswersRequests):
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_request_gone, request)
 
     def _find_nothing(self, now: float, request: Request) -> None:
         self._port.close(request.id, complete=False)

@@ -90,6 +90,9 @@ class SimPort(Port):
         if self._node.applications is not None:
             self._node.applications.tenants.on_closed(request, complete)
 
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        """Simulated subscribers do not wait for it; the facts of the retrieval are in the trace."""
+
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("held", event, neighbor))
 
@@ -245,6 +248,11 @@ class SimNode:
         if self.up:
             self.recorder.on_request(self.id, request)
             self.stack.on_request(self.now(), request)
+
+    def cancel_request(self, id: RequestId) -> None:
+        """It no longer waits for the answers."""
+        if self.up:
+            self.stack.on_request_gone(self.now(), id)
 
     # Links, as an oracle tells them.
 

@@ -50,8 +50,8 @@ from driftcast.model import (
 )
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
-    AnswersRequests,
     CountsHolders,
     Fact,
     Host,
@@ -68,7 +68,7 @@ from driftcast.protocol import (
 from driftcast.wire import Message
 
 
-class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessors):
+class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"
@@ -81,6 +81,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
+        self._requests = OpenRequests(port)
         self._around = Around(port)
         self._linked = self._around.links
         self._errands = Errands(node, port, rng, settings, self._around)
@@ -103,6 +104,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
             CHECK: self._exchange.counting.on_timer,
             GUESTS: self._on_guests_timer,
             TURN: self._spreading.on_turn_timer,
+            REQUESTS: self._requests.on_timer,
         }
 
     @property
@@ -129,6 +131,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         self._carrying.stop()
         self._errands.stop()
         self._making.stop()
+        self._requests.stop()
         self._holdings.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -160,6 +163,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         if subscription.history and not known:
             for stored in self._holdings.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
+            self.port.close_history(subscription.id, complete=False)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
@@ -184,15 +188,15 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
 
     def on_request(self, now: float, request: Request) -> None:
         """From what the node itself holds; what others hold nobody knows, so that is never all."""
-        for stored in self._holdings.serving(now, request.filter, request.attributes):
-            self.port.answer(request.id, stored.event, stored.hops)
-        self.port.close(request.id, complete=False)
+        self._requests.ask(now, request, self._holdings.serving(now, request.filter, request.attributes))
 
     def on_link_up(self, now: float, link: Link) -> None:
+        self._requests.link_up(now, link)
         if self._around.add(link):
             self._meet(now, link.neighbor)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self._requests.link_down(link)
         if self._around.remove(link):
             self._part(now, link.neighbor)
 
@@ -323,6 +327,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         stored = Stored(until, event.id, event, hops)
         self._local.deliver(event, hops)
         self._holdings.add(now, stored, names, quiet)
+        self._requests.meet(event, hops)
         if self._linked and not quiet:
             self._comparing.news()
         self._holdings.watch_leases(now)

@@ -16,8 +16,8 @@ from driftcast.parts.durable import memory, reload
 from driftcast.parts.holders import Holders
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
-    AnswersRequests,
     CountsHolders,
     Fact,
     Host,
@@ -33,7 +33,7 @@ from driftcast.protocol import (
 from driftcast.wire import Message
 
 
-class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
+class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
@@ -46,6 +46,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
+        self._requests = OpenRequests(port)
         self._buffer, self._gone = memory(settings.buffer, host.store if settings.durable else None)
         self._held = self._buffer.events
         """What was held once and may be offered again."""
@@ -89,6 +90,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
     def on_stop(self, now: float) -> None:
         for key in ("ask again", "tell again", "lease"):
             self.port.cancel_timer(key)
+        self._requests.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
         if self._is_new(event.id):
@@ -101,17 +103,17 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
             # What is held has been met, and so is not delivered again when another copy comes.
             for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
+            self.port.close_history(subscription.id, complete=False)
 
     def on_request(self, now: float, request: Request) -> None:
         """Every node is a repository of all that it has met; what others hold nobody knows, so that is never all."""
-        for stored in self._buffer.serving(now, request.filter, request.attributes):
-            self.port.answer(request.id, stored.event, stored.hops)
-        self.port.close(request.id, complete=False)
+        self._requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
 
     def on_link_up(self, now: float, link: Link) -> None:
+        self._requests.link_up(now, link)
         if self._neighbors.add(link):
             self._offers.know(link.neighbor)
             self._introduce(link.neighbor)
@@ -120,6 +122,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
                 self.port.set_timer("tell again", self._settings.tell_again_s)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self._requests.link_down(link)
         if self._neighbors.remove(link):
             gone = link.neighbor
             self._strangers.discard(gone)
@@ -143,6 +146,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "lease":
             self._expire(now)
+        elif key == REQUESTS:
+            self._requests.on_timer(now)
         elif key == "ask again":
             self._asking = False
             self._ask_again(now, self._offers.overdue(now))
@@ -222,6 +227,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         if evicted is not None:
             self._forget(now, evicted, "buffer_full")
         self.port.note(Fact("store", id))
+        self._requests.meet(event, hops)
         self._watch_leases(now)
         self._offer(id)
 

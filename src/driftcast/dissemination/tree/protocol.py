@@ -28,7 +28,7 @@ from driftcast.dissemination.tree.recovery import LEASE, Recovery
 from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
-from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Advertisement, Event, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
 from driftcast.protocol import (
     Advertises,
@@ -162,6 +162,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         elif self.is_broker:
             self._take_back(link.neighbor)
             self.talk.welcome(link.neighbor)
+        self._retrieval.on_routes(now)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._links.add(link)
@@ -175,6 +176,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._follow_overlay(now)
         elif self.is_broker:
             self._lose(neighbor)
+        # What was asked through it may find another way.
+        self._retrieval.on_routes(now)
 
     def _follow_overlay(self, now: float) -> None:
         """[000 §V] Keep the tables in line with the tree: new neighbors are told all, those lost are withdrawn."""
@@ -229,6 +232,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         self._retrieval.stored.open(stored)
         self.talk.subscribe(stored)
         self.talk.advertise(stored)
+        self._retrieval.on_routes(now)
 
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
         text = self._advertised.pop(advertisement.id, None)
@@ -239,6 +243,9 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
 
     def on_request(self, now: float, request: Request) -> None:
         self._retrieval.request(now, request)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self._retrieval.cancel(request)
 
     # Messages.
 
@@ -258,6 +265,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._recover(now, sender, message)
         elif self._is_neighbor(sender):
             self.talk.on_message(sender, message)
+            if isinstance(message, Advertise) or (isinstance(message, Table) and message.stored):
+                self._retrieval.on_routes(now)
         else:
             self.talk.missed(sender, message)
 

@@ -21,13 +21,14 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.door.aio_deliveries import AsyncDeliveries
 from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import LostError
-from driftcast.live.door.deliveries import Delivery, delivered_event, lease_told
+from driftcast.live.door.deliveries import Delivery, HistoryEnd, HistoryListener, delivered_event, lease_told
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
     MAX_REPLY_BYTES,
     Ask,
     AskStatus,
     Busy,
+    Closed,
     Delivered,
     Level,
     Publish,
@@ -138,9 +139,11 @@ class AsyncClient:
         lease_s: float | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         history: bool = False,
+        on_history: HistoryListener | None = None,
     ) -> AsyncDeliveries:
         """Subscribe, before anything that is asked after this; the events come by `async for`. With a name the
-        subscription outlives this client, and what is not acknowledged comes again."""
+        subscription outlives this client, and what is not acknowledged comes again. With history, stored events from
+        before come too; `AsyncDeliveries.history_complete` and `on_history` tell whether they were all."""
         question = Subscribe(
             filter=filter,
             name=name,
@@ -149,7 +152,7 @@ class AsyncClient:
             history=history,
             acknowledge=name is not None,
         )
-        stream = AsyncDeliveries(self, question)
+        stream = AsyncDeliveries(self, question, on_history)
         self._streams[stream] = None
         if self._writer is not None:
             self._begin(stream)
@@ -276,6 +279,11 @@ class AsyncClient:
             stream = self._by_id.get(reply.subscription)
             if stream is not None:
                 stream.on_delivery(Delivery(delivered_event(reply), reply.position, reply.again))
+            return
+        if isinstance(reply, Closed) and reply.subscription is not None:
+            stream = self._by_id.get(reply.subscription)
+            if stream is not None:
+                stream.on_history_end(HistoryEnd(reply.complete))
             return
         if isinstance(reply, Unsubscribed) and reply.subscription is not None:
             stream = self._by_id.pop(reply.subscription, None)

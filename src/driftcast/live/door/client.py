@@ -18,7 +18,15 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import Connection, LostError
-from driftcast.live.door.deliveries import Arrivals, Deliveries, Delivery, delivered_event, lease_told
+from driftcast.live.door.deliveries import (
+    Arrivals,
+    Deliveries,
+    Delivery,
+    HistoryListener,
+    delivered_event,
+    lease_told,
+    put_where_it_waits,
+)
 from driftcast.live.door.messages import (
     MAX_POSITIONS,
     Acknowledge,
@@ -32,7 +40,6 @@ from driftcast.live.door.messages import (
     Closed,
     Command,
     Commanded,
-    Delivered,
     Level,
     Move,
     Moved,
@@ -153,12 +160,14 @@ class Client:
         processor: ProcessorId | None = None,
         state: bytes = b"",
         history: bool = False,
+        on_history: HistoryListener | None = None,
     ) -> "Deliveries":
         """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
 
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
-        With history, stored events from before come first, or when they do. Events of a named subscription come again
-        until they are acknowledged, as iterating does with each when it is asked for the next.
+        With history, stored events from before come first, or when they do; `Deliveries.history_complete` and
+        `on_history`, called while events are taken, tell whether they were all. Events of a named one come again until
+        they are acknowledged, as iterating does with each when it is asked for the next.
         """
         question = Subscribe(
             id=self._number(),
@@ -172,7 +181,7 @@ class Client:
             acknowledge=name is not None,
         )
         subscription = self._ask(question, Subscribed).subscription
-        self._waiting.setdefault(subscription, Arrivals())
+        self._waiting.setdefault(subscription, Arrivals()).on_history = on_history
         return Deliveries(self, subscription)
 
     def acknowledge(self, subscription: SubscriptionId, positions: Sequence[int], wait: bool = True) -> None:
@@ -241,8 +250,8 @@ class Client:
             arrivals = self._waiting.get(subscription)
             if arrivals is None:
                 return None
-            if arrivals.waiting:
-                return arrivals.waiting.popleft()
+            if (delivery := arrivals.take()) is not None:
+                return delivery
             if arrivals.ended:
                 return None
             reply = self._read(deadline)
@@ -254,7 +263,15 @@ class Client:
     def waits(self, subscription: SubscriptionId) -> bool:
         """Whether a delivery may be here already."""
         arrivals = self._waiting.get(subscription)
-        return (arrivals is not None and bool(arrivals.waiting)) or self._connection.ready
+        return (arrivals is not None and arrivals.waits()) or self._connection.ready
+
+    def history_complete(self, subscription: SubscriptionId) -> bool | None:
+        """What `Deliveries.history_complete` tells."""
+        arrivals = self._waiting.get(subscription)
+        if arrivals is None:
+            return None
+        arrivals.waits()
+        return arrivals.history_complete
 
     def missed(self, subscription: SubscriptionId) -> int:
         """How many events of a subscription came while too many waited here to be taken."""
@@ -322,12 +339,7 @@ class Client:
             raise WorkError(f"what answers at {self._connection.address} is no node of driftcast: {error}") from None
         if isinstance(reply, Answered) and reply.id in self._answers:
             self._answers[reply.id].append(delivered_event(reply))
-        if isinstance(reply, Delivered):
-            self._waiting.setdefault(reply.subscription, Arrivals()).add(
-                Delivery(delivered_event(reply), reply.position, reply.again)
-            )
-        if isinstance(reply, Unsubscribed) and reply.subscription in self._waiting:
-            self._waiting[reply.subscription].ended = True
+        put_where_it_waits(reply, self._waiting)
         about = self._settling.pop(reply.id, None)
         if about is not None and isinstance(reply, Refused) and self.ended(about):
             # What was on its way when the lease ended; whoever reads that one is told by its end.

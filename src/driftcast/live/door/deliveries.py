@@ -2,12 +2,12 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from driftcast.errors import UserError
-from driftcast.live.door.messages import Answered, Delivered
+from driftcast.live.door.messages import Answered, Closed, Delivered, Unsubscribed
 from driftcast.model import FOREVER_S, Event, EventId, SubscriptionId
 
 if TYPE_CHECKING:
@@ -30,15 +30,50 @@ class Delivery(NamedTuple):
     again: bool = False
 
 
+class HistoryEnd(NamedTuple):
+    """Stands after the last event of a subscription's history."""
+
+    complete: bool
+
+
+HistoryListener: TypeAlias = Callable[[bool], None]
+"""Called after the last event of a history was taken: was that all of it? Again if the rest comes later."""
+
+
 @dataclass(slots=True)
 class Arrivals:
     """What has come of one subscription and was not taken yet."""
 
-    waiting: deque[Delivery] = field(default_factory=deque)
+    waiting: deque[Delivery | HistoryEnd] = field(default_factory=deque)
     missed: int = 0
     """Events for which there was no room."""
     ended: bool = False
     """Whether the node has said that no more will come."""
+    history_complete: bool | None = None
+    """Of what was taken: whether that is all of the history; None until its end."""
+    on_history: HistoryListener | None = None
+
+    def take(self) -> Delivery | None:
+        """The next event, if one is here."""
+        while self.waiting:
+            first = self.waiting.popleft()
+            if isinstance(first, Delivery):
+                return first
+            self._end_history(first)
+        return None
+
+    def waits(self) -> bool:
+        """Whether an event is here."""
+        while self.waiting and isinstance(first := self.waiting[0], HistoryEnd):
+            self.waiting.popleft()
+            self._end_history(first)
+        return bool(self.waiting)
+
+    def _end_history(self, end: HistoryEnd) -> None:
+        # What there was no room for here has not come either.
+        self.history_complete = end.complete and not self.missed
+        if self.on_history is not None:
+            self.on_history(self.history_complete)
 
     def add(self, delivery: Delivery) -> None:
         """An event has come, perhaps while another subscription is read."""
@@ -46,6 +81,17 @@ class Arrivals:
             self.missed += 1
         else:
             self.waiting.append(delivery)
+
+
+def put_where_it_waits(reply: object, waiting: dict[SubscriptionId, Arrivals]) -> None:
+    """What a reply tells of a subscription."""
+    if isinstance(reply, Delivered):
+        delivery = Delivery(delivered_event(reply), reply.position, reply.again)
+        waiting.setdefault(reply.subscription, Arrivals()).add(delivery)
+    elif isinstance(reply, Closed) and reply.subscription is not None:
+        waiting.setdefault(reply.subscription, Arrivals()).waiting.append(HistoryEnd(reply.complete))
+    elif isinstance(reply, Unsubscribed) and reply.subscription in waiting:
+        waiting[reply.subscription].ended = True
 
 
 def lease_told(lease_s: float | None) -> float | None:
@@ -88,6 +134,12 @@ class Deliveries(Iterator[Event]):
     def ended(self) -> bool:
         """Whether its lease is over, and no more will come than is here already."""
         return self._client.ended(self.subscription)
+
+    @property
+    def history_complete(self) -> bool | None:
+        """Whether all stored events from before have been taken; False if some are missing, None if it is not known
+        yet or was not asked for (`history`). A False becomes True if the rest comes later."""
+        return self._client.history_complete(self.subscription)
 
     @property
     def missed(self) -> int:

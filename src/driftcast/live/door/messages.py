@@ -181,9 +181,11 @@ class Answered(Answer, frozen=True, tag="answered"):
 
 
 class Closed(Answer, frozen=True, tag="closed"):
-    """No more answers will come; `complete` if these were all there are."""
+    """No more answers will come; `complete` if these were all there are. Without a question (`id` 0) it is about the
+    history of a subscription of this connection; told again if the rest comes after it was not complete."""
 
     complete: bool
+    subscription: SubscriptionId | None = None
 
 
 class Commanded(Answer, frozen=True, tag="commanded"):

@@ -42,6 +42,8 @@ class _Entry:
     consumer: Consumer | None
     """Of one with a name."""
     timer: asyncio.TimerHandle | None = None
+    history: bool | None = None
+    """Of one without a name: whether its history was complete, once that is known."""
 
     def same(self, filter: str, attributes: dict[str, Scalar], processor: ProcessorId | None) -> bool:
         """With another filter or processor or other attributes it is ended, to be made anew: what waits for it was for
@@ -215,6 +217,18 @@ class Subscribers:
             if entry.reader is not None:
                 self._call(entry.reader, id, Delivery(event, hops))
 
+    def close_history(self, id: SubscriptionId, complete: bool) -> None:
+        """What was stored before a subscription has been delivered, all of it if `complete`."""
+        entry = self._entries.get(id)
+        if entry is None:
+            return
+        if entry.consumer is not None:
+            entry.consumer.close_history(complete)
+            return
+        entry.history = complete
+        if entry.reader is not None and entry.reader.history is not None:
+            entry.reader.history(id, complete)
+
     def close(self) -> None:
         """The node stops: no lease ends any more."""
         for timer in (self._review, self._going_on):
@@ -246,6 +260,8 @@ class Subscribers:
             for delivery in early:
                 # History: after the caller has learned the id.
                 self._loop.call_soon(self._call, reader, subscription.id, delivery._replace(held=True))
+            if entry.history is not None and reader.history is not None:
+                self._loop.call_soon(reader.history, subscription.id, entry.history)
 
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)

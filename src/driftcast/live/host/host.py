@@ -34,6 +34,8 @@ class HostFacts:
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
+    name: str = ""
+    """What people call the node."""
 
 
 def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
@@ -63,6 +65,7 @@ class LiveHost(Host):
     ) -> None:
         """For a layer or, by its name, for an application."""
         self.offers = offered(store is not None, facts)
+        self.name = facts.name
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
