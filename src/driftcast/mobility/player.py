@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.mobility.model import MobilityModel
+from driftcast.mobility.model import MobilityModel, Recording
 from driftcast.mobility.trace_file import TraceFile
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.settings import InputFile
@@ -24,6 +24,10 @@ class TracePlayer(MobilityModel, frozen=True, kw_only=True):
     def recorded(self) -> tuple[list[str], Trajectories]:
         """The names of all nodes in the file, in their order, and how they move from its start to its end."""
         raise TypeError(f"{type(self).__name__} does not say what its file holds")
+
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return Recording(self.file, *self.extent())
 
     def trace_file(self) -> TraceFile:
         """The file, not yet opened."""
