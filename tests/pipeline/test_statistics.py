@@ -4,10 +4,12 @@ import math
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from benchmarks.coverage import POPULATIONS, RUNS, TRIES, coverage, decided_by_chance
-from driftcast.pipeline.report.tables import csv_text, mean_text, number
+from driftcast.pipeline.report.tables import csv_text, interval_texts, mean_text, number, told_apart
 from driftcast.pipeline.statistics import SHARE, Interval, average, interval, paired_differences
 from driftcast.pipeline.student import student_t
 
@@ -56,6 +58,35 @@ def test_no_share_is_more_than_one() -> None:
     assert (found.low, found.high) == (bare.low, 1.0)
 
 
+def test_a_metric_that_only_sounds_like_a_share_has_no_bounds() -> None:
+    values = [0.9, 3.2, 4.1, 2.7]
+    assert interval(values, SHARE) == interval(values)
+    assert interval([2.0] * 5, SHARE) == interval([2.0] * 5)
+    assert interval([-0.1, 0.5, 0.7], SHARE) == interval([-0.1, 0.5, 0.7])
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=12))
+def test_the_interval_of_a_share_is_one_of_shares(values: list[float]) -> None:
+    found = interval(values, SHARE)
+    assert found.mean is not None
+    if found.low is not None and found.high is not None:
+        assert 0 <= found.low <= found.mean * (1 + 1e-12)
+        assert found.mean * (1 - 1e-12) <= found.high <= 1
+
+
+@given(st.floats(-1, 1), st.floats(1e-7, 1), st.floats(1e-7, 1))
+def test_what_differs_looks_different(mean: float, below: float, above: float) -> None:
+    values = [mean, mean - below, mean + above]
+    texts = told_apart(values, 2)
+    read = [float(text.replace(",", "")) for text in texts]
+    little = (below + above) / 1000
+    for value, shown in zip(values, read, strict=True):
+        assert abs(value - shown) <= max(below, above)
+        assert shown or abs(value) <= little
+    assert (texts[0] != texts[1]) or below <= little
+    assert (texts[0] != texts[2]) or above <= little
+
+
 def test_a_run_without_an_end_leaves_no_interval() -> None:
     assert interval([1.0, 2.0, math.inf]) == Interval(3, math.inf, None, None)
     assert interval([math.inf] * 3).low is None
@@ -73,6 +104,15 @@ def test_numbers_are_shown_with_the_digits_that_matter() -> None:
     assert mean_text(Interval(5, 0.14163, 0.0216, 0.2616)) == "0.14 ± 0.12"
     assert mean_text(Interval(5, 7353.2, 6701.0, 8005.4)) == "7,353 ± 652"
     assert mean_text(Interval(5, 0.96, 0.90, 0.98)) == "0.960 (0.900 to 0.980)"
+    assert mean_text(Interval(5, 0.9995, 0.90, 1.0)) == "0.9995 (0.9000 to 1.0000)"
+    assert mean_text(Interval(5, 0.0103, 0.0001, 0.0205)) == "0.01030 ± 0.01020"
+    assert mean_text(Interval(5, 0.5, 0.5 - 1e-9, 0.5 + 5e-9)) == "5.00000000e-01 (4.99999999e-01 to 5.00000005e-01)"
+    assert mean_text(Interval(5, 2e-12, 1e-12, 3e-12)) == "2.00e-12 ± 1.00e-12"
+    assert interval_texts(0.00952, 0.00951, 0.0096) == ("0.00952", "0.00951", "0.00960")
+    assert interval_texts(0.25, -1e-9, 0.5) == ("0.250", "0.000", "0.500")
+    assert interval_texts(0.0, 0.0, 0.0) == ("0", "0", "0")
+    assert interval_texts(3.0, None, None) == ("3.00", "–", "–")
+    assert told_apart([0.0, 0.0], 2) == ["0.00", "0.00"]
     assert mean_text(Interval(0, None, None, None)) == "–"
     assert mean_text(Interval(1, 3.0, None, None)) == "3.00"
     assert mean_text(Interval(9, 0.0, 0.0, 0.0)) == "0"

@@ -336,7 +336,8 @@ def cut_off(window: Browser) -> list[str]:
       for (const one of document.querySelectorAll('h1, h2, aside, aside *, #controls, #controls *, .stage, footer')) {
         if (one.closest('[hidden], option')) continue;
         const box = one.getBoundingClientRect();
-        if (one.scrollWidth > Math.ceil(box.width) && getComputedStyle(one).display !== 'inline') found.push('too narrow: ' + one.outerHTML.slice(0, 80));
+        const inline = getComputedStyle(one).display === 'inline';
+        if (one.scrollWidth > Math.ceil(box.width) && !inline) found.push('too narrow: ' + one.outerHTML.slice(0, 80));
         if (box.right > innerWidth + 0.5 || box.left < -0.5) found.push('outside: ' + one.outerHTML.slice(0, 80));
       }
       return found; })()"""

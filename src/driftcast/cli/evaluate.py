@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, add_master, add_scenario, console, print_json, say, shown
+from driftcast.cli.options import add_json, add_master, add_scenario, console, print_json, say
 from driftcast.cli.watching import resumable
 from driftcast.errors import UserError
 
@@ -274,6 +274,8 @@ def _claims_table(claims: "list[Claim]") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
+    from driftcast.pipeline.report.tables import interval_texts
+
     table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("", "claim", "ours", "95 % interval"):
         table.add_column(column, justify="right" if column == "ours" else "left")
@@ -281,6 +283,6 @@ def _claims_table(claims: "list[Claim]") -> "Table":
     for claim in claims:
         alone = "" if claim.holds is claim.together else " [dim]alone[/dim]"
         mark = "[dim]calibration[/dim]" if claim.calibration else marks[claim.holds] + alone
-        interval = "" if claim.low is None else f"{shown(claim.low)} to {shown(claim.high)}"
-        table.add_row(mark, escape(claim.statement), shown(claim.ours), interval)
+        ours, low, high = interval_texts(claim.ours, claim.low, claim.high)
+        table.add_row(mark, escape(claim.statement), ours, "" if claim.low is None else f"{low} to {high}")
     return table
