@@ -20,6 +20,8 @@ class Recording(NamedTuple):
     file: str
     nodes: int
     lasts_s: float
+    first_only: bool = False
+    """Whether the user said that of more nodes the first are taken."""
 
 
 class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

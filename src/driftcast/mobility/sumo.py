@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.maps import read_map
-from driftcast.mobility.model import Area
+from driftcast.mobility.model import Area, Recording
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.samples import joined
 from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, open_plain
@@ -74,6 +74,10 @@ class Sumo(TracePlayer, frozen=True, kw_only=True):
                 f"nodes, or set first = true to take the first {nodes}"
             )
         return samples.trajectories(nodes, duration_s)
+
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return super().recording()._replace(first_only=self.first)
 
     def recorded(self) -> tuple[list[str], Trajectories]:
         """All vehicles of the file; a person is told from a vehicle by the word before its id."""
