@@ -1,11 +1,14 @@
 """Applications in the simulator: they react, keep what they stored over a crash, and retune their node."""
 
+import math
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
 
 from driftcast.errors import UserError
+from driftcast.protocol.application import Application, Key
 from driftcast.scenario.scenario import load, scenario_from
 from driftcast.services.policy.repository import Repository
 from driftcast.simulation.run import Simulation, run
@@ -203,3 +206,72 @@ def test_two_of_the_same_at_one_node_are_refused() -> None:
     twice = [{"name": "policy_tool", "nodes": [0]}, {"name": "policy_tool", "nodes": "all"}]
     with pytest.raises(UserError, match="node 0 runs policy_tool already"):
         Simulation(scenario_from(tables(applications=twice), "test"), 1)
+
+
+class Alarm(Application):
+    """Sets timers when it starts, and notes by its node's clock when each runs out."""
+
+    name = "alarm"
+    DELAYS_S: ClassVar[dict[Key, float]] = {"soon": 10.0, "past": -5.0, "never": math.inf, "again": 3.0, "off": 4.0}
+
+    def on_start(self, now: float) -> None:
+        self.rang: dict[Key, list[float]] = {}
+        for key, delay_s in self.DELAYS_S.items():
+            self.port.set_timer(key, delay_s)
+        # A timer that is set again runs out once; one that is set to never, or cancelled, not at all.
+        self.port.set_timer("again", 6.0)
+        self.port.set_timer("forgotten", 2.0)
+        self.port.set_timer("forgotten", math.inf)
+        self.port.cancel_timer("off")
+
+    def on_timer(self, now: float, key: Key) -> None:
+        self.rang.setdefault(key, []).append(now)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.4])
+def test_timers_run_by_the_clock_of_their_node(monkeypatch: pytest.MonkeyPatch, drift: float) -> None:
+    monkeypatch.setattr("driftcast.scenario.applications.application_named", {"alarm": Alarm}.__getitem__)
+    skew = {"kind": "clock_skew", "nodes": [2], "drift": drift}
+    alarm: dict[str, object] = {"applications": [{"name": "alarm", "nodes": [2]}], "command": [], "faults": [skew]}
+    simulation = simulated(0.0, **alarm)
+    node = simulation.network.nodes[2]
+    assert node.clock is not None
+    assert (abs(node.clock.drift) > 0.01) is (drift > 0)
+    applications = node.applications
+    assert applications is not None
+    started = applications.tenants.application("alarm")
+    assert isinstance(started, Alarm)
+    simulation.advance(59.0)
+    # By its own clock each takes as long as it was set to; by the world's, so much less as the clock is fast.
+    assert sorted(started.rang) == ["again", "past", "soon"]
+    for key, after_s in (("past", 0.0), ("again", 6.0), ("soon", 10.0)):
+        (now,) = started.rang[key]
+        assert now == pytest.approx(after_s, abs=1e-4), key
+    late = Alarm.DELAYS_S["soon"] / (1 + node.clock.drift)
+    again = simulated(late - 0.001, **alarm).network.nodes[2].applications
+    assert again is not None
+    still = again.tenants.application("alarm")
+    assert isinstance(still, Alarm)
+    assert "soon" not in still.rang
+
+
+def test_a_node_that_crashed_hears_of_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftcast.scenario.applications.application_named", {"alarm": Alarm}.__getitem__)
+    crash = {"kind": "crash", "nodes": [2], "at_s": 5.0, "down_s": 20.0}
+    more: dict[str, object] = {"applications": [{"name": "alarm", "nodes": [2]}], "command": [], "faults": [crash]}
+    simulation = simulated(1.0, **more)
+    applications = simulation.network.nodes[2].applications
+    assert applications is not None
+    before = applications.tenants.application("alarm")
+    assert isinstance(before, Alarm)
+    simulation.advance(40.0)
+    assert sorted(before.rang) == ["past"]
+    applications = simulation.network.nodes[2].applications
+    assert applications is not None
+    after = applications.tenants.application("alarm")
+    assert isinstance(after, Alarm)
+    assert after is not before
+    assert {key: times for key, times in after.rang.items() if key != "past"} == {
+        "again": [pytest.approx(31.0)],
+        "soon": [pytest.approx(35.0)],
+    }

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations
 
 from driftcast.pipeline.statistics import Interval
 
@@ -66,17 +66,10 @@ def _fixed(value: float, places: int) -> str:
 
 def _differ(values: Sequence[float], texts: Sequence[str], little: float) -> bool:
     """Whether texts differ where their numbers do, and from zero."""
-    order = sorted(zip([*values, 0.0], [*texts, None], strict=True), key=lambda one: one[0])
-    for (low, text), (high, other) in pairwise(order):
-        if high - low <= little:
-            continue
-        if text is None or other is None:
-            shown = other if text is None else text
-            if shown is not None and float(shown.replace(",", "")) == 0:
-                return False
-        elif text == other:
-            return False
-    return True
+    if any(not text.strip("-0.,e+") and abs(value) > little for value, text in zip(values, texts, strict=True)):
+        return False
+    pairs = combinations(zip(values, texts, strict=True), 2)
+    return all(one[1] != other[1] or abs(one[0] - other[0]) <= little for one, other in pairs)
 
 
 def interval_texts(mean: float | None, low: float | None, high: float | None) -> tuple[str, str, str]:
