@@ -42,11 +42,13 @@ def told_apart(values: Sequence[float], places: int = 0) -> list[str]:
     A number other than zero does not look like zero either, so that it shows on which side of zero an interval ends.
     What is less than a thousandth of the distance between the lowest and the highest does not count.
     """
-    little = (max(values) - min(values)) / 1000 if len(values) > 1 else 0.0
-    largest = max(map(abs, values))
+    spread, largest = max(values) - min(values), max(map(abs, values))
     if not 0 < largest < math.inf:
         return [_fixed(value, places) for value in values]
-    for place in range(places, MOST_PLACES + 1):
+    little = spread / 1000
+    # A unit of the last place is no more than the distance itself.
+    first = max(places, math.ceil(-math.log10(spread))) if spread else places
+    for place in range(first, MOST_PLACES + 1):
         texts = [_fixed(value, place) for value in values]
         if _differ(values, texts, little):
             return texts
