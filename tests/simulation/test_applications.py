@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from driftcast.errors import UserError
+from driftcast.model import Event
 from driftcast.protocol.application import Application, Key
 from driftcast.scenario.scenario import load, scenario_from
 from driftcast.services.policy.repository import Repository
 from driftcast.simulation.run import Simulation, run
+from driftcast.streams import stream
 from driftcast.trace import Level
 
 BEACONS = "policy beacons roles sensor then { set discovery.period_s = 5; set color = 'red'; run led 'off' }"
@@ -275,3 +277,110 @@ def test_a_node_that_crashed_hears_of_no_timer(monkeypatch: pytest.MonkeyPatch) 
         "again": [pytest.approx(31.0)],
         "soon": [pytest.approx(35.0)],
     }
+
+
+class Diary(Application):
+    """Wants everything, keeps everything, and does as it is told."""
+
+    name = "diary"
+
+    def on_start(self, now: float) -> None:
+        self.heard: list[str] = []
+        self.stopped = False
+        self.drawn = self.rng.random()
+        self.port.subscribe("all", "true")
+        self.port.advertise("kept", "true", stored=True)
+
+    def on_stop(self, now: float) -> None:
+        self.stopped = True
+
+    def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        self.heard.append(str(event.attributes["text"]))
+
+    def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
+        if verb == "publish":
+            self.port.publish({"text": body.decode()}, b"", 60.0, "rank = 'major'")
+        elif verb == "end":
+            self.port.unsubscribe("all")
+            self.port.unadvertise("kept")
+        self.port.reply(command, b'{"verb":"%s"}' % verb.encode())
+
+
+@pytest.fixture
+def diaries(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Nodes 1 and 2 keep diaries; node 2 crashes for a while."""
+    monkeypatch.setattr("driftcast.scenario.applications.application_named", {"diary": Diary}.__getitem__)
+    crash = {"kind": "crash", "nodes": [2], "at_s": 20.0, "down_s": 10.0}
+    return {"applications": [{"name": "diary", "nodes": [1, 2]}], "command": [], "faults": [crash]}
+
+
+def diary(simulation: Simulation, node: int) -> Diary:
+    applications = simulation.network.nodes[node].applications
+    assert applications is not None
+    found = applications.tenants.application("diary")
+    assert isinstance(found, Diary)
+    return found
+
+
+def test_what_an_application_wanted_ends_with_its_node(diaries: dict[str, object]) -> None:
+    simulation = simulated(19.0, **diaries)
+    node = simulation.network.nodes[2]
+    first = diary(simulation, 2)
+    before = set(node.subscriptions)
+    assert len(before) == len(node.advertisements) == 1
+    simulation.advance(25.0)
+    assert not node.subscriptions
+    assert not node.advertisements
+    simulation.advance(40.0)
+    second = diary(simulation, 2)
+    # A new object with subscriptions of its own, whose numbers nobody else has.
+    assert second is not first
+    assert len(node.subscriptions) == len(node.advertisements) == 1
+    assert before.isdisjoint(node.subscriptions)
+    assert all(id.sequence > 1 << 40 for id in {*before, *node.subscriptions})
+    assert not first.stopped
+    simulation.advance(60.0)
+    simulation.finish()
+    assert second.stopped
+    assert not first.stopped
+
+
+def test_an_application_ends_what_it_wanted_itself(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    node = simulation.network.nodes[1]
+    node.command("diary", "end", b"")
+    simulation.advance(6.0)
+    assert not node.subscriptions
+    assert not node.advertisements
+
+
+def test_commands_have_numbers_and_replies_are_kept_by_them(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    node = simulation.network.nodes[1]
+    numbers = [node.command("diary", verb, b"") for verb in ("first", "second")]
+    nobody = node.command("nobody", "third", b"")
+    simulation.advance(6.0)
+    assert node.applications is not None
+    assert None not in numbers
+    assert len({*numbers, nobody}) == 3
+    replies = node.applications.replies
+    assert [replies[number] for number in numbers if number is not None] == [b'{"verb":"first"}', b'{"verb":"second"}']
+    assert nobody not in replies
+
+
+def test_what_an_application_publishes_has_its_access_policy(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    simulation.network.nodes[1].command("diary", "publish", b"secret")
+    simulation.advance(10.0)
+    (row,) = simulation.trace.events().to_pylist()
+    assert "major" in row["access"]
+    assert diary(simulation, 2).heard == []
+
+
+def test_an_application_draws_from_a_stream_of_its_own_after_each_start(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    drawn = [diary(simulation, node).drawn for node in (1, 2)]
+    assert drawn == [stream(1, "application diary", node).random() for node in (1, 2)]
+    simulation.advance(40.0)
+    assert diary(simulation, 2).drawn == stream(1, "application diary boot 1", 2).random()
+    assert diary(simulation, 1).drawn == drawn[0]
