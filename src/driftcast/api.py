@@ -1,6 +1,6 @@
 """What Python programs use: simulate a scenario, match a filter, connect to a live node."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,8 @@ class Simulated:
     protocol: str = ""
     seed: int = 1
     level: str = "deliveries"
+    warnings: Sequence[str] = ()
+    """Why the run says less than it seems to, as `driftcast check` tells it."""
 
     def __repr__(self) -> str:
         ratio = self.metrics.get("delivery_ratio")
@@ -61,6 +63,7 @@ def simulate(
     "deliveries" or "full".
     """
     from driftcast.scenario.overrides import chosen_scenario
+    from driftcast.scenario.warnings import warnings_of
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
@@ -87,6 +90,7 @@ def simulate(
         outcome.protocol,
         outcome.seed,
         str(level),
+        warnings_of(chosen, seed, moving=True),
     )
 
 

@@ -18,7 +18,7 @@ from tests.cli.movements import NS2
 PAGE = REPOSITORY / "docs" / "fleets.md"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.console import COMMAND, call, environment, spawn
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
 
@@ -40,7 +41,7 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
             assert f"neighbors car-1 ({status_of(one)['node']})\n" in call("status", "--node", two).out
             slow = call("pub", "speed=20", "road=A1", "--node", one).out.strip()
             fast = spawn("pub", "speed=31", "road=A1", "--payload", "hello", "--node", one, "--json").object()
-            out, err = subscriber.communicate(timeout=20)
+            out, err = subscriber.communicate(timeout=PATIENCE_S)
             assert (subscriber.returncode, err) == (0, "")
             assert json.loads(out) == {
                 "event": fast["event"],
@@ -59,7 +60,7 @@ def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> Non
         until(lambda: status_of(node)["subscriptions"] == 1)
         event = call("pub", "road=A1", "icy=true", "--payload", "mind the gap", "--node", node).out.strip()
         bare = call("pub", "--node", node).out.strip()
-        out, err = subscriber.communicate(timeout=20)
+        out, err = subscriber.communicate(timeout=PATIENCE_S)
     assert (subscriber.returncode, err) == (0, "")
     first, second = out.splitlines()
     assert first.split("  ") == [event, "road=A1 icy=true", "mind the gap"]
@@ -75,7 +76,7 @@ def test_an_event_with_a_policy_is_printed_by_those_whose_attributes_satisfy_it(
         until(lambda: status_of(node)["subscriptions"] == 3)
         secret = call("pub", "topic=jam", "--access", "rank = 'major' and unit = 7", "--node", node).out.strip()
         plain = call("pub", "topic=jam", "--node", node).out.strip()
-        seen = [subscriber.communicate(timeout=20)[0] for subscriber in (major, minor, nobody)]
+        seen = [subscriber.communicate(timeout=PATIENCE_S)[0] for subscriber in (major, minor, nobody)]
     assert [[line.split()[0] for line in out.splitlines()] for out in seen] == [[secret, plain], [plain], [plain]]
 
 
@@ -95,7 +96,7 @@ def test_a_subscriber_whose_node_stops_says_so_in_one_line(tmp_path: Path) -> No
     with running_node(write_config(tmp_path, "car-1")) as process, started("sub", "--node", control) as subscriber:
         until(lambda: status_of(control)["subscriptions"] == 1)
         assert stop(process) == (0, "", "")
-        out, err = subscriber.communicate(timeout=10)
+        out, err = subscriber.communicate(timeout=PATIENCE_S)
     assert (subscriber.returncode, out) == (1, "")
     assert err == f"driftcast: the node at {control} hung up\n"
 
@@ -186,7 +187,7 @@ def test_a_node_runs_though_its_log_is_on_a_full_disk(tmp_path: Path) -> None:
         try:
             assert status_of(control)["name"] == "car-1"
             node.terminate()
-            assert node.wait(20) == 0
+            assert node.wait(PATIENCE_S) == 0
         finally:
             node.kill()
 
@@ -250,7 +251,7 @@ def test_every_line_of_standard_input_is_an_event(node: Path) -> None:
             text=True,
             check=True,
         )
-        out, _ = subscriber.communicate(timeout=40)
+        out, _ = subscriber.communicate(timeout=PATIENCE_S)
     assert len(set(done.stdout.splitlines())) == 500
     assert [line.split("  ") for line in out.splitlines()] == [
         [event, f"number={number} text=a b flag=true"] for number, event in enumerate(done.stdout.splitlines())
@@ -289,7 +290,7 @@ def test_a_named_subscription_is_taken_up_again_when_its_node_is_back(tmp_path: 
         with running_node(config):
             assert "waiting for it" in reader.stderr.readline()
             after = call("pub", "n=2", "--node", control).out.strip()
-            out, err = reader.communicate(timeout=30)
+            out, err = reader.communicate(timeout=PATIENCE_S)
         assert (reader.returncode, err) == (0, "")
         assert out.startswith(after)
 

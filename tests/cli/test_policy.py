@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.console import call
 from tests.cli.nodes import running_node, status_of, stop, until
+from tests.patience import PATIENCE_S
 
 SLOW = "policy slow\nroles sensor\nthen { set discovery.period_s = 0.2 }\n"
 FAST = "policy fast\nroles sensor\nif { battery > 0.5 }\nthen { set discovery.period_s = 0.1 }\n"
@@ -114,7 +115,7 @@ def test_a_policy_is_retrieved_and_enforced_by_a_node_that_starts_later(tmp_path
             # Again it would be the same version.
             assert "give this one 2 or more" in call("policy", "publish", policy, "--node", a).refusal()
             repository.send_signal(signal.SIGKILL)
-            repository.wait(10)
+            repository.wait(PATIENCE_S)
         config(tmp_path, "b", "policy_repository", address, port=port)
         with running_node(store) as repository:
             state = call("policy", "state", "--node", b, "--json").object()

@@ -31,7 +31,6 @@ from tests.live.test_delivery import nobody
 from tests.live.test_tutorial import free_ports
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("protocol", ["epidemic", "drift"])
 def test_a_newcomer_catches_up_on_ten_thousand_events_without_a_full_queue(
     protocol: str, config: MakeConfig, run: Run
@@ -54,7 +53,6 @@ def test_a_newcomer_catches_up_on_ten_thousand_events_without_a_full_queue(
     run(story())
 
 
-@pytest.mark.timeout(180)
 def test_a_burst_is_as_fast_as_it_is_taken_and_all_of_it_arrives(config: MakeConfig, run: Run, tmp_path: Path) -> None:
     def burst(address: str) -> int:
         with connect(address) as one:
@@ -94,7 +92,6 @@ socket = "{name}.sock"
 """
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("protocol", ["epidemic", "drift"])
 def test_a_publisher_waits_for_a_neighbor_that_is_held_up(protocol: str, tmp_path: Path) -> None:
     """It ran ahead of it, and what the neighbor had not asked for was gone from the buffer."""

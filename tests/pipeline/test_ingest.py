@@ -354,7 +354,7 @@ def awkward_log(folder: Path) -> list[Path]:
     return paths
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_nodes_of_any_size_are_ingested_alike(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from driftcast.pipeline.traces import judged, judged_by_minute
 from driftcast.trace import Level
 from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
 from tests.cli.console import COMMAND, call, environment
+from tests.patience import PATIENCE_S
 from tests.pipeline.live_parts import BEGUN_S, LiveParts, write_part
 from tests.pipeline.scenarios import tiny
 
@@ -31,7 +32,7 @@ COMING_AND_GOING: list[dict[str, object]] = [
     {"nodes": "50%", "filter": "topic in (1, 2)", "until_s": 45.0},
 ]
 # A step takes seconds of two free cores, and these tests take several; on a machine that is busy that is long.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 LOSSY = {"model": "disk", "range_m": 200.0, "loss": 0.2}
 
 
@@ -328,7 +329,7 @@ def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
     watcher.start(0.2, once=False)
     while watcher.commit.step < 0:
         time.sleep(0.05)
-    impatient = threading.Timer(20.0, ended.set)
+    impatient = threading.Timer(PATIENCE_S, ended.set)
     impatient.start()
     looks: list[int] = []
 

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.mobility.model import MobilityModel
+from driftcast.mobility.model import MobilityModel, Recording
 from driftcast.mobility.trace_file import TraceFile
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.settings import InputFile
@@ -37,6 +37,10 @@ class TracePlayer(MobilityModel, frozen=True, kw_only=True):
     def recorded(self) -> Recorded:
         """All nodes of the file, and how they move."""
         raise TypeError(f"{type(self).__name__} does not say what its file holds")
+
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return Recording(self.file, *self.extent())
 
     def trace_file(self) -> TraceFile:
         """The file, not yet opened."""

@@ -11,7 +11,7 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.maps import read_map
 from driftcast.mobility.fcd import ALL_KINDS, FcdSamples, read_fcd
-from driftcast.mobility.model import Area
+from driftcast.mobility.model import Area, Recording
 from driftcast.mobility.player import Recorded, TracePlayer
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import RoadMap
@@ -58,6 +58,10 @@ class Sumo(TracePlayer, frozen=True, kw_only=True):
                 f"nodes, or set first = true to take the first {nodes}"
             )
         return samples.trajectories(nodes, duration_s)
+
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return super().recording()._replace(first_only=self.first)
 
     def recorded(self) -> Recorded:
         """All vehicles of the file; a person or container is told from a vehicle by the word before its id."""

@@ -29,8 +29,13 @@ def filled(template: str, values: Mapping[str, Scalar], where: str) -> str:
 
 def variety(template: str, draws: Mapping[str, Drawable]) -> float:
     """How many different texts a template makes of what is drawn."""
-    named = {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
+    named = names_in(template)
     return math.prod(Draw(written, "").count() for name, written in draws.items() if name in named)
+
+
+def names_in(template: str) -> set[str]:
+    """The drawn values that a template names."""
+    return {match[1] for match in re.finditer(r"\{(\w+)\}", template)}
 
 
 def example(draws: Mapping[str, Drawable], where: str) -> dict[str, Scalar]:
