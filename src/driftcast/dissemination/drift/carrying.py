@@ -1,6 +1,7 @@
 """Events on paths: when the own ones go there, who passes which on to whom, and what ends it."""
 
 from collections.abc import Callable
+from random import Random
 
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.auditing import Auditing
@@ -21,6 +22,7 @@ class Carrying:
         self,
         node: NodeId,
         port: Port,
+        rng: Random,
         settings: DriftSettings,
         around: Around,
         wants: Callable[[], list[str]],
@@ -30,7 +32,7 @@ class Carrying:
         self._port = port
         self._around = around
         self._wants = wants
-        self._auditing = Auditing(port, settings, around)
+        self._auditing = Auditing(port, rng, settings, around)
         self._paths = Paths(node, port, settings, around, wants)
         self._betting = Betting(settings, incarnation)
 
