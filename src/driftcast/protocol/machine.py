@@ -101,6 +101,10 @@ class Protocol(StateMachine):
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A local application's subscription has ended."""
 
+    def report(self) -> dict[str, str]:
+        """What a person who asks how the node is should know of this protocol; nodes by their numbers."""
+        return {}
+
 
 class Upward(ABC):
     """What a router tells the protocol above it. Commands, as those of a port."""

@@ -65,6 +65,11 @@ class Modulators:
         lean = Subscription(one.subscription.id, one.subscription.filter, attributes=one.subscription.attributes)
         return Interest(lean, one.version, self._station.node, one.home)
 
+    def report(self) -> dict[str, str]:
+        """Whose modulators run here, for people."""
+        runs = [f"{one.subscription.processor or 'none'} for {one.subscription.id}" for one in self._running.values()]
+        return {"modulators here": "; ".join(sorted(runs)) or "none"}
+
     # Coming and going.
 
     def open(self, now: float, record: Modulator, home: NodeId, waited_s: float = 0.0) -> None:
