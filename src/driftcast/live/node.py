@@ -102,8 +102,7 @@ class LiveNode(Applications):
         self._processing = Processing(config.processors, self._on_processed, work)
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
-        facts = config.facts()
-        self._whereabouts = facts.whereabouts
+        self._whereabouts = (facts := config.facts()).whereabouts
         trust, started = self.trust, incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
@@ -317,6 +316,7 @@ class LiveNode(Applications):
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscribers.waiting, "buffer": self._record.held},
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
+            details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
         )
 
     def note_drop(self, reason: str) -> None:

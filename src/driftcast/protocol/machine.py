@@ -5,7 +5,7 @@ Handlers default to nothing, so a protocol overrides what it cares about.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -101,8 +101,8 @@ class Protocol(StateMachine):
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A local application's subscription has ended."""
 
-    def report(self) -> dict[str, str]:
-        """What a person who asks how the node is should know of this protocol; nodes by their numbers."""
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
+        """What a person who asks how the node is should know of this protocol; `name` is what a node is called."""
         return {}
 
 

@@ -1,5 +1,7 @@
 """A client [002 §3.6]: it looks for the nearest broker, tells its home of it, publishes there, and takes what comes."""
 
+from collections.abc import Callable
+
 from driftcast.dissemination.overlay.flows import Outflow, Waiting
 from driftcast.dissemination.overlay.messages import (
     MAX_ENTRIES,
@@ -66,15 +68,13 @@ class Client:
         """Whether it has nothing to say and wants nothing, and so needs no home."""
         return not self.is_consumer and not self.is_producer
 
-    def report(self) -> dict[str, str]:
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
         """Where its home is and where its modulators run, as far as it knows, for people."""
-        found = {"home broker": "none" if self.home is None else str(self.home)}
+        found = {"home broker": "none" if self.home is None else name(self.home)}
         if self._wanted:
-            runs = {
-                str(one.subscription.id): "unknown" if one.place is None else str(one.place)
-                for one in self._wanted.values()
-            }
-            found["modulators of this node"] = "; ".join(f"{id} at {place}" for id, place in runs.items())
+            runs = ((one.subscription, one.place) for one in self._wanted.values())
+            places = [f"{what.id} at {'unknown' if place is None else name(place)}" for what, place in runs]
+            found["modulators of this node"] = "; ".join(places)
         return found
 
     # A home.

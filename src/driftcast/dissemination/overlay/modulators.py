@@ -65,9 +65,12 @@ class Modulators:
         lean = Subscription(one.subscription.id, one.subscription.filter, attributes=one.subscription.attributes)
         return Interest(lean, one.version, self._station.node, one.home)
 
-    def report(self) -> dict[str, str]:
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
         """Whose modulators run here, for people."""
-        runs = [f"{one.subscription.processor or 'none'} for {one.subscription.id}" for one in self._running.values()]
+        runs = [
+            f"{one.subscription.processor or 'no processor'} for {one.subscription.id} of {name(one.client)}"
+            for one in self._running.values()
+        ]
         return {"modulators here": "; ".join(sorted(runs)) or "none"}
 
     # Coming and going.

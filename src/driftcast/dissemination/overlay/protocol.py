@@ -1,6 +1,6 @@
 """Opportunistic overlays [002]: a broker if that is its role, a client in any case."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -90,9 +90,9 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
             if self._settings.load_balancing_by in self.host.roles:
                 self.station.arm("load", self._settings.load_s)
 
-    def report(self) -> dict[str, str]:
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
         """The home of this node, and where the modulators of its subscriptions run; at a broker, whose run here."""
-        return self.client.report() | ({} if self.broker is None else self.broker.modulators.report())
+        return self.client.report(name) | ({} if self.broker is None else self.broker.modulators.report(name))
 
     def on_stop(self, now: float) -> None:
         self._search.stop()

@@ -33,6 +33,7 @@ from driftcast.live.door.messages import (
     Command,
     Commanded,
     Delivered,
+    GapTold,
     Level,
     Move,
     Moved,
@@ -261,6 +262,11 @@ class Client:
         arrivals = self._waiting.get(subscription)
         return 0 if arrivals is None else arrivals.missed
 
+    def gaps(self, subscription: SubscriptionId) -> list[str]:
+        """Why results of a subscription did not go on where they were, each time."""
+        arrivals = self._waiting.get(subscription)
+        return [] if arrivals is None else list(arrivals.gaps)
+
     def ended(self, subscription: SubscriptionId) -> bool:
         """Whether the node has said that its lease is over."""
         arrivals = self._waiting.get(subscription)
@@ -326,6 +332,8 @@ class Client:
             self._waiting.setdefault(reply.subscription, Arrivals()).add(
                 Delivery(delivered_event(reply), reply.position, reply.again)
             )
+        if isinstance(reply, GapTold):
+            self._waiting.setdefault(reply.subscription, Arrivals()).gaps.append(reply.reason)
         if isinstance(reply, Unsubscribed) and reply.subscription in self._waiting:
             self._waiting[reply.subscription].ended = True
         about = self._settling.pop(reply.id, None)

@@ -62,6 +62,8 @@ class Reader(NamedTuple):
     """How many bytes it takes; without, any."""
     ended: Callable[[SubscriptionId], None] | None = None
     """Told when the subscription ends while it reads, and not because it wanted so."""
+    gap: Callable[[SubscriptionId, str], None] | None = None
+    """Told that results do not go on where they were, and why."""
 
 
 class Consumer:

@@ -37,6 +37,8 @@ class Arrivals:
     waiting: deque[Delivery] = field(default_factory=deque)
     missed: int = 0
     """Events for which there was no room."""
+    gaps: list[str] = field(default_factory=list)
+    """Why results did not go on where they were, each time."""
     ended: bool = False
     """Whether the node has said that no more will come."""
 
@@ -93,6 +95,12 @@ class Deliveries(Iterator[Event]):
     def missed(self) -> int:
         """Events that came while nobody took them, and for which there was no room; of a named subscription none."""
         return self._client.missed(self.subscription)
+
+    @property
+    def gaps(self) -> list[str]:
+        """Each time that results did not go on where they were, and why: `processor_restarted` if the processor began
+        again without its state because its broker was lost, `node_restarted` if the node did."""
+        return self._client.gaps(self.subscription)
 
     def next_event(self, timeout_s: float | None = None) -> Event | None:
         """The next event, or None if none comes in time or ever (`ended`)."""

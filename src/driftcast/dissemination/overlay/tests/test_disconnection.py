@@ -189,8 +189,9 @@ def test_a_modulator_whose_broker_is_lost_runs_at_the_home_again_and_the_consume
     assert net.place(id) == other
     net.publish(PRODUCER, 1)
     net.run(5)
-    assert net.nodes[CONSUMER].report() == {"home broker": str(home), "modulators of this node": f"{id} at {other}"}
-    assert net.nodes[other].report()["modulators here"] == f"chain for {id}"
+    known = {"home broker": f"broker {home}", "modulators of this node": f"{id} at broker {other}"}
+    assert net.nodes[CONSUMER].report("broker {}".format) == known
+    assert net.nodes[other].report(str)["modulators here"] == f"chain for {id} of {CONSUMER}"
     net.crash(other)
     net.start(other)
     net.run(150)
@@ -199,7 +200,7 @@ def test_a_modulator_whose_broker_is_lost_runs_at_the_home_again_and_the_consume
     net.publish(PRODUCER, 2)
     net.run(30)
     assert [event.attributes["count"] for event in net.outputs(id)] == [1, 2, 1]
-    assert net.nodes[other].report()["modulators here"] == "none"
+    assert net.nodes[other].report(str)["modulators here"] == "none"
 
 
 def test_word_of_a_missing_modulator_counts_only_from_the_own_home() -> None:
