@@ -18,7 +18,7 @@ from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import DurableStore, Fact, Link, Port
-from driftcast.wire import EventMessage
+from driftcast.wire import EventMessage, hops_after
 
 Report = TypeVar("Report")
 
@@ -225,5 +225,5 @@ class LinkChoice(Generic[Report]):
             predicted, rest = self._rules.promising(event, rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self._rng)
         if chosen:
-            self._port.send_each(chosen, self._reports.carried(event, hops + 1, remaining_s))
+            self._port.send_each(chosen, self._reports.carried(event, hops_after(hops), remaining_s))
         return chosen

@@ -12,6 +12,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.protocol import Fact, Port
+from driftcast.wire import hops_after
 
 
 class Carrying:
@@ -60,7 +61,7 @@ class Carrying:
         """To each neighbor beyond whom somebody wants it."""
         if stored.id.source == self._node:
             self._auditing.sent(now, stored.event)
-        message = Along(stored.event, min(stored.hops + 1, 65535), stored.until - now)
+        message = Along(stored.event, hops_after(stored.hops), stored.until - now)
         for node in self._paths.ahead(stored.event):
             self._port.send(node, message, token=stored.id.source)
 

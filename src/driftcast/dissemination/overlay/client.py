@@ -27,7 +27,7 @@ from driftcast.dissemination.overlay.words import Version
 from driftcast.matching import serves
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Gap
-from driftcast.wire import Message
+from driftcast.wire import Message, hops_after
 
 WINDOW = 64
 """Events on their way to the home: the next ones wait until it has accepted some."""
@@ -255,7 +255,9 @@ class Client:
             self._station.drop("generation_outdated", origin, message.event.id)
             return
         wanted.place = origin
-        came = Came(message.event, message.hops + hops, now + message.remaining_s, message.input, message.part)
+        came = Came(
+            message.event, hops_after(message.hops, hops), now + message.remaining_s, message.input, message.part
+        )
         if not message.ordered and wanted.met.add(place.number):
             self._deliver(now, wanted, came)
         in_order = wanted.inflow.take(place.number, place.first, came)

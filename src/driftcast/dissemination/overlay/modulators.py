@@ -17,6 +17,7 @@ from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.processing import Calls
 from driftcast.protocol import Token
+from driftcast.wire import hops_after
 
 MAX_CALLS = 4096
 """Inputs of one modulator that wait for its processor."""
@@ -130,7 +131,7 @@ class Modulators:
 
     def on_raw(self, now: float, origin: NodeId, raw: Raw, hops: int) -> None:
         """An event for some of the modulators."""
-        waiting = Waiting(raw.event, raw.hops + hops, now + raw.remaining_s)
+        waiting = Waiting(raw.event, hops_after(raw.hops, hops), now + raw.remaining_s)
         for place in raw.places:
             flow = self._flow(origin, raw.producer, raw.generation, place)
             if flow is None:

@@ -13,6 +13,7 @@ from driftcast.dissemination.overlay.moves import Kept, Production, Stream
 from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import NodeId, SubscriptionId
+from driftcast.wire import hops_after
 
 PROBE = 6
 """After so many times `resend_s` without word of what was taken it is sent again, whatever the channel said."""
@@ -64,7 +65,7 @@ class Productions:
         known = self._producers.get((origin, generation))
         if known is None:
             known = self._producers[origin, generation] = Producer(origin, generation, message.first)
-        waiting = Waiting(message.event, message.hops + hops, now + message.remaining_s)
+        waiting = Waiting(message.event, hops_after(message.hops, hops), now + message.remaining_s)
         came = known.expected.take(message.number, message.first, waiting)
         if came is None:
             self._station.drop("stream_repeated", origin, message.event.id)

@@ -99,8 +99,6 @@ class Gpsr(Router):
             self._learn(now, sender, message.at, known)
         if not self._passed.comes_first(now, sender, message):
             self._drop("repeated", message, sender)
-        elif message.hops >= self._max_hops:
-            self._drop("hops_exhausted", message, sender)
         elif isinstance(message, GeoBundle):
             self._forward_each(now, [Carried(packet, packet.place, sender, now) for packet in message.packets()])
         else:
@@ -266,6 +264,9 @@ class Gpsr(Router):
 
     def _send(self, now: float, carried: Carried, here: Position, onward: NodeId, tour: Tour | None) -> None:
         packet = carried.packet
+        if packet.hops >= self._max_hops:
+            self._give_up(now, carried, "hops_exhausted")
+            return
         at = here if self._settings.piggyback or tour is not None else None
         sent = GeoPacket(
             carried.parcel(now),
@@ -280,8 +281,9 @@ class Gpsr(Router):
 
     def _send_each(self, now: float, group: Sequence[Carried], here: Position, onward: NodeId) -> None:
         packet = group[0].packet
-        if len(group) == 1:
-            self._send(now, group[0], here, onward, None)
+        if len(group) == 1 or packet.hops >= self._max_hops:
+            for carried in group:
+                self._send(now, carried, here, onward, None)
             return
         sent = GeoBundle(
             group[0].parcel(now),
