@@ -129,8 +129,9 @@ class Router(StateMachine, ABC):
     finds_neighbors: ClassVar[bool] = False
     """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
 
-    offers: ClassVar[frozenset[Capability]] = frozenset()
-    """What the protocol above may be told by it: `DISTANCES`, if `hops_to` knows."""
+    offers: ClassVar[frozenset[Capability]] = frozenset({Capability.NODE_ROUTES})
+    """What it gives the protocol above: `DISTANCES` if `hops_to` knows; `NODE_ROUTES` if it finds nodes by their ids,
+    `PLACE_ROUTES` if it finds whoever is at a place."""
 
     up: Upward
 

@@ -59,7 +59,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     summary = "brokers whose overlay follows the network, and clients whose home broker and modulators follow them"
     settings_type = OverlaySettings
     messages = MESSAGES
-    needs = frozenset({Capability.DIRECTORY})
+    needs = frozenset({Capability.DIRECTORY, Capability.NODE_ROUTES})
     needs_roles = frozenset({BROKER})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = SCHEMES
     probes: ClassVar[Mapping[str, Probe]] = PROBES

@@ -42,6 +42,7 @@ class Gpsr(Router):
     settings_type = GpsrSettings
     messages = (Here, GeoPacket, GeoBundle)
     needs = frozenset({Capability.POSITION})
+    offers = frozenset({Capability.PLACE_ROUTES})
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "ns2": {"beacon_s": 0.5, "stop_loops": False},
