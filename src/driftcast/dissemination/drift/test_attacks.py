@@ -5,14 +5,16 @@ from random import Random
 import pytest
 
 from driftcast.dissemination.drift.limits import MAX_DRAWING, DigestBudget
-from driftcast.dissemination.drift.messages import SALT_BITS, Digest, Hash
+from driftcast.dissemination.drift.messages import SALT_BITS, Data, Digest, Hash
 from driftcast.dissemination.drift.rules import event_trace
 from driftcast.dissemination.drift.runs import pack_ids
 from driftcast.dissemination.drift.sethash import SetHash, hash_of
 from driftcast.dissemination.drift.test_clashes import Places
-from driftcast.dissemination.drift.test_drift import holding, scattered
+from driftcast.dissemination.drift.test_drift import Bench, holding, names, scattered
 from driftcast.model import Event, EventId, NodeId
+from driftcast.protocol import Link
 from driftcast.testing import Net
+from driftcast.wire import Message
 
 VICTIM, ATTACKER = 11, 66
 
@@ -224,3 +226,51 @@ def test_a_digest_heard_counts_as_drawn_by_who_asked() -> None:
     bench.hear(2, Hash(7, 6, 6))
     assert bench.fire("reply") == []
     assert bench.reasons() == ["digests_too_often"]
+
+
+STRANGE = Hash(7, 1, 1)
+
+
+def exhausted() -> Bench:
+    """A node whose neighbors have drawn all the digests that they may draw together; none of them is new."""
+    bench = holding(*scattered(6), neighbors=(1, 2, 3, 4, 5))
+    said: list[Message] = []
+    for neighbor in (1, 1, 2, 3, 4, 5):
+        bench.hear(neighbor, STRANGE)
+        said += bench.fire("reply")
+    assert [type(one) for one in said] == [Hash, Digest, Digest], "one digest told all of them"
+    assert bench.reasons() == ["digests_too_often"]
+    return bench
+
+
+def drawn(bench: Bench, neighbor: NodeId) -> int:
+    """How many digests a neighbor draws by two hashes that differ; the first may draw a hash."""
+    said: list[Message] = []
+    for _ in range(2):
+        bench.hear(neighbor, STRANGE)
+        said += bench.fire("reply")
+    return sum(isinstance(one, Digest) for one in said)
+
+
+def test_a_newcomer_draws_a_digest_however_many_others_have_drawn() -> None:
+    bench = exhausted()
+    bench.node.on_link_up(1.0, Link(7, "radio", 0.001))
+    bench.settle()
+    assert drawn(bench, 7) == 1
+    assert drawn(bench, 7) == 0, "from then on it is one of all"
+
+
+def test_a_newcomer_that_a_neighbor_has_answered_is_none_any_more() -> None:
+    bench = exhausted()
+    bench.node.on_link_up(1.0, Link(7, "radio", 0.001))
+    bench.settle()
+    bench.hear(7, STRANGE)
+    bench.hear(1, Digest(pack_ids(scattered(6))))
+    assert drawn(bench, 7) == 0
+
+
+def test_new_events_are_worth_a_digest() -> None:
+    bench = exhausted()
+    assert drawn(bench, 2) == 0
+    bench.hear(1, Data(Event(EventId(50, 0), {"topic": 1}, b"x" * 200, lease_s=50.0), 1, 50.0, names(*range(1, 6))))
+    assert drawn(bench, 2) == 1
