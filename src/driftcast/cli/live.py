@@ -221,6 +221,7 @@ def _status(arguments: argparse.Namespace) -> int:
         f"{_called(neighbor, names)}/{interface}": cost_s
         for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
     }
+    facts |= facts.pop("details")
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue

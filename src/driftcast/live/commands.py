@@ -219,10 +219,13 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
             history=wanted.history,
             on_history=_tell_history if wanted.history else None,
         )
-        taken = 0
+        taken = told = 0
         while taken != count:
             left_s = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
             event = deliveries.next_event(left_s)
+            for reason in deliveries.gaps[told:]:
+                _tell(f"driftcast: results do not go on where they were: {reason}")
+            told = len(deliveries.gaps)
             if event is None:
                 break
             yield event

@@ -313,6 +313,7 @@ class LiveNode(Applications):
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscribers.waiting, "buffer": self._record.held},
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
+            details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
         )
 
     def note_drop(self, reason: str) -> None:

@@ -4,11 +4,12 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from driftcast.live.delays import Delays
 from driftcast.live.sight import Sight
 from driftcast.model import Event, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
-from driftcast.protocol import Fact, Link
+from driftcast.protocol import Fact, Gap, Link
 from driftcast.trace import Kind, Row, Trace, rows
 from driftcast.wire import Layer, Message
 
@@ -44,6 +45,8 @@ class Record:
         self.drops: Counter[str] = Counter()
         self.held = 0
         """Events that the protocol keeps for others, as far as it says so."""
+        self.on_gap: Callable[[SubscriptionId, str], None] = lambda *_: None
+        """Told that the results of a subscription do not go on where they were, and why."""
         self.sight = Sight()
         self.delays = Delays()
         self._node = node
@@ -142,6 +145,11 @@ class Record:
         if fact.kind in (Kind.DROP, Kind.PROCESSOR_ERROR):
             # What follows a colon is for people, and different every time.
             self.drops[fact.reason.partition(":")[0]] += 1
+        if isinstance(fact, Gap):
+            self.counts["gaps"] += 1
+            told = {"subscription": str(fact.subscription), "reason": fact.reason}
+            LOG.warning("the results of a subscription do not go on where they were", extra={"fields": told})
+            self.on_gap(fact.subscription, fact.reason)
         if fact.kind == Kind.STORE:
             self.held += 1
         elif fact.kind == Kind.EVICT:

@@ -17,7 +17,7 @@ from driftcast.parts.holders import Holders
 from driftcast.parts.introductions import Introductions, Wants
 from driftcast.parts.links import Neighbors
 from driftcast.protocol import DurableStore, Link, Port, Token
-from driftcast.wire import Message
+from driftcast.wire import Message, hops_after
 
 AGAIN = "again"
 SILENT = "silent"
@@ -277,7 +277,7 @@ class Handing:
             if share.given or wanted:
                 leaving = copies - share.kept if share.given else 0
                 self._copies.give(id, leaving)
-                message = Handed(stored.event, stored.hops + 1, stored.until - now, share.given)
+                message = Handed(stored.event, hops_after(stored.hops), stored.until - now, share.given)
                 self._send(sender, message, leaving)
         for id in answered:
             stored = self._carried.held.get(id)

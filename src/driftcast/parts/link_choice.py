@@ -18,7 +18,7 @@ from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import DurableStore, Fact, Link, Port
-from driftcast.wire import LEASE_OVER, EventMessage
+from driftcast.wire import LEASE_OVER, EventMessage, hops_after
 
 Report = TypeVar("Report")
 
@@ -229,5 +229,5 @@ class LinkChoice(Generic[Report]):
             predicted, rest = self._rules.promising(event, rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self._rng)
         if chosen:
-            self._port.send_each(chosen, self._reports.carried(event, hops + 1, remaining_s))
+            self._port.send_each(chosen, self._reports.carried(event, hops_after(hops), remaining_s))
         return chosen

@@ -56,6 +56,12 @@ class Fact(msgspec.Struct, frozen=True):
     """A measurement: a load, a length, a utility."""
 
 
+class Gap(Fact, frozen=True, kw_only=True):
+    """A subscription's results do not go on where they were. Worth a row, and its application is told too."""
+
+    subscription: SubscriptionId
+
+
 class Port(ABC):
     """The way out of a state machine; each world has its own."""
 
@@ -125,4 +131,4 @@ class Port(ABC):
 
     @abstractmethod
     def note(self, fact: Fact) -> None:
-        """A named fact for the trace."""
+        """A named fact for the trace; a `Gap` also for the application whose subscription it is."""

@@ -64,7 +64,7 @@ class Stack(Upward, Neighborhood):
             self.router = plan.router(node, plan.router_settings, *parts(Layer.ROUTING), self)
             self._place(Layer.ROUTING, self.router)
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
-        if self.router is not None and self.router.offers:
+        if self.router is not None:
             protocol_host.stand_on(self.router.offers, self.router.hops_to)
         protocol_host.read_as(plan.codecs[Layer.DISSEMINATION])
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)

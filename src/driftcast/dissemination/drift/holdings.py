@@ -1,13 +1,14 @@
 """What a node has met and what of it it still holds: the hash, the digests and the places of its buffer."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from math import inf
 
 from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, PART, Digest
-from driftcast.dissemination.drift.rules import event_hash
 from driftcast.dissemination.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
+from driftcast.dissemination.drift.sethash import SetHash
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import Stored
@@ -18,8 +19,6 @@ from driftcast.protocol import DurableStore, Fact, Port
 LEASE = "lease"
 STEP_S = 1.0
 """By less than that a clock is late or early; by more it was set."""
-_PAIRS_AMONG = 2000
-"""Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
 
 
 class Holdings:
@@ -34,9 +33,10 @@ class Holdings:
         self._buffer = memory(settings.buffer, store).buffer
         self.held = self._buffer.events
         """What the buffer holds, by id; to be read only."""
-        self.met: dict[EventId, int] = {}
-        """The hash of each event that was met and lives; to be read only."""
-        self._by_hash: dict[int, EventId] = {}
+        self.hash = SetHash()
+        """Of all that was met and lives."""
+        self.met = self.hash.traces
+        """Every event that was met and lives; to be read only."""
         self._quiet: dict[NodeId, dict[EventId, None]] = {}
         """What came by paths, by source: held, and not compared with anybody while the paths stand."""
         self._past = BoundedSeenCache(settings.max_met)
@@ -45,7 +45,6 @@ class Holdings:
         self._seen_s = -inf
         """The last time that was seen on the clock."""
         self._runs: RunsOf | None = None
-        self.hash = 0
         self.crowded = False
         """Whether it may soon matter what others hold."""
 
@@ -111,9 +110,7 @@ class Holdings:
         self._port.note(Fact("store", stored.id))
 
     def _meet(self, id: EventId) -> None:
-        hashed = self.met[id] = event_hash(id)
-        self.hash ^= hashed
-        self._by_hash[hashed] = id
+        self.hash.add(id)
         self._runs = None
 
     def release(self, source: NodeId) -> bool:
@@ -161,29 +158,11 @@ class Holdings:
 
     # What is said of it.
 
-    def lacked_at(self, difference: int) -> tuple[EventId, ...] | None:
-        """The one or two events that make this difference of hashes, if the other lacks just these; else None."""
-        one = self._by_hash.get(difference)
-        if one is not None:
-            return (one,)
-        if len(self._by_hash) <= _PAIRS_AMONG:
-            by_hash = self._by_hash
-            for hashed, id in by_hash.items():
-                other = by_hash.get(difference ^ hashed)
-                if other is not None:
-                    return (id, other)
-        return None
-
     def runs(self) -> RunsOf:
         """All that was met."""
         if self._runs is None:
             self._runs = runs_of(self.met)
         return self._runs
-
-    @property
-    def hashes_clash(self) -> bool:
-        """Whether two events that were met have one hash, so that to who has met neither they do not show."""
-        return len(self._by_hash) < len(self.met)
 
     def digests(self) -> Iterator[Digest]:
         """Everything as messages: mostly one."""
@@ -193,11 +172,30 @@ class Holdings:
             return
         ids = sorted(self.met)
         low: EventId | None = None
-        for first in range(0, len(ids), PART):
-            part = ids[first : first + PART]
-            high = None if first + PART >= len(ids) else part[-1]
-            yield Digest(pack(runs_of(part)), self._gone(part), low, high)
-            low = None if high is None else EventId(high.source, high.sequence + 1)
+        while True:
+            part = self._part(ids, low)
+            yield part
+            if part.high is None:
+                return
+            low = _next_id(part.high)
+
+    def digest_after(self, last: EventId | None) -> Digest:
+        """One message: everything, or, if that is too long, the part that follows this id."""
+        if last is None:
+            return next(self.digests())
+        return self._part(sorted(self.met), _next_id(last))
+
+    def _part(self, ids: list[EventId], low: EventId | None) -> Digest:
+        """What fits one message, from an id on; of ids that make few runs that is more."""
+        first = 0 if low is None else bisect_left(ids, low)
+        size = MAX_RUNS_BYTES
+        while True:
+            part = ids[first : first + size]
+            runs = pack(runs_of(part))
+            if len(runs) <= MAX_RUNS_BYTES:
+                high = None if first + size >= len(ids) else part[-1]
+                return Digest(runs, self._gone(part), low, high)
+            size = max(PART, size // 2)
 
     def _gone(self, ids: Iterable[EventId]) -> bytes:
         """Which of them are held no longer."""
@@ -214,11 +212,7 @@ class Holdings:
     def _end(self, now: float, reason: str) -> None:
         """Of all that was met, what ends first is met no more; copies elsewhere may live a little longer."""
         until, id = heapq.heappop(self._ends)
-        hashed = self.met.pop(id, None)
-        if hashed is not None:
-            self.hash ^= hashed
-            if self._by_hash.get(hashed) == id:
-                del self._by_hash[hashed]
+        if self.hash.remove(id):
             self._runs = None
         else:
             del self._quiet[id.source][id]
@@ -237,3 +231,7 @@ class Holdings:
         for stored in list(self.held.values()):
             self._buffer.discard(stored.id)
             self._buffer.add(stored._replace(until=stored.until - step_s))
+
+
+def _next_id(id: EventId) -> EventId:
+    return EventId(id.source, id.sequence + 1)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.messages import NAME_BYTES
-from driftcast.dissemination.drift.rules import event_hash, keeper_rank
+from driftcast.dissemination.drift.rules import event_trace, keeper_rank
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import LeasedBuffer
 
@@ -83,10 +83,10 @@ class Keeping:
 
     def _kept_by_another(self, id: EventId, around: Mapping[bytes, NodeId]) -> bool:
         names = self._seen[id]
-        hashed = event_hash(id)
-        mine = keeper_rank(self._node, hashed)
+        trace = event_trace(id)
+        mine = keeper_rank(self._node, trace)
         for at in range(0, len(names), NAME_BYTES):
             node = around.get(names[at : at + NAME_BYTES])
-            if node is not None and keeper_rank(node, hashed) > mine:
+            if node is not None and keeper_rank(node, trace) > mine:
                 return True
         return False

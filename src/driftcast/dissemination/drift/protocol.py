@@ -92,7 +92,7 @@ class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors
         self._due = self._spreading.due
         self._exchange = Exchange(node, port, rng, settings, self._around, self._holdings, self._spreading)
         self._comparing, self._wanting = self._exchange.comparing, self._exchange.wanting
-        self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
+        self._carrying = Carrying(node, port, rng, settings, self._around, self._wanted_here, host.incarnation)
         self._making = Making(node, port, settings, self._holdings.knows)
         self._on_named_timer: dict[str, Callable[[float], None]] = {
             HASH: self._comparing.on_hash_timer,
@@ -211,7 +211,7 @@ class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors
         if kind is Data:
             self._on_data(now, sender, message)  # type: ignore[arg-type]
         elif kind is Hash:
-            self._exchange.on_hash(now, sender, message.value)  # type: ignore[attr-defined]
+            self._exchange.on_hash(now, sender, message)  # type: ignore[arg-type]
         else:
             self._on_others(now, sender, message)
 
@@ -261,7 +261,7 @@ class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors
             self._release(now, self._carrying.failed(now, token))
 
     def _meet(self, now: float, node: NodeId) -> None:
-        self._comparing.contact(node)
+        self._comparing.contact(now, node)
         self._keeping.forget_spare()
         self._errands.contact()
         self._links_changed(now)
@@ -329,6 +329,7 @@ class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors
         self._holdings.add(now, stored, names, quiet)
         self._requests.meet(event, hops)
         if self._linked and not quiet:
+            self._comparing.earn(len(event.payload))
             self._comparing.news()
         self._holdings.watch_leases(now)
         return stored

@@ -20,7 +20,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, Failure, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.protocol import Fact, Port, Token
-from driftcast.wire import LEASE_OVER
+from driftcast.wire import LEASE_OVER, hops_after
 
 SPEAK = "speak"
 TURN = "turn"
@@ -195,7 +195,7 @@ class Spreading:
             self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))
             return
         interfaces = self._around.interfaces_to(nodes)
-        data = Data(stored.event, min(stored.hops + 1, 65535), stored.until - now, self._around.named_on(interfaces))
+        data = Data(stored.event, hops_after(stored.hops), stored.until - now, self._around.named_on(interfaces))
         if len(nodes) == 1 and (alone or len(self._links) == 1):
             (node,) = nodes
             self._tokens -= 1

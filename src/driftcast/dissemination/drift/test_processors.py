@@ -11,6 +11,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId, NodeId, Processor
 from driftcast.parts.buffer import Stored
+from driftcast.parts.processing import MAX_WAITING
 from driftcast.protocol import Fact, RecordingPort
 from driftcast.protocol.effects import Note, Process, SetTimer
 from driftcast.scenario.scenario import scenario_from
@@ -350,3 +351,23 @@ def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_
     events = run(scenario_from(tables, "rounds"), seed, Level.FULL).trace.events().to_pylist()
     depths = {json.loads(event["attributes"])["depth"] for event in events}
     assert depths == {0, 1, 2}
+
+
+def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
+    """One runs and 64 wait; the node says which event found no room."""
+    node, port = alone("drift")
+    assert isinstance(node, Drift)
+    node.on_processor(0.0, Processor("slow", "unit = 'C'"))
+    for number in range(MAX_WAITING + 3):
+        node.on_publish(1.0, Event(EventId(0, number), {"unit": "C", "value": number}, lease_s=60.0))
+    effects = port.take()
+    assert [one.processor for one in effects if isinstance(one, Process)] == ["slow"]
+    drops = [one.fact for one in effects if isinstance(one, Note) and one.fact.kind == "drop"]
+    without_room = [EventId(0, MAX_WAITING + 1), EventId(0, MAX_WAITING + 2)]
+    assert [(fact.event, fact.reason) for fact in drops] == [(id, "processor_busy") for id in without_room]
+    # The event itself is held and goes on its way all the same.
+    assert all(id in node._holdings.held for id in without_room)
+    [running] = [one for one in effects if isinstance(one, Process)]
+    node.on_processed(2.0, running.token, b"", (), 0.1, "")
+    node.on_publish(3.0, Event(EventId(0, 99), {"unit": "C", "value": 99}, lease_s=60.0))
+    assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "drop"], "one has made room"

@@ -30,7 +30,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
-from driftcast.wire import Message
+from driftcast.wire import Message, hops_after
 
 
 class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
@@ -207,7 +207,7 @@ class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
                 self._checks[token] = (neighbor, stored.id)
             if token is not None and more and stored is wanted[-1]:
                 self._serving.under_way(neighbor, token)
-            self.port.send(neighbor, Transfer(stored.event, stored.hops + 1, stored.until - now), token=token)
+            self.port.send(neighbor, Transfer(stored.event, hops_after(stored.hops), stored.until - now), token=token)
 
     def _on_transfer(self, now: float, sender: NodeId, message: Transfer) -> None:
         id = message.event.id

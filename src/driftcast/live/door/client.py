@@ -278,6 +278,11 @@ class Client:
         arrivals = self._waiting.get(subscription)
         return 0 if arrivals is None else arrivals.missed
 
+    def gaps(self, subscription: SubscriptionId) -> list[str]:
+        """Why results of a subscription did not go on where they were, each time."""
+        arrivals = self._waiting.get(subscription)
+        return [] if arrivals is None else list(arrivals.gaps)
+
     def ended(self, subscription: SubscriptionId) -> bool:
         """Whether the node has said that its lease is over."""
         arrivals = self._waiting.get(subscription)

@@ -27,6 +27,7 @@ from driftcast.live.door.messages import (
     Closed,
     Command,
     Commanded,
+    GapTold,
     Move,
     Moved,
     Publish,
@@ -205,6 +206,7 @@ class ConnectedClient:
                     flow=self._outlet,
                     ended=partial(self._on_ended, question.name is not None),
                     history=self._on_history if question.history else None,
+                    gap=self._on_gap,
                 ),
                 question.name,
                 question.lease_s or FOREVER_S,
@@ -312,6 +314,9 @@ class ConnectedClient:
     def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> Reply | None:
         """Nothing, of a subscription that the client has ended while this waited."""
         return delivery_of(subscription, delivery) if subscription in self._subscriptions else None
+
+    def _on_gap(self, subscription: SubscriptionId, reason: str) -> None:
+        self._outlet.say_in_turn(lambda: GapTold(subscription=subscription, reason=reason))
 
     def _on_ended(self, named: bool, subscription: SubscriptionId) -> None:
         # After what has come for it. Of a named one nothing waits here, but acknowledgements are refused from now on.

@@ -64,6 +64,8 @@ class Reader(NamedTuple):
     """Told when the subscription ends while it reads, and not because it wanted so."""
     history: Callable[[SubscriptionId, bool], None] | None = None
     """Told after the last event of its history, and whether that was all of it."""
+    gap: Callable[[SubscriptionId, str], None] | None = None
+    """Told that results do not go on where they were, and why."""
 
 
 class Consumer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from driftcast.errors import UserError
-from driftcast.live.door.messages import Answered, Closed, Delivered, Unsubscribed
+from driftcast.live.door.messages import Answered, Closed, Delivered, GapTold, Unsubscribed
 from driftcast.model import FOREVER_S, Event, EventId, SubscriptionId
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Arrivals:
     waiting: deque[Delivery | HistoryEnd] = field(default_factory=deque)
     missed: int = 0
     """Events for which there was no room."""
+    gaps: list[str] = field(default_factory=list)
+    """Why results did not go on where they were, each time."""
     ended: bool = False
     """Whether the node has said that no more will come."""
     history_complete: bool | None = None
@@ -90,6 +92,8 @@ def put_where_it_waits(reply: object, waiting: dict[SubscriptionId, Arrivals]) -
         waiting.setdefault(reply.subscription, Arrivals()).add(delivery)
     elif isinstance(reply, Closed) and reply.subscription is not None:
         waiting.setdefault(reply.subscription, Arrivals()).waiting.append(HistoryEnd(reply.complete))
+    elif isinstance(reply, GapTold):
+        waiting.setdefault(reply.subscription, Arrivals()).gaps.append(reply.reason)
     elif isinstance(reply, Unsubscribed) and reply.subscription in waiting:
         waiting[reply.subscription].ended = True
 
@@ -145,6 +149,12 @@ class Deliveries(Iterator[Event]):
     def missed(self) -> int:
         """Events that came while nobody took them, and for which there was no room; of a named subscription none."""
         return self._client.missed(self.subscription)
+
+    @property
+    def gaps(self) -> list[str]:
+        """Each time that results did not go on where they were, and why: `processor_restarted` if the processor began
+        again without its state because its broker was lost, `node_restarted` if the node did."""
+        return self._client.gaps(self.subscription)
 
     def next_event(self, timeout_s: float | None = None) -> Event | None:
         """The next event, or None if none comes in time or ever (`ended`)."""

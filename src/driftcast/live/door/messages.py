@@ -169,6 +169,16 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     """It may have been delivered before."""
 
 
+class GapTold(Answer, frozen=True, tag="gap"):
+    """The results of a subscription of this connection do not go on where they were. Belongs to no question.
+
+    `processor_restarted`: its broker is lost, and the processor began again elsewhere without its state.
+    `node_restarted`: the same, because the node of the subscription started again."""
+
+    subscription: SubscriptionId
+    reason: str
+
+
 class Answered(Answer, frozen=True, tag="answered"):
     """A stored event for a request."""
 
@@ -218,6 +228,8 @@ class Status(Answer, frozen=True, tag="status"):
     those that the protocol keeps for others."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
+    details: dict[str, str] = {}
+    """What the protocol says of itself: `overlay` its home broker, and where modulators run."""
 
 
 class Watched(Answer, frozen=True, tag="watched"):
@@ -254,6 +266,7 @@ Reply: TypeAlias = (
     | Advertised
     | Moved
     | Delivered
+    | GapTold
     | Answered
     | Closed
     | Commanded

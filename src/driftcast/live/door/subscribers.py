@@ -44,6 +44,15 @@ class _Entry:
     timer: asyncio.TimerHandle | None = None
     history: bool | None = None
     """Of one without a name: whether its history was complete, once that is known."""
+    gap: str = ""
+    """Why its results do not go on where they were, until a reader has been told."""
+
+    def tell_gap(self) -> None:
+        """Tell the reader, if there is one that listens to that."""
+        reader = self.reader if self.consumer is None else self.consumer.reader
+        if self.gap and reader is not None and reader.gap is not None:
+            reader.gap(self.subscription.id, self.gap)
+            self.gap = ""
 
     def same(self, filter: str, attributes: dict[str, Scalar], processor: ProcessorId | None) -> bool:
         """With another filter or processor or other attributes it is ended, to be made anew: what waits for it was for
@@ -87,6 +96,7 @@ class Subscribers:
         self._review: asyncio.TimerHandle | None = None
         self._going_on: asyncio.TimerHandle | None = None
         saving.undone = self._on_undone
+        record.on_gap = self._on_gap
         self._loop = asyncio.get_running_loop()
         self._entries: dict[SubscriptionId, _Entry] = {}
         self._named: dict[str, SubscriptionId] = {}
@@ -115,7 +125,10 @@ class Subscribers:
                     self._store.commit()
                     continue
                 subscription = msgspec.structs.replace(subscription, lease_s=remaining_s)
-            self._enter(_Entry(subscription, standing.name, None, self._consumer(subscription.id)))
+            entry = _Entry(subscription, standing.name, None, self._consumer(subscription.id))
+            # No broker has its state for a node that started again.
+            entry.gap = "" if subscription.processor is None else "node_restarted"
+            self._enter(entry)
 
     def subscribe(
         self,
@@ -280,8 +293,15 @@ class Subscribers:
         assert entry.consumer is not None
         entry.consumer.attach(reader)
         # After the caller has learned the id.
+        self._loop.call_soon(entry.tell_gap)
         self._loop.call_soon(entry.consumer.hand_over)
         return entry.subscription.id
+
+    def _on_gap(self, id: SubscriptionId, reason: str) -> None:
+        entry = self._entries.get(id)
+        if entry is not None:
+            entry.gap = reason
+            entry.tell_gap()
 
     def _on_lease_over(self, entry: _Entry) -> None:
         reader = entry.reader if entry.consumer is None else entry.consumer.reader
