@@ -3,7 +3,7 @@
 import asyncio
 
 from driftcast.errors import WorkError
-from driftcast.gateway.mqtt.config import MqttSection
+from driftcast.gateway.mqtt.config import NOTHING_GRANTED, MqttSection
 from driftcast.gateway.mqtt.connection import Connection
 from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.publishing import Publishing
@@ -15,6 +15,7 @@ from driftcast.gateway.mqtt.shared import Groups
 from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.live.gateways import Backing
 from driftcast.live.link.address import format_address
+from driftcast.live.record import LOG
 
 REVIEW_S = 1.0
 MAX_UNKNOWN = 64
@@ -48,6 +49,8 @@ class MqttListener:
 
     async def start(self) -> None:
         """Take up what was, and listen; a WorkError if the port is taken."""
+        if self._section.anonymous is True:
+            LOG.warning(NOTHING_GRANTED)
         self._retained.start()
         self._sessions.restore()
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ import time
 import uuid
 from typing import NamedTuple, Protocol
 
-from driftcast.gateway.mqtt.config import MqttSection, Rights, rights_of
+from driftcast.gateway.mqtt.config import MqttSection, rights_of, rights_of_user
 from driftcast.gateway.mqtt.packets import V5, Connect
 from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.session import Session, Shop
@@ -50,7 +50,7 @@ class Sessions:
         """The sessions of clients that were known before a restart; all of them are away."""
         for kept in self._shop.records.load():
             record = kept.session
-            rights = Rights(self._section.users.get(record.user) if record.user is not None else None)
+            rights = rights_of_user(self._section, record.user)
             session = Session(self._shop, record.client_id, record.user, rights, record.expiry_s)
             session.until_wall_s = record.until_wall_s or time.time() + record.expiry_s
             session.received = kept.received
