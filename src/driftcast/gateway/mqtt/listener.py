@@ -8,6 +8,7 @@ from driftcast.gateway.mqtt.connection import Connection
 from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.records import Records
+from driftcast.gateway.mqtt.refusals import Refusals
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.session import Shop
 from driftcast.gateway.mqtt.sessions import Sessions
@@ -38,6 +39,7 @@ class MqttListener:
             groups=Groups(backing),
             messages=Messages(),
             vitals=Vitals(backing, lambda: self._sessions.clients, lambda: len(self._retained)),
+            refusals=Refusals(),
             max_subscriptions=section.max_subscriptions,
             max_queued=section.max_queued,
         )
