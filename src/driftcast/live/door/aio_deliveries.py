@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError
-from driftcast.live.door.deliveries import MAX_WAITING, TOGETHER, Delivery
+from driftcast.live.door.deliveries import MAX_WAITING, TOGETHER, Acknowledgeable, Delivery, event_id
 from driftcast.live.door.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
 from driftcast.model import Event, EventId, SubscriptionId
 
@@ -73,7 +73,7 @@ class AsyncDeliveries(AsyncIterator[Event]):
             self._positions[delivery.event.id] = delivery.position
         return delivery
 
-    async def acknowledge(self, *events: EventId) -> None:
+    async def acknowledge(self, *events: Acknowledgeable) -> None:
         """These, or all that were given so far, do not come again when this returns. Of those given before the
         connection was lost nothing can be said: they come again."""
         if self._lapsed and self._positions:
@@ -90,8 +90,8 @@ class AsyncDeliveries(AsyncIterator[Event]):
             # Nobody waits for the answer; if it is lost they come again.
             self._client.send(question).add_done_callback(lambda answered: answered.cancelled() or answered.exception())
 
-    def _acknowledgements(self, events: tuple[EventId, ...]) -> list[Acknowledge]:
-        ids = events or tuple(self._positions)
+    def _acknowledgements(self, events: tuple[Acknowledgeable, ...]) -> list[Acknowledge]:
+        ids = [event_id(event) for event in events] or tuple(self._positions)
         positions = [self._positions.pop(id) for id in ids if id in self._positions]
         subscription = self.subscription
         if subscription is None:
