@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from driftcast.live.door.aio import AsyncClient
     from driftcast.live.door.client import Client
+    from driftcast.live.door.values import AddressLike
     from driftcast.simulation.missed import Missed
 
 __all__ = ["Filter", "Simulated", "connect", "connect_async", "simulate"]
@@ -94,14 +95,14 @@ def simulate(
     )
 
 
-def connect(address: str) -> "Client":
+def connect(address: "AddressLike") -> "Client":
     """A client of the live node whose control channel is at `address`: its socket's path, or `127.0.0.1:port`."""
     from driftcast.live.door.client import connect as connect_to
 
     return connect_to(address)
 
 
-def connect_async(address: str, patience_s: float = 30.0) -> "AsyncClient":
+def connect_async(address: "AddressLike", patience_s: float = 30.0) -> "AsyncClient":
     """The same for asyncio, as in `async with connect_async(address) as client`. It connects again whenever the node
     was away; a question waits for the node for up to `patience_s`."""
     from driftcast.live.door.aio import AsyncClient

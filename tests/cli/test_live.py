@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from driftcast.live.commands import parse_attributes
 from tests.cli.console import COMMAND, call, environment, spawn
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
 from tests.patience import PATIENCE_S
@@ -59,12 +60,12 @@ def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> Non
     with started("sub", "--node", node, "--count", "2") as subscriber:
         until(lambda: status_of(node)["subscriptions"] == 1)
         event = call("pub", "road=A1", "icy=true", "--payload", "mind the gap", "--node", node).out.strip()
-        bare = call("pub", "--node", node).out.strip()
+        bare = call("pub", "n=1", "--node", node).out.strip()
         out, err = subscriber.communicate(timeout=PATIENCE_S)
     assert (subscriber.returncode, err) == (0, "")
     first, second = out.splitlines()
     assert first.split("  ") == [event, "road=A1 icy=true", "mind the gap"]
-    assert second.split() == [bare]
+    assert second.split() == [bare, "n=1"]
 
 
 def test_an_event_with_a_policy_is_printed_by_those_whose_attributes_satisfy_it(node: Path) -> None:
@@ -118,6 +119,10 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["pub"], "an event has attributes: write at least one name=value"),
+        (["pub", "--payload", "hello"], "an event has attributes: write at least one name=value"),
+        (["pub", "speed=inf"], "attribute 'speed' is not a finite number"),
+        (["pub", "id=007"], "'007' is a number or a text? Write it without leading zeros, or in quotes as a text"),
         (["pub", "speed"], "'speed' is no attribute; write name=value"),
         (["pub", "=31"], "'=31' is no attribute; write name=value"),
         (["pub", "speed=31", "speed=32"], "speed"),
@@ -146,6 +151,31 @@ def test_wrong_use_of_a_running_node_is_told_in_one_line(node: Path, arguments: 
     assert told in call(*arguments, "--node", node).refusal()
 
 
+def test_a_text_that_python_reads_as_a_number_stays_a_text() -> None:
+    for written, value in (
+        ("31", 31),
+        ("-31", -31),
+        ("+31", 31),
+        ("0", 0),
+        ("2.5", 2.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("0.5", 0.5),
+        ("1_000", "1_000"),
+        (" 1", " 1"),
+        ("\u0661", "\u0661"),
+        ("0x10", "0x10"),
+        ("'007'", "007"),
+        ("1.2.3", "1.2.3"),
+        ("-", "-"),
+        ("", ""),
+        ("true", True),
+        ("True", "True"),
+    ):
+        found = parse_attributes([f"a={written}"])["a"]
+        assert (found, type(found)) == (value, type(value)), written
+
+
 def test_a_node_is_told_where_it_is(tmp_path: Path) -> None:
     config, control = write_config(tmp_path, "mover"), tmp_path / "mover.sock"
     config.write_text(config.read_text() + "[position]\nx_m = 1\ny_m = 2\n")
@@ -158,7 +188,7 @@ def test_a_node_is_told_where_it_is(tmp_path: Path) -> None:
         assert "position -\n" in call("status", "--node", control).out
 
 
-@pytest.mark.parametrize("command", ["pub", "sub", "status", "position --unknown"])
+@pytest.mark.parametrize("command", ["pub n=1", "sub", "status", "position --unknown"])
 def test_a_node_that_is_not_there_is_told_in_one_line(tmp_path: Path, command: str) -> None:
     address = tmp_path / "nobody.sock"
     assert f"no node answers at {address}" in call(*command.split(), "--node", address).refusal(1)

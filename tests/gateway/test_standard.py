@@ -144,7 +144,7 @@ def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
 
 
 def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(tmp_path: Path) -> None:
-    users = 'anonymous = true\n[mqtt.users.major]\npassword = "p"\nattributes = {rank = "major"}\n'
+    users = '[mqtt.anonymous]\nsubscribe = ["a"]\n[mqtt.users.major]\npassword = "p"\nattributes = {rank = "major"}\n'
     kept = {"session_expiry_s": 1000}
     with broker(tmp_path, users) as node:
         standing = node.subscriptions

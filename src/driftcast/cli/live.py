@@ -138,6 +138,8 @@ def _pub(arguments: argparse.Namespace) -> int:
         for event in publish_lines(arguments.node, sys.stdin, *how):
             _tell(event, arguments.json)
         return 0
+    if not arguments.attributes:
+        raise UserError("an event has attributes: write at least one name=value, as in driftcast pub road=A1 speed=31")
     attributes = parse_attributes(arguments.attributes)
     _tell(publish(arguments.node, attributes, *how), arguments.json)
     return 0

@@ -29,6 +29,9 @@ BOOT_PATIENCE_S = 60.0
 BOOT_RETRY_S = 2.0
 """How often a node that waits for its interface looks for it."""
 
+_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE)
+"""Not all that Python reads as one: `1_000` and digits of other scripts are texts."""
+_PADDED = re.compile(r"[+-]?0[0-9]")
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
 """An attribute in a line: blanks within quotes belong to it."""
 
@@ -280,9 +283,8 @@ def _scalar(text: str) -> Scalar:
         return text[1:-1]
     if text in ("true", "false"):
         return text == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
+    if _NUMBER.fullmatch(text) is None:
+        return text
+    if _PADDED.match(text):
+        raise UserError(f"{text!r} is a number or a text? Write it without leading zeros, or in quotes as a text")
+    return int(text) if text.lstrip("+-").isdigit() else float(text)

@@ -248,7 +248,7 @@ def _backlog(store: StoreSection | None) -> BacklogSettings:
 def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     offers = offered(file.store is not None, facts)
     discovery = file.discovery
-    beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
+    beacons = BeaconSettings(**{name: getattr(discovery, name) for name in BeaconSettings.__struct_fields__})
     # Only a directory says what others are.
     roles = None if file.directory is None else [*file.roles, *file.directory]
     plan = stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)

@@ -11,9 +11,10 @@ from driftcast.gateway.mqtt.config import MqttSection, Rights
 from driftcast.gateway.mqtt.events import attributes_of, lease_of
 from driftcast.gateway.mqtt.packets import Message
 from driftcast.gateway.mqtt.packing import DEFLATE, ENCODING, packed
+from driftcast.gateway.mqtt.properties import MAX_USER_PROPERTIES
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
-from driftcast.gateway.mqtt.vitals import SYS
+from driftcast.gateway.mqtt.vitals import is_sys
 from driftcast.live.gateways import Backing
 from driftcast.live.host.outgoing import MAX_EVENT_BYTES, check_keeps
 from driftcast.live.host.saving import Saved
@@ -61,10 +62,13 @@ class Publishing:
 
     def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
         """Publish; `done` is called once, now or when it is on the disk."""
-        # What `$SYS` says is the node's own word.
-        if message.topic.partition("/")[0] == SYS or not rights.may_publish(message.topic):
-            self._node.note_drop("mqtt_not_allowed")
+        if is_sys(message.topic) or not rights.may_publish(message.topic):
+            self._node.note_drop("mqtt_sys" if is_sys(message.topic) else "mqtt_not_allowed")
             done(Reason.NOT_AUTHORIZED)
+            return
+        if len(message.properties.get("user", ())) > MAX_USER_PROPERTIES:
+            self._node.note_drop("mqtt_refused")
+            done(Reason.QUOTA_EXCEEDED)
             return
 
         def saved(lost: WorkError | None) -> None:

@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from driftcast.errors import UserError
-from driftcast.live.door.deliveries import TOGETHER, Arrivals, Delivery, HistoryEnd, HistoryListener
+from driftcast.live.door.deliveries import (
+    TOGETHER,
+    Acknowledgeable,
+    Arrivals,
+    Delivery,
+    HistoryEnd,
+    HistoryListener,
+    event_id,
+)
 from driftcast.live.door.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
 from driftcast.model import Event, EventId, SubscriptionId
 
@@ -48,6 +56,11 @@ class AsyncDeliveries(AsyncIterator[Event]):
         return self._arrivals.missed
 
     @property
+    def gaps(self) -> list[str]:
+        """Each time that results did not go on where they were, and why."""
+        return list(self._arrivals.gaps)
+
+    @property
     def history_complete(self) -> bool | None:
         """Whether all stored events from before have been taken; False if some are missing, None if it is not known
         yet or was not asked for (`history`). A False becomes True if the rest comes later."""
@@ -81,7 +94,7 @@ class AsyncDeliveries(AsyncIterator[Event]):
             self._positions[delivery.event.id] = delivery.position
         return delivery
 
-    async def acknowledge(self, *events: EventId) -> None:
+    async def acknowledge(self, *events: Acknowledgeable) -> None:
         """These, or all that were given so far, do not come again when this returns. Of those given before the
         connection was lost nothing can be said: they come again."""
         if self._lapsed and self._positions:
@@ -98,8 +111,8 @@ class AsyncDeliveries(AsyncIterator[Event]):
             # Nobody waits for the answer; if it is lost they come again.
             self._client.send(question).add_done_callback(lambda answered: answered.cancelled() or answered.exception())
 
-    def _acknowledgements(self, events: tuple[EventId, ...]) -> list[Acknowledge]:
-        ids = events or tuple(self._positions)
+    def _acknowledgements(self, events: tuple[Acknowledgeable, ...]) -> list[Acknowledge]:
+        ids = [event_id(event) for event in events] or tuple(self._positions)
         positions = [self._positions.pop(id) for id in ids if id in self._positions]
         subscription = self.subscription
         if subscription is None:
@@ -127,6 +140,10 @@ class AsyncDeliveries(AsyncIterator[Event]):
         """The stored events from before have come, or as many as will."""
         self._arrivals.waiting.append(end)
         self._came.set()
+
+    def on_gap(self, reason: str) -> None:
+        """Results do not go on where they were."""
+        self._arrivals.gaps.append(reason)
 
     def on_lost(self) -> None:
         """The connection is gone: what is not acknowledged comes again over the next, also if it waits here."""

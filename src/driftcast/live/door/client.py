@@ -24,7 +24,6 @@ from driftcast.live.door.deliveries import (
     Delivery,
     HistoryListener,
     delivered_event,
-    lease_told,
     put_where_it_waits,
 )
 from driftcast.live.door.messages import (
@@ -56,6 +55,17 @@ from driftcast.live.door.messages import (
     Watch,
     Watched,
 )
+from driftcast.live.door.values import (
+    AddressLike,
+    FilterLike,
+    Payload,
+    filter_text,
+    plain_address,
+    plain_attributes,
+    plain_bytes,
+    plain_lease,
+    publication,
+)
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 __all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
@@ -70,7 +80,7 @@ _encode = msgspec.json.Encoder().encode
 A = TypeVar("A", bound=Reply)
 
 
-def connect(address: str, patience_s: float = 0.0) -> "Client":
+def connect(address: AddressLike, patience_s: float = 0.0) -> "Client":
     """A client of the node whose control channel is at `address`: the path of its socket, or `127.0.0.1:port`.
 
     A node that has just been started needs a moment: with patience, it is waited for.
@@ -88,8 +98,8 @@ def connect(address: str, patience_s: float = 0.0) -> "Client":
 class Client:
     """A connection to a node. Not for several threads at once; each may have a client of its own."""
 
-    def __init__(self, address: str) -> None:
-        self._connection = Connection(address)
+    def __init__(self, address: AddressLike) -> None:
+        self._connection = Connection(plain_address(address))
         self._waiting: dict[SubscriptionId, Arrivals] = {}
         self._settling: dict[int, SubscriptionId] = {}
         """What acknowledgements are about that nobody waits for."""
@@ -112,9 +122,9 @@ class Client:
     def publish(
         self,
         attributes: Mapping[str, Scalar],
-        payload: bytes = b"",
+        payload: Payload = b"",
         lease_s: float | None = None,
-        access: str | None = None,
+        access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
         patience_s: float = HELD_S,
@@ -122,16 +132,17 @@ class Client:
     ) -> EventId:
         """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`), or when besides
         so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published. A node that
-        cannot keep up is waited for, or refuses (a WorkError)."""
-        question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s, busy)
+        cannot keep up is waited for, or refuses (a WorkError). A payload that is a `str` is encoded as UTF-8."""
+        id = self._number()
+        question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s, busy)
         self._send(question)
         return self._published(question)
 
     def publish_all(
         self,
-        events: Iterable[tuple[Mapping[str, Scalar], bytes]],
+        events: Iterable[tuple[Mapping[str, Scalar], Payload]],
         lease_s: float | None = None,
-        access: str | None = None,
+        access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
         patience_s: float = HELD_S,
@@ -140,7 +151,8 @@ class Client:
         answered for the last, so that this is as fast as the node is."""
         open_: deque[Publish] = deque()
         for attributes, payload in events:
-            question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
+            id = self._number()
+            question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s)
             self._send(question)
             open_.append(question)
             while len(open_) >= AHEAD:
@@ -153,12 +165,12 @@ class Client:
 
     def subscribe(
         self,
-        filter: str = "",
+        filter: FilterLike = "",
         name: str | None = None,
         lease_s: float | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
-        state: bytes = b"",
+        state: Payload = b"",
         history: bool = False,
         on_history: HistoryListener | None = None,
     ) -> "Deliveries":
@@ -171,12 +183,12 @@ class Client:
         """
         question = Subscribe(
             id=self._number(),
-            filter=filter,
+            filter=filter_text(filter),
             name=name,
-            lease_s=lease_told(lease_s),
-            attributes=dict(attributes or {}),
+            lease_s=plain_lease(lease_s),
+            attributes=plain_attributes(attributes or {}),
             processor=processor,
-            state=state,
+            state=plain_bytes(state, "state"),
             history=history,
             acknowledge=name is not None,
         )
@@ -219,13 +231,13 @@ class Client:
         """What happened to events at the node from a number on; without one it begins now."""
         return self._ask(Watch(id=self._number(), after=after), Watched)
 
-    def advertise(self, filter: str = "", stored: bool = False) -> None:
+    def advertise(self, filter: FilterLike = "", stored: bool = False) -> None:
         """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
-        self._ask(Advertise(id=self._number(), filter=filter, stored=stored), Advertised)
+        self._ask(Advertise(id=self._number(), filter=filter_text(filter), stored=stored), Advertised)
 
-    def request(self, filter: str = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
+    def request(self, filter: FilterLike = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
         """The stored events of a filter, and whether they are all there are."""
-        question = AskStored(id=self._number(), filter=filter, patience_s=patience_s)
+        question = AskStored(id=self._number(), filter=filter_text(filter), patience_s=patience_s)
         self._answers[question.id] = []
         try:
             closed = self._ask(question, Closed, ANSWER_S + patience_s)
@@ -287,29 +299,6 @@ class Client:
         """Whether the node has said that its lease is over."""
         arrivals = self._waiting.get(subscription)
         return arrivals is not None and arrivals.ended
-
-    def _publication(
-        self,
-        attributes: Mapping[str, Scalar],
-        payload: bytes,
-        lease_s: float | None,
-        access: str | None,
-        level: Level,
-        copies: int,
-        patience_s: float,
-        busy: Busy = "wait",
-    ) -> Publish:
-        return Publish(
-            id=self._number(),
-            attributes=dict(attributes),
-            payload=payload,
-            lease_s=lease_told(lease_s),
-            access=access,
-            level=level,
-            copies=copies,
-            patience_s=patience_s,
-            busy=busy,
-        )
 
     def _number(self) -> int:
         self._asked += 1

@@ -1,6 +1,7 @@
 """The events of one subscription, as a client takes and acknowledges them."""
 
 import math
+import reprlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -114,6 +115,20 @@ def delivered_event(delivered: Delivered | Answered) -> Event:
     )
 
 
+Acknowledgeable: TypeAlias = EventId | Event | Delivery
+
+
+def event_id(event: Acknowledgeable) -> EventId:
+    """The id of what is to be acknowledged: an event, its delivery, or the id itself."""
+    if isinstance(event, Delivery):
+        return event.event.id
+    if isinstance(event, Event):
+        return event.id
+    if isinstance(event, EventId):
+        return event
+    raise TypeError(f"to acknowledge an event, give it, its delivery or its id, not {reprlib.repr(event)}")
+
+
 class Deliveries(Iterator[Event]):
     """The events of one subscription, as they come. Iterating waits until its lease is over; the methods have a limit.
 
@@ -168,9 +183,9 @@ class Deliveries(Iterator[Event]):
             self._positions[delivery.event.id] = delivery.position
         return delivery
 
-    def acknowledge(self, *events: EventId, wait: bool = True) -> None:
+    def acknowledge(self, *events: Acknowledgeable, wait: bool = True) -> None:
         """These, or all that were given so far, are not to come again; see `Client.acknowledge`."""
-        ids = events or tuple(self._positions)
+        ids = [event_id(event) for event in events] or tuple(self._positions)
         positions = [self._positions.pop(id) for id in ids if id in self._positions]
         if positions:
             self._client.acknowledge(self.subscription, positions, wait)

@@ -16,6 +16,7 @@ from typing import TypeVar
 from driftcast.live.keys.membership import NETWORK_BYTES, Membership, Refusal
 from driftcast.live.keys.primitives import PUBLIC_BYTES, Ephemeral
 from driftcast.live.link.address import Address
+from driftcast.live.link.admission import HandshakeBudget
 from driftcast.live.link.frame import COOKIE_BYTES, LinkFrame, LinkKind, pack
 from driftcast.live.link.handshake import End, LinkKeys, agreed, introduce, introduced, transcript
 from driftcast.live.link.notices import Notices
@@ -29,7 +30,8 @@ PATIENCE_S = 1.0
 MAX_HANDSHAKES = 256
 """Begun or answered, and not finished; the oldest makes room."""
 HANDSHAKES_PER_S = 50.0
-"""With one host. Each costs a third of a millisecond, so a host can cost 2 % of a core."""
+"""With one member's host, or one prefix of strangers (`admission.py`). Each costs a third of a millisecond, so that
+one of them can cost 2 % of a core, and all strangers together four times that."""
 STEP = 0.5
 """Of a handshake, what is computed for one message: each side does so twice, and who breaks off has had its half."""
 BURST = 100.0
@@ -90,12 +92,16 @@ class Greeting:
         self._begun: OrderedDict[Address, _Begun] = OrderedDict()
         self._answered: OrderedDict[Address, _Answered] = OrderedDict()
         self._asked_s: OrderedDict[Address, float] = OrderedDict()
-        self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._budget = HandshakeBudget(HANDSHAKES_PER_S, BURST)
 
     def hello(self) -> bytes:
         """Said to who is not known yet: as long as what it may be answered with."""
         body = self._membership.network + bytes(COOKIE_BYTES)
         return pack(LinkFrame(LinkKind.HELLO, *self._me, 0, body))
+
+    def expect(self, address: Address) -> None:
+        """Somebody whom this node wants to reach, or has a link with: no flood of strangers keeps its host out."""
+        self._budget.trust(address[0])
 
     def on_unknown(self, frame: LinkFrame, address: Address) -> None:
         """A datagram that cannot be read: of a stranger, or of a neighbor whose keys are not known any more."""
@@ -227,10 +233,7 @@ class Greeting:
 
     def _affords(self, host: str, now_s: float) -> bool:
         """Whether a host has a step left; then it is taken."""
-        left, since_s = self._budgets.get(host, (BURST, now_s))
-        left = min(BURST, left + (now_s - since_s) * HANDSHAKES_PER_S)
-        afforded = left >= STEP
-        _enter(self._budgets, host, (left - STEP if afforded else left, now_s), MAX_HOSTS)
+        afforded = self._budget.afford(host, now_s, STEP)
         if not afforded:
             self._user.dropped("link_handshakes_full")
         return afforded

@@ -153,6 +153,7 @@ class SealedTransport(Transport, GreetingUser):
 
     def _greet(self, address: Address) -> bool:
         """The other cannot read anything yet, so it is told no more than that this node is here."""
+        self._greeting.expect(address)
         now_s = self._loop.time()
         if now_s - self._greeted_s.get(address, -HELLO_S) < HELLO_S:
             return True
@@ -254,6 +255,7 @@ class SealedTransport(Transport, GreetingUser):
 
     def _place(self, address: Address, session: Session) -> None:
         self._at[address] = session
+        self._greeting.expect(address)
         session.places.pop(address, None)
         session.places[address] = None
         if len(session.places) > PLACES_PER_SESSION:
