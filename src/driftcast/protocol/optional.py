@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request
 from driftcast.protocol.port import Place, Token
+from driftcast.protocol.retention import RetentionLog
 from driftcast.wire import Message
 
 
@@ -34,8 +35,13 @@ class KeepsEvents(ABC):
 
     @property
     @abstractmethod
+    def log(self) -> RetentionLog | None:
+        """What it holds, in the durable store when a handler has returned; None if it holds events in memory only."""
+
+    @property
     def durable(self) -> bool:
-        """Whether what it holds, and what it has met, is in the durable store when a handler has returned."""
+        """Whether events can be published at level `stored`."""
+        return self.log is not None
 
 
 class CountsHolders(ABC):
@@ -83,6 +89,11 @@ class UsesRouter(ABC):
     @abstractmethod
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
         """The router gave up on a message of this node's."""
+
+
+def log_of(protocol: object) -> RetentionLog | None:
+    """The retention log of a protocol, if it keeps events in the durable store."""
+    return protocol.log if isinstance(protocol, KeepsEvents) else None
 
 
 def serves_processors(protocol: type) -> bool:

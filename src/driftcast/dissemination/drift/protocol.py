@@ -65,6 +65,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.retention import RetentionLog
 from driftcast.wire import Message
 
 
@@ -106,8 +107,8 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         }
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._holdings.log
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; whom it meets compares."""

@@ -16,6 +16,7 @@ from driftcast.parts.durable import memory, reload
 from driftcast.parts.holders import Holders
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.log import Log
 from driftcast.protocol import (
     AnswersRequests,
     CountsHolders,
@@ -30,6 +31,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.retention import RetentionLog
 from driftcast.wire import Message
 
 
@@ -46,7 +48,9 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
-        self._buffer, self._gone = memory(settings.buffer, host.store if settings.durable else None)
+        store = host.store if settings.durable else None
+        self._log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._buffer, self._gone = memory(settings.buffer, self._log, store)
         self._held = self._buffer.events
         """What was held once and may be offered again."""
         self._neighbors = Neighbors()
@@ -67,8 +71,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         self._leasing_until = 0.0
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._log
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; the next link brings it to others."""
@@ -83,6 +87,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         assert isinstance(settings, EpidemicSettings)
         self._settings = settings
         self._offers.retune(settings.buffer, settings.window)
+        if self._log is not None:
+            self._log.resize(settings.log_bytes, settings.max_lease_s)
         for evicted in self._buffer.resize(settings.buffer):
             self._forget(now, evicted, "buffer_full")
 
@@ -218,8 +224,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         id = event.id
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         self._local.deliver(event, hops)
-        evicted = self._buffer.add(Stored(until, id, event, hops))
-        if evicted is not None:
+        for evicted in self._buffer.add(Stored(until, id, event, hops)):
             self._forget(now, evicted, "buffer_full")
         self.port.note(Fact("store", id))
         self._watch_leases(now)

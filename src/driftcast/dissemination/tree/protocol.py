@@ -24,7 +24,7 @@ from driftcast.dissemination.tree.messages import (
     Want,
 )
 from driftcast.dissemination.tree.overlay import BuiltTree, GivenTree, HomeBroker, Overlay
-from driftcast.dissemination.tree.recovery import Recovery
+from driftcast.dissemination.tree.recovery import LEASE, Recovery
 from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
@@ -44,6 +44,7 @@ from driftcast.protocol import (
     Settings,
     TimerKey,
 )
+from driftcast.protocol.retention import RetentionLog
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
 from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
@@ -115,8 +116,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._recovery.start(now)
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._recovery.log
 
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, TreeSettings)
@@ -125,7 +126,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         self.port.set_timer("refresh", settings.refresh_s)
 
     def on_stop(self, now: float) -> None:
-        for word in ("group", "refresh", "recover", "catch up"):
+        for word in ("group", "refresh", "recover", "catch up", LEASE):
             self.port.cancel_timer(word)
         for neighbor in self._lost:
             self.port.cancel_timer(("deferred", neighbor))
@@ -143,6 +144,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._clients.catch_up(now)
         elif key == "recover":
             self._recover_others(now)
+        elif key == LEASE:
+            self._recovery.on_lease(now)
         elif isinstance(key, tuple) and key[0] == "deferred":
             assert isinstance(key[1], int)
             self._forget(key[1])
