@@ -7,9 +7,11 @@ from msgspec import Meta
 from driftcast.model import Event, EventId, NodeId, Request, Subscription
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.lease_timer import LeaseTimer
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.log import LOG_BYTES, Kept, Log, LogBytes
 from driftcast.protocol import Capability, DurableStore, Fact, Port, Settings
+from driftcast.protocol.ledger import CUSTODY
 
 LEASE = "lease"
 
@@ -62,7 +64,7 @@ class CarriedEvents:
         self._buffer, self._gone = memory(settings.buffer, self.log, store)
         self.held = self._buffer.events
         """What is carried, oldest arrival first; to be read only."""
-        self._leasing_until = 0.0
+        self._leases = LeaseTimer(port, self._buffer, LEASE)
 
     def load(self, now: float) -> list[EventId]:
         """Go on with what was carried and met when the node last ran; what of it is over, or no longer fits."""
@@ -71,7 +73,7 @@ class CarriedEvents:
         over = reload(self._port, now, self._buffer, settings.max_lease_s)
         for stored in over:
             self._gone.add(now, stored.id, stored.until + settings.seen_grace_s)
-        self._watch_leases(now)
+        self._leases.watch(now)
         return [stored.id for stored in over]
 
     def is_new(self, id: EventId) -> bool:
@@ -93,7 +95,7 @@ class CarriedEvents:
         self._port.note(Fact("store", event.id))
         for evicted in gone:
             self._forget(now, evicted, "buffer_full")
-        self._watch_leases(now)
+        self._leases.watch(now)
         return [evicted.id for evicted in gone]
 
     def subscribe(self, now: float, subscription: Subscription) -> None:
@@ -125,7 +127,7 @@ class CarriedEvents:
             return False
         # Written in any case, so that what confirms it waits for a commit.
         self.log.put(Kept(stored.until, event, stored.hops), custody=True)
-        self._port.note(Fact("custody", event.id, sender))
+        self._port.note(Fact(CUSTODY, event.id, sender))
         return True
 
     def hand_on(self, now: float, id: EventId, reason: str = "handed_on") -> None:
@@ -137,23 +139,16 @@ class CarriedEvents:
 
     def on_lease(self, now: float) -> list[EventId]:
         """The timer `LEASE`: what is over goes."""
-        self._leasing_until = 0.0
         gone = self._buffer.expire(now)
         for stored in gone:
             self._forget(now, stored, "lease_over")
-        self._watch_leases(now)
+        self._leases.watch(now, again=True)
         return [stored.id for stored in gone]
 
     def stop(self) -> None:
         """Disarm the timer."""
-        self._port.cancel_timer(LEASE)
+        self._leases.stop()
 
     def _forget(self, now: float, stored: Stored, reason: str) -> None:
         self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
         self._port.note(Fact("evict", stored.id, reason=reason))
-
-    def _watch_leases(self, now: float) -> None:
-        end = self._buffer.next_end()
-        if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
-            self._leasing_until = end
-            self._port.set_timer(LEASE, max(0.0, end - now))

@@ -7,6 +7,7 @@ from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscripti
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
 from driftcast.parts.handing import SILENT, Handing
 from driftcast.parts.handing_messages import MESSAGES
+from driftcast.parts.log import room_of
 from driftcast.parts.share import Rule
 from driftcast.protocol import (
     AnswersRequests,
@@ -20,7 +21,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
-from driftcast.protocol.retention import RetentionLog
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -35,12 +36,17 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def __init__(self, node: NodeId, settings: CarrySettings, port: Port, host: Host, rng: Random, rule: Rule) -> None:
         super().__init__(node, settings, port, host, rng)
         store = host.store if settings.durable else None
+        self._most = settings.buffer
         self.carried = CarriedEvents(port, settings, store)
         self.handing = Handing(port, self.carried, settings, rule, store)
 
     @property
     def log(self) -> RetentionLog | None:
         return self.carried.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._most, self.carried.log)
 
     def on_start(self, now: float) -> None:
         self.handing.start(now)

@@ -14,13 +14,15 @@ from msgspec import Meta
 from driftcast.errors import UserError, WorkError
 from driftcast.model import Event, EventId, NodeId
 from driftcast.protocol import DurableStore
-from driftcast.protocol.retention import PROMISED, Level, RetentionLog, Usage
+from driftcast.protocol.retention import PROMISED, UNBOUNDED, Level, RetentionLog, Usage
 
 _RECORD = b"held/"
 _SHARES = {Level.STORED: 2, Level.CUSTODY: 4}
 """Which part of the log each promised level may take: one half, one quarter."""
 RECORD_BYTES = 64
 """The key of a record and what is in it besides the event, at the most."""
+LONGEST_BYTES = 1 << 17
+"""More than any event takes besides its payload."""
 USUAL_BYTES = 1024
 """An event for which there has to be room in a log that is not full."""
 
@@ -76,7 +78,8 @@ class Log(RetentionLog):
         self._promised: dict[EventId, Level] = {}
         self.loose: dict[EventId, Level] = {}
         """What is not promised to anybody, the oldest arrival first; to be read only."""
-        self._usage = {level: Usage() for level in Level}
+        self._events = dict.fromkeys(Level, 0)
+        self._lengths = dict.fromkeys(Level, 0)
         self._bytes = 0
         self._pledged: EventId | None = None
         self._loaded: dict[EventId, Level] = {}
@@ -89,13 +92,16 @@ class Log(RetentionLog):
                 f"its lease of {event.lease_s:g} s is longer than any event is kept here ({self.longest_s:g} s); "
                 f"give a shorter lease_s, or raise {self._lease_setting} in [protocol] of every node"
             )
+        used, most = self._lengths[Level.STORED], self.most_bytes // _SHARES[Level.STORED]
+        if used + len(event.payload) + LONGEST_BYTES <= most and self._most_events is None:
+            return None  # As nearly always, so that it is not measured twice.
         return self._no_room(Level.STORED, len(_encode(event)) + RECORD_BYTES)
 
     def _no_room(self, level: Level, length: int) -> WorkError | None:
-        used, most = self._usage[level], self.most_bytes // _SHARES[level]
-        if used.length_bytes + length > most:
+        used, most = self._lengths[level], self.most_bytes // _SHARES[level]
+        if used + length > most:
             return WorkError(
-                f"the retention log is full: {used.events} events at level {level} take {used.length_bytes} of {most} "
+                f"the retention log is full: {self._events[level]} events at level {level} take {used} of {most} "
                 "bytes; publish again when leases have ended, give shorter leases, or raise log_bytes in [protocol]"
             )
         if self._most_events is not None and len(self._promised) >= self._most_events:
@@ -119,7 +125,7 @@ class Log(RetentionLog):
 
     @property
     def usage(self) -> Mapping[Level, Usage]:
-        return dict(self._usage)
+        return {level: Usage(self._events[level], self._lengths[level]) for level in Level}
 
     @property
     def full(self) -> str | None:
@@ -145,6 +151,11 @@ class Log(RetentionLog):
             found.append(kept)
         return found
 
+    @property
+    def least_loose_bytes(self) -> int:
+        """What is left for events that are not promised, however many are."""
+        return self.most_bytes - sum(self.most_bytes // part for part in _SHARES.values())
+
     def is_promised(self, id: EventId) -> bool:
         """Whether an event may leave for no other reason than `MAY_END` has."""
         return id in self._promised
@@ -158,7 +169,7 @@ class Log(RetentionLog):
         """Write an event, or again what is to be known of it; its level stays, except that it may come into custody."""
         id = kept.event.id
         level = self._level_for(kept, custody)
-        value = _encode(kept._replace(level=level.value))
+        value = _encode((*kept[:-1], level))
         if id not in self._keys:
             key = _RECORD + self._arrivals.to_bytes(8)
             self._arrivals += 1
@@ -195,15 +206,15 @@ class Log(RetentionLog):
     def _file(self, id: EventId, key: bytes, length: int, level: Level) -> None:
         self._keys[id] = key, length
         (self._promised if level in PROMISED else self.loose)[id] = level
-        used = self._usage[level]
-        self._usage[level] = Usage(used.events + 1, used.length_bytes + length)
+        self._events[level] += 1
+        self._lengths[level] += length
         self._bytes += length
 
     def _unfile(self, id: EventId) -> None:
         _, length = self._keys.pop(id)
         level = self._promised.pop(id, None) or self.loose.pop(id)
-        used = self._usage[level]
-        self._usage[level] = Usage(used.events - 1, used.length_bytes - length)
+        self._events[level] -= 1
+        self._lengths[level] -= length
         self._bytes -= length
 
 
@@ -212,3 +223,8 @@ def _level_of(kept: Kept) -> Level:
     if kept.level is not None:
         return Level(kept.level)
     return Level.CARRIED if kept.hops else Level.STORED
+
+
+def room_of(events: int, log: Log | None) -> Usage:
+    """How much a buffer of so many events holds of what makes room for others."""
+    return Usage(events, UNBOUNDED if log is None else log.least_loose_bytes)

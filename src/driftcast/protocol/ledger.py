@@ -11,6 +11,8 @@ from typing import NamedTuple
 from driftcast.model import EventId, NodeId
 from driftcast.protocol.retention import MAY_END, PROMISED, Level, RetentionLog
 
+CUSTODY = "custody"
+"""The kind of fact by which a protocol notes that it keeps an event from now on that another node lets go of."""
 NOT_KEPT = "not_kept"
 """The protocol has sent the event on and does not keep it."""
 INTO_CUSTODY = "into_custody"

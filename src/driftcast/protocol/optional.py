@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request
 from driftcast.protocol.port import Place, Token
-from driftcast.protocol.retention import RetentionLog
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -37,6 +37,11 @@ class KeepsEvents(ABC):
     @abstractmethod
     def log(self) -> RetentionLog | None:
         """What it holds, in the durable store when a handler has returned; None if it holds events in memory only."""
+
+    @property
+    @abstractmethod
+    def room(self) -> Usage:
+        """How many events, and of a log how many bytes, it holds of those that make room for others."""
 
     @property
     def durable(self) -> bool:

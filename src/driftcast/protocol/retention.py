@@ -35,10 +35,13 @@ MAY_END = frozenset({LEASE_END, CUSTODY_TAKEN})
 
 
 class Usage(NamedTuple):
-    """How much of a log the events of one level take."""
+    """How many events, and how many bytes: of a log, or of one level in it."""
 
     events: int = 0
-    length_bytes: int = 0
+    length_bytes: float = 0
+
+
+UNBOUNDED = float("inf")
 
 
 class RetentionLog(ABC):

@@ -29,10 +29,10 @@ from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.horizon import Horizon
 from driftcast.parts.interests import EVERYTHING
 from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
-from driftcast.parts.log import Log
+from driftcast.parts.log import Log, room_of
 from driftcast.parts.retransmission import UNLIMITED
 from driftcast.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
-from driftcast.protocol.retention import RetentionLog
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 SWEEP_SAMPLES = 30
@@ -87,6 +87,10 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
     @property
     def log(self) -> RetentionLog | None:
         return self._choice.carrier.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._choice.carrier.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)

@@ -12,9 +12,9 @@ from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisti
 from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
-from driftcast.parts.log import Log
+from driftcast.parts.log import Log, room_of
 from driftcast.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
-from driftcast.protocol.retention import RetentionLog
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -51,6 +51,10 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
     @property
     def log(self) -> RetentionLog | None:
         return self._choice.carrier.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._choice.carrier.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)

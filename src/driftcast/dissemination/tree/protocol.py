@@ -30,6 +30,7 @@ from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
 from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
+from driftcast.parts.log import room_of
 from driftcast.protocol import (
     Advertises,
     AnswersRequests,
@@ -44,7 +45,7 @@ from driftcast.protocol import (
     Settings,
     TimerKey,
 )
-from driftcast.protocol.retention import RetentionLog
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
 from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
@@ -118,6 +119,10 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
     @property
     def log(self) -> RetentionLog | None:
         return self._recovery.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.recover_buffer, self._recovery.log)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, TreeSettings)

@@ -15,6 +15,7 @@ from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.model import Event, EventId, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.lease_timer import LeaseTimer
 from driftcast.parts.log import Log
 from driftcast.protocol import DurableStore, Fact, Port
 from driftcast.services.retrieval.messages import MAX_HOPS
@@ -40,7 +41,7 @@ class Recovery:
         if settings.durable:
             self.log = Log(store, settings.log_bytes, settings.recover_lease_s, "recover_lease_s")
         self._buffer, self.met = memory(settings.recover_buffer, self.log, store)
-        self._leasing_until = math.inf
+        self._leases = LeaseTimer(port, self._buffer, LEASE)
         self._told: dict[NodeId, int] = {}
         """Of neighbors that want more than is said at once: up to where they were told."""
 
@@ -94,16 +95,13 @@ class Recovery:
 
     def on_lease(self, now: float) -> None:
         """The timer `LEASE`: what is over goes."""
-        self._leasing_until = math.inf
         self._expire(now)
-        self._watch_leases(now)
+        self._leases.watch(now, again=True)
 
     def _watch_leases(self, now: float) -> None:
         """What a node tells that it stores is let go when its lease ends, not with the next round."""
-        end = self._buffer.next_end() if self._tells else None
-        if end is not None and end < self._leasing_until:
-            self._leasing_until = end
-            self._port.set_timer(LEASE, max(0.0, end - now))
+        if self._tells:
+            self._leases.watch(now)
 
     def _expire(self, now: float) -> None:
         for ended in self._buffer.expire(now):

@@ -192,6 +192,17 @@ class Commanded(Answer, frozen=True, tag="commanded"):
     body: dict[str, object]
 
 
+class Retained(msgspec.Struct, frozen=True):
+    """Of the events of one level: accepted = kept + all that were removed, by reason, since the store was made; without
+    a retention log since the node started."""
+
+    accepted: int
+    kept: int
+    removed: dict[str, int]
+    log_bytes: int = 0
+    """What the kept ones take in the retention log."""
+
+
 class Status(Answer, frozen=True, tag="status"):
     """How the node is."""
 
@@ -214,6 +225,8 @@ class Status(Answer, frozen=True, tag="status"):
     waiting: dict[str, int] = {}
     """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
     those that the protocol keeps for others."""
+    retention: dict[str, Retained] = {}
+    """What became of events, by level: `stored` and `accepted` of this node, `custody` and `carried` of others."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
 

@@ -15,6 +15,10 @@ from driftcast.errors import WorkError
 from driftcast.live.host.store import NodeStore
 from driftcast.live.record import LOG
 
+PROBE_S = 1.0
+"""How often it is looked whether a disk that was full has room again: seldom enough to cost nothing, and soon enough
+for people who have just made some."""
+
 Saved: TypeAlias = Callable[[WorkError | None], None]
 """Told that something is kept, or why it is not."""
 
@@ -35,6 +39,11 @@ class Saving:
         """Why what was written last could not be kept."""
         self.undone: Callable[[], None] = _nobody
         """Called when what was written is not kept, before those who wait for it are told."""
+        self.committing: Callable[[], None] = _nobody
+        """Called before each commit, to write what belongs to it."""
+        self.not_committed: Callable[[], None] = _nobody
+        """Called when that is not kept either."""
+        self._probing = False
         store.began = self._on_began
 
     def _on_began(self) -> None:
@@ -69,6 +78,8 @@ class Saving:
         if self._stopped:
             return
         with suppress(WorkError):
+            if self.store.unsaved:
+                self.committing()
             self.store.commit()
         lost, self.store.lost = self.store.lost, None
         before, self.trouble = self.trouble, None if lost is None else str(lost)
@@ -77,11 +88,27 @@ class Saving:
             LOG.error("%s; what is written meanwhile is lost", self.trouble)
         elif self.trouble is None and before is not None:
             LOG.warning("the store can be written again")
+        self.store.writable = lost is None
         if lost is not None:
             self.undone()
+            self.not_committed()
+            self._probe_later()
         held, self._held = self._held, []
         for saved in held:
             saved(lost)
+
+    def _probe_later(self) -> None:
+        """Nothing may be written while the disk is full, so somebody has to look whether it still is."""
+        if not self._probing:
+            self._probing = True
+            self._loop.call_later(PROBE_S, self._probe)
+
+    def _probe(self) -> None:
+        self._probing = False
+        if self.trouble is not None and not self._stopped:
+            with suppress(WorkError):
+                self.store.probe()
+            self.save()
 
     async def stop(self, crashed: bool = False) -> None:
         """Commit and sync what is left, unless the node ends as if it had been killed."""

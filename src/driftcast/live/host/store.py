@@ -7,6 +7,7 @@ share one commit (`saving.py`). What is committed outlives a crash of the proces
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import takewhile
@@ -25,6 +26,11 @@ from driftcast.wire import Layer
 FORMAT = 2
 """1, until 0.1, had no table of what waits for subscriptions. Its other tables are the same, so it is taken over."""
 IN_MEMORY = ":memory:"
+PROBE = b"\0probe"
+PROBE_BYTES = 1 << 17
+"""More than an event and what is written with it."""
+LONGEST_UNWRITTEN_S = 1 << 20
+"""A disk is not full for longer than twelve days, or the clock is wrong."""
 ANOTHER = "give back the key_file or the name it had, or move the file away to begin anew, without what it holds"
 WAY_OUT = "move the file away to begin anew, without what it holds and with a new key_file"
 """A node that begins anew may give numbers away again, so it has to be another one."""
@@ -49,6 +55,10 @@ class NodeStore:
         """Whether anything was written since the last `settle`."""
         self.commits = 0
         """How often something was kept."""
+        self.writable = True
+        """Whether the last commit went well."""
+        self._owed: dict[str, int] = {}
+        """Numbers given away on a full disk, to be written when there is room."""
         self._log: int | None = None
         self.lost: WorkError | None = None
         """Why something that was written is not kept; whoever commits next takes it from here."""
@@ -85,14 +95,52 @@ class NodeStore:
     def reserve(self, counter: str, block: int) -> int:
         """The first of `block` numbers that no start of this node has had before; on disk when this returns."""
         row = self._database.execute("SELECT next FROM counters WHERE name = ?", (counter,)).fetchone()
-        first: int = 0 if row is None else row[0]
-        self.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (counter, first + block))
-        self.commit()
+        first: int = max(0 if row is None else row[0], self._owed.get(counter, 0))
         try:
+            self.set_counter(counter, first + block)
+            self.commit()
             self._database.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
-        except sqlite3.OperationalError as error:
-            raise WorkError(f"cannot write to the store {self._path}: {error}") from None
+        except (WorkError, sqlite3.OperationalError) as error:
+            return self._reserve_unwritten(counter, first, block, error)
+        self._owed.pop(counter, None)
         return first
+
+    def _reserve_unwritten(self, counter: str, first: int, block: int, error: Exception) -> int:
+        """Numbers on a full disk: they are written when there is room. Until then a start begins as many blocks further
+        on as seconds have passed since the file was written, so that no start before it has had them, unless the clock
+        was set back."""
+        if self._path is None or not isinstance(error, WorkError):
+            raise WorkError(f"cannot write to the store {self._path}: {error}") from None
+        if counter not in self._owed:
+            first += block * self._unwritten_s()
+        self._owed[counter] = first + block
+        return first
+
+    def _unwritten_s(self) -> int:
+        """For how long nothing could be written, in whole seconds."""
+        written_s = 0.0
+        for name in (str(self._path), f"{self._path}-wal"):
+            with suppress(OSError):
+                written_s = max(written_s, Path(name).stat().st_mtime)
+        return min(max(1, int(time.time() - written_s)), LONGEST_UNWRITTEN_S)
+
+    def counters(self, prefix: str) -> dict[str, int]:
+        """All numbers whose name begins so, by the rest of their names."""
+        rows = self.query("SELECT name, next FROM counters WHERE substr(name, 1, ?) = ?", (len(prefix), prefix))
+        return {name[len(prefix) :]: number for name, number in rows}
+
+    def set_counter(self, name: str, number: int) -> None:
+        """Keep a number with the next commit."""
+        self.execute("INSERT OR REPLACE INTO counters VALUES (?, ?)", (name, number))
+
+    def probe(self) -> None:
+        """See whether there is room for an event of the longest kind, and write the numbers that had none."""
+        self.execute("INSERT OR REPLACE INTO applications VALUES (?, zeroblob(?))", (PROBE, PROBE_BYTES))
+        for name, number in self._owed.items():
+            self.set_counter(name, number)
+        self.commit()
+        self._owed.clear()
+        self.execute("DELETE FROM applications WHERE key = ?", (PROBE,))
 
     def standing(self) -> list[Standing]:
         """The subscriptions that stand, in the order in which they were made."""
@@ -205,6 +253,10 @@ class NodeStore:
             raise sqlite3.DatabaseError(damage.splitlines()[-1])
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
+        # What does not fit on the disk fails when it is committed, not in the midst of a handler.
+        database.execute("PRAGMA cache_spill = OFF")
+        if "backlog" in tables and database.execute("SELECT format, node FROM store").fetchone() == (FORMAT, node):
+            return  # Nothing has to be written, so that a node starts on a full disk.
         database.execute("BEGIN IMMEDIATE")
         database.execute("CREATE TABLE IF NOT EXISTS store (format INTEGER, node INTEGER)")
         database.execute("CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, next INTEGER)")

@@ -5,7 +5,7 @@ leaves a log for no other reason than the contract names, and is back after each
 """
 
 from driftcast.model import EventId, NodeId
-from driftcast.protocol.ledger import Ledger
+from driftcast.protocol.ledger import CUSTODY, Ledger
 from driftcast.protocol.retention import Level, RetentionLog
 from driftcast.simulation.witness.checkers import ViolationError
 from driftcast.trace import Kind
@@ -49,7 +49,7 @@ class RetentionCheckers:
             ledger.on_store(event)
         elif kind == Kind.EVICT:
             flaw = ledger.on_evict(event, reason)
-        elif kind == "custody":
+        elif kind == CUSTODY:
             ledger.on_custody(event)
         elif kind == Kind.DROP:
             flaw = ledger.on_drop(event, reason)
