@@ -95,7 +95,7 @@ class LiveNode(Applications):
         self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
         self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        flushing = Flushing(record, config.trace.new_directory(config.name))
+        flushing = Flushing(record, config.trace, config.name)
         cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
         self._processing = Processing(config.processors, self._on_processed, work)

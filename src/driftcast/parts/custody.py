@@ -6,11 +6,13 @@ a log, or without room in it, confirms nothing, and the sender keeps the event. 
 met it before, so two nodes never entrust it to each other.
 """
 
+from math import inf
+
 from driftcast.model import EventId, NodeId
 
 
 class Transfers:
-    """Events that neighbors have received and whose custody they have not confirmed."""
+    """Events that were entrusted to neighbors, which have not confirmed their custody."""
 
     def __init__(self, wait_s: float) -> None:
         self._wait_s = wait_s
@@ -20,12 +22,17 @@ class Transfers:
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def add(self, now: float, neighbor: NodeId, id: EventId, copies: int) -> None:
-        """A neighbor has received it."""
-        self._open[neighbor, id] = now + self._wait_s, copies
+    def add(self, neighbor: NodeId, id: EventId, copies: int) -> None:
+        """It is on its way to a neighbor; what confirms it may come before the link says that it has arrived."""
+        self._open[neighbor, id] = inf, copies
 
-    def confirm(self, neighbor: NodeId, id: EventId) -> int | None:
-        """The neighbor keeps it now: how many copies are its own; None if that is not waited for."""
+    def arrive(self, now: float, neighbor: NodeId, id: EventId) -> None:
+        """The neighbor has received it, and has so long to confirm it."""
+        if (neighbor, id) in self._open:
+            self._open[neighbor, id] = now + self._wait_s, self._open[neighbor, id][1]
+
+    def end(self, neighbor: NodeId, id: EventId) -> int | None:
+        """The neighbor keeps it now, or did not receive it: how many copies that is about; None if it is not open."""
         found = self._open.pop((neighbor, id), None)
         return None if found is None else found[1]
 

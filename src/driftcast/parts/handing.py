@@ -252,6 +252,8 @@ class Handing:
                 kind = Entrusted if entrusted else Handed
                 message = kind(stored.event, stored.hops + 1, stored.until - now, share.given)
                 self._send(sender, message, leaving)
+                if entrusted:
+                    self._transfers.add(sender, id, leaving)
         for id in answered:
             stored = self._carried.held.get(id)
             if stored is not None:
@@ -262,13 +264,14 @@ class Handing:
         if id not in self._copies:
             return
         if failure is not None:
-            self._return(sent.neighbor, id, sent.copies)
+            if not isinstance(message, Entrusted) or self._transfers.end(sent.neighbor, id) is not None:
+                self._return(sent.neighbor, id, sent.copies)
             self._arm()
             return
         if message.copies and self._holders.add(id, sent.neighbor):
             self._port.held(id, sent.neighbor)
         if isinstance(message, Entrusted):
-            self._transfers.add(now, sent.neighbor, id, sent.copies)
+            self._transfers.arrive(now, sent.neighbor, id)
             self._arm()
         elif self._copies.arrived(id, sent.copies):
             self.forget([id])
@@ -276,7 +279,7 @@ class Handing:
 
     def _on_custody(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
         for id in ids:
-            copies = self._transfers.confirm(sender, id)
+            copies = self._transfers.end(sender, id)
             if copies is not None and self._copies.arrived(id, copies):
                 self.forget([id])
                 self._carried.hand_on(now, id, CUSTODY_TAKEN)

@@ -23,8 +23,8 @@ RECORD_BYTES = 64
 """The key of a record and what is in it besides the event, at the most."""
 LONGEST_BYTES = 1 << 17
 """More than any event takes besides its payload."""
-USUAL_BYTES = 1024
-"""An event for which there has to be room in a log that is not full."""
+FULL_PART = 128
+"""A log in which less than that part of it is left for stored events is called full."""
 
 LogBytes = Annotated[
     int,
@@ -129,7 +129,7 @@ class Log(RetentionLog):
 
     @property
     def full(self) -> str | None:
-        refused = self._no_room(Level.STORED, USUAL_BYTES)
+        refused = self._no_room(Level.STORED, self.most_bytes // FULL_PART)
         return None if refused is None else str(refused)
 
     # What the protocol writes.

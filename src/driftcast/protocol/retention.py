@@ -80,4 +80,4 @@ class RetentionLog(ABC):
     @property
     @abstractmethod
     def full(self) -> str | None:
-        """Why an event of the usual size cannot be promised to be kept; None if it can."""
+        """Why hardly any event can be promised to be kept; None if there is room."""

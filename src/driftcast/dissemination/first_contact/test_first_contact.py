@@ -148,6 +148,25 @@ def test_a_promised_event_is_let_go_when_its_custody_is_confirmed_and_not_before
     assert Note(Fact("evict", EVENT.id, reason="custody")) in port.take()
 
 
+def test_custody_may_be_confirmed_before_the_link_says_that_the_event_has_arrived() -> None:
+    protocol, port = alone("first_contact", node=7, durable=True)
+    assert isinstance(protocol, Carrier)
+    assert protocol.log is not None
+    protocol.on_link_up(0.0, Link(1, "radio", 0.001))
+    protocol.on_message(0.0, 1, Wants(()), "radio")
+    protocol.log.pledge(EVENT.id)
+    protocol.on_publish(0.0, EVENT)
+    port.take()
+    protocol.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
+    [sent] = [one for one in port.take() if isinstance(one, Send)]
+    protocol.on_message(0.1, 1, Custody((EVENT.id,)), "radio")
+    assert EVENT.id not in protocol.carried.held
+    assert sent.token is not None
+    protocol.on_sent(0.2, sent.token, None)
+    protocol.on_timer(10.0, "again")
+    assert EVENT.id not in protocol.carried.held
+
+
 def test_custody_that_is_not_confirmed_leaves_the_event_with_who_promised_it() -> None:
     protocol, port, _ = durable_pair()
     protocol.on_timer(10.2, "again")

@@ -11,6 +11,7 @@ from msgspec import Meta
 from driftcast.live.sight import Sighting, Wish
 from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from driftcast.model.subscription import MAX_STATE_BYTES
+from driftcast.protocol.retention import MAY_END, PROMISED
 
 MAX_LINE_BYTES = 1 << 19
 """More than any event needs that fits a datagram: JSON writes a byte of it with six at most. A longer line ends the
@@ -201,6 +202,14 @@ class Retained(msgspec.Struct, frozen=True):
     removed: dict[str, int]
     log_bytes: int = 0
     """What the kept ones take in the retention log."""
+
+    def flaw(self, level: str) -> str | None:
+        """What does not add up, or is kept no longer for a reason that the contract does not name."""
+        removed = sum(self.removed.values())
+        if self.accepted != self.kept + removed:
+            return f"{level}: {self.accepted} events accepted, {self.kept} kept and {removed} removed"
+        broken = [reason for reason in self.removed if level in PROMISED and reason not in MAY_END]
+        return f"{level}: events were removed as {', '.join(broken)}" if broken else None
 
 
 class Status(Answer, frozen=True, tag="status"):

@@ -77,11 +77,16 @@ class Saving:
         """Commit, and let go what waited for it."""
         if self._stopped:
             return
+        idle = not self.store.unsaved
         with suppress(WorkError):
-            if self.store.unsaved:
+            if not idle:
                 self.committing()
             self.store.commit()
         lost, self.store.lost = self.store.lost, None
+        if idle and lost is None:
+            # Nothing was written, which says nothing of the disk.
+            self._let_go(None)
+            return
         before, self.trouble = self.trouble, None if lost is None else str(lost)
         # Not with each commit: the log may be on the same disk.
         if self.trouble is not None and before is None:
@@ -93,6 +98,9 @@ class Saving:
             self.undone()
             self.not_committed()
             self._probe_later()
+        self._let_go(lost)
+
+    def _let_go(self, lost: WorkError | None) -> None:
         held, self._held = self._held, []
         for saved in held:
             saved(lost)

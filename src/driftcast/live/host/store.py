@@ -107,22 +107,21 @@ class NodeStore:
 
     def _reserve_unwritten(self, counter: str, first: int, block: int, error: Exception) -> int:
         """Numbers on a full disk: they are written when there is room. Until then a start begins as many blocks further
-        on as seconds have passed since the file was written, so that no start before it has had them, unless the clock
-        was set back."""
+        on as tenths of a second have passed since the file was written, so that no start before it has had them,
+        unless the clock was set back."""
         if self._path is None or not isinstance(error, WorkError):
             raise WorkError(f"cannot write to the store {self._path}: {error}") from None
         if counter not in self._owed:
-            first += block * self._unwritten_s()
+            first += block * self._unwritten_ticks()
         self._owed[counter] = first + block
         return first
 
-    def _unwritten_s(self) -> int:
-        """For how long nothing could be written, in whole seconds."""
-        written_s = 0.0
-        for name in (str(self._path), f"{self._path}-wal"):
-            with suppress(OSError):
-                written_s = max(written_s, Path(name).stat().st_mtime)
-        return min(max(1, int(time.time() - written_s)), LONGEST_UNWRITTEN_S)
+    def _unwritten_ticks(self) -> int:
+        """For how long nothing could be written, in tenths of a second: a process takes longer to start."""
+        assert self._path is not None
+        # Numbers that could be written are in the file itself, not only in its log.
+        passed_s = time.time() - self._path.stat().st_mtime
+        return min(max(1, int(10 * passed_s)), 10 * LONGEST_UNWRITTEN_S)
 
     def counters(self, prefix: str) -> dict[str, int]:
         """All numbers whose name begins so, by the rest of their names."""
