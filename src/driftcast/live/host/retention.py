@@ -42,6 +42,7 @@ class Retention:
     def refusal(self, event: Event) -> UserError | WorkError | None:
         """Why an event cannot be promised to be kept; None if it can."""
         assert self.log is not None
+        self._saving.try_again()
         if self._saving.trouble is not None:
             return WorkError(f"{self._saving.trouble}; nothing is stored until there is room on the disk")
         return self.log.refusal(event)

@@ -113,6 +113,10 @@ class Saving:
 
     def _probe(self) -> None:
         self._probing = False
+        self.try_again()
+
+    def try_again(self) -> None:
+        """See whether a disk that was full has room again."""
         if self.trouble is not None and not self._stopped:
             with suppress(WorkError):
                 self.store.probe()
