@@ -34,7 +34,8 @@ def ledgers(done: Simulation) -> list[Ledger]:
 @pytest.mark.parametrize("seed", range(2))
 @every_keeper
 def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: int) -> None:
-    """Half of the nodes crash every 20 s, buffers hold three events, and frames get lost, doubled and corrupted."""
+    """G-3, G-7, G-8, G-21. Half of the nodes crash every 20 s, buffers hold three events, and frames get lost, doubled
+    and corrupted."""
     subject = {"name": name, "durable": True, **SETTINGS.get(name, {"buffer": 3})}
     done = Simulation(scenario_of(FAULTS, subject), seed, TraceLevel.METRICS)
     done.start()
@@ -56,6 +57,7 @@ def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: 
 
 @every_keeper
 def test_stored_events_outlast_a_full_buffer_and_a_crash(name: str) -> None:
+    """G-2, G-3"""
     settings = {"durable": True, **SETTINGS.get(name, {"buffer": 3})}
     net = Net.contacts([(0, 1, 20.0, 90.0)], name, {"discovery": {"mode": "beacon"}}, 1, **settings)
     net.subscribe(1)
@@ -125,6 +127,7 @@ def test_the_books_tell_what_is_missing_after_a_restart_and_are_closed_by_name()
 
 
 def test_a_run_ends_when_a_protocol_breaks_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-21"""
     net = Net.line(2, "epidemic", durable=True)
     net.publish(0, lease_s=60.0)
     monkeypatch.setattr(Log, "next_to_go", lambda log, most: next(iter(log._promised), None))

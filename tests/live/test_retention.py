@@ -240,7 +240,7 @@ def test_custody_moves_an_event_to_a_node_that_keeps_it_and_to_no_other(
 
 
 def test_protocols_that_keep_nothing_say_so_of_each_event(config: MakeConfig, run: Run) -> None:
-    """G-1, G-9"""
+    """G-1, G-9, G-20"""
 
     async def story() -> None:
         for protocol in ("flooding", "gossip"):

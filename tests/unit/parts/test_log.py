@@ -49,6 +49,7 @@ def test_promised_events_make_room_for_nobody_and_are_not_counted_in_the_buffer(
 
 
 def test_half_of_the_log_is_for_stored_events_and_then_they_are_refused() -> None:
+    """G-4, G-18"""
     log = log_on(MemoryStore())
     buffer = DurableBuffer(10_000, log)
     number = 0
@@ -69,6 +70,7 @@ def test_half_of_the_log_is_for_stored_events_and_then_they_are_refused() -> Non
 
 
 def test_copies_use_what_promised_events_leave_and_give_it_back() -> None:
+    """G-18"""
     log = log_on(MemoryStore())
     buffer = DurableBuffer(10_000, log)
     for number in range(2000):
@@ -118,6 +120,7 @@ def test_levels_and_bytes_are_the_same_after_a_restart() -> None:
 
 
 def test_custody_is_taken_up_to_a_quarter_of_the_log_and_for_no_longer_than_events_are_kept() -> None:
+    """G-11, G-18"""
     log = log_on(MemoryStore())
     buffer = DurableBuffer(10, log)
     number = 0

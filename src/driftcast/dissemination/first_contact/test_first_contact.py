@@ -138,6 +138,7 @@ def durable_pair() -> tuple[Carrier, RecordingPort, Send]:
 
 
 def test_a_promised_event_is_let_go_when_its_custody_is_confirmed_and_not_before() -> None:
+    """G-10"""
     protocol, port, sent = durable_pair()
     assert sent.message == Entrusted(EVENT, 1, 60.0, 1)
     assert EVENT.id in protocol.carried.held, "it has arrived, and nobody has said that it is kept"
@@ -191,6 +192,7 @@ def test_a_neighbor_that_leaves_before_it_confirms_has_no_custody() -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_only_a_node_with_a_log_confirms_custody(durable: bool) -> None:
+    """G-11"""
     protocol, port = alone("first_contact", node=1, durable=durable)
     assert isinstance(protocol, Carrier)
     protocol.on_link_up(0.0, Link(7, "radio", 0.001))

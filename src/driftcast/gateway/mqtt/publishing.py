@@ -87,7 +87,7 @@ class Publishing:
             return
         except WorkError as error:
             # The retention log or the disk is full: the client may publish again later.
-            LOG.warning("a message of the MQTT client %r is refused: %s", client_id, error)
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
             done(Reason.QUOTA_EXCEEDED)
             return
