@@ -18,7 +18,7 @@ import driftcast
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door import publishing
 from driftcast.live.door.client import Client, connect
-from driftcast.live.door.messages import Retained
+from driftcast.live.door.messages import Level, Retained
 from driftcast.live.host import pacing
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
@@ -92,7 +92,9 @@ def two_processes(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", ["epidemic", "drift"])
 @pytest.mark.parametrize("level", ["stored", "accepted"])
-def test_a_burst_to_a_neighbor_that_pauses_at_the_start_comes_whole(level: str, protocol: str, tmp_path: Path) -> None:
+def test_a_burst_to_a_neighbor_that_pauses_at_the_start_comes_whole(
+    level: Level, protocol: str, tmp_path: Path
+) -> None:
     """G-2, G-3, G-12. The publisher ran ahead before the first event was taken, and the buffer let go of the others."""
     events = 6000
     with two_processes(tmp_path, protocol, level == "stored", buffer=2000) as (writer, reader, process):
