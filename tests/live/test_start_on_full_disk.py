@@ -145,12 +145,32 @@ def test_numbers_on_a_full_disk_are_those_of_no_other_start(full: Disk, run: Run
     run(story())
 
 
-def test_a_new_store_is_not_made_on_a_full_disk_and_the_error_says_why(
+def test_a_new_node_starts_on_a_full_disk_and_makes_its_store_when_there_is_room(
     full: Disk, config: MakeConfig, run: Run
 ) -> None:
+    """G-14, G-15, G-16"""
+
     async def story() -> None:
+        made = config(1, "epidemic", store=full.folder / "new.db", durable=True)
         full.fill()
-        with pytest.raises(WorkError, match=r"cannot use the store .*(full|I/O error)"):
-            await LiveNode(config(1, "epidemic", store=full.folder / "new.db", durable=True)).start()
+        starts = []
+        async with LiveNode(made) as node:
+            await until(lambda: node._saving.trouble is not None)
+            with pytest.raises(WorkError, match="cannot make the store"):
+                node.publish({"n": 1}, stored=lambda lost: None)
+            inbox = Inbox()
+            node.subscribe("n >= 0", inbox)
+            taken = node.publish({"n": 2})
+            await until(lambda: inbox.events == [taken])
+            starts.append(node._runtime.protocol.host.incarnation)
+            full.free()
+            await until(lambda: node._saving.trouble is None, 30)
+            ids = await stored(node, 3)
+            assert len({taken, *ids}) == 4
+        async with LiveNode(made) as again:
+            assert again.status().retention["stored"].kept == 3
+            assert again._runtime.protocol.host.incarnation > starts[0]
+            assert not {taken, *ids} & set(await stored(again, 3))
+            check_books(again)
 
     run(story())

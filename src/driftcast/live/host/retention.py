@@ -30,7 +30,7 @@ class Retention:
         if self.log is not None:
             self._written = saving.store.counters(PREFIX)
             self._ledger.restore(self._written)
-            saving.committing, saving.not_committed = self._write, self._undo
+            saving.store.committing, saving.store.not_committed = self._write, self._undo
         self._ledger.start(self.log)
 
     def started(self) -> None:

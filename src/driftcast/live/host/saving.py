@@ -39,10 +39,6 @@ class Saving:
         """Why what was written last could not be kept."""
         self.undone: Callable[[], None] = _nobody
         """Called when what was written is not kept, before those who wait for it are told."""
-        self.committing: Callable[[], None] = _nobody
-        """Called before each commit, to write what belongs to it."""
-        self.not_committed: Callable[[], None] = _nobody
-        """Called when that is not kept either."""
         self._probing = False
         store.began = self._on_began
 
@@ -79,8 +75,6 @@ class Saving:
             return
         idle = not self.store.unsaved
         with suppress(WorkError):
-            if not idle:
-                self.committing()
             self.store.commit()
         lost, self.store.lost = self.store.lost, None
         if idle and lost is None:
@@ -96,7 +90,6 @@ class Saving:
         self.store.writable = lost is None
         if lost is not None:
             self.undone()
-            self.not_committed()
             self._probe_later()
         self._let_go(lost)
 
