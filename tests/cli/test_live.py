@@ -41,6 +41,7 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
             until(lambda: status_of(two)["neighbors"] != [])
             assert f"neighbors car-1 ({status_of(one)['node']})\n" in call("status", "--node", two).out
             slow = call("pub", "speed=20", "road=A1", "--node", one).out.strip()
+            assert "retention accepted 1 = " in call("status", "--node", one).out
             fast = spawn("pub", "speed=31", "road=A1", "--payload", "hello", "--node", one, "--json").object()
             out, err = subscriber.communicate(timeout=PATIENCE_S)
             assert (subscriber.returncode, err) == (0, "")

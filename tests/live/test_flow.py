@@ -191,6 +191,8 @@ def test_datagrams_that_the_system_drops_are_counted(config: MakeConfig, run: Ru
 def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(
     protocol: str, config: MakeConfig, run: Run, tmp_path: Path
 ) -> None:
+    """G-19, G-20"""
+
     async def story() -> None:
         made = (config(n, protocol, store=tmp_path / str(n), durable=True) for n in range(3))
         async with LoopbackNetwork(made) as network:

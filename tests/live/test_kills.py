@@ -14,6 +14,7 @@ def check(made: World) -> None:
     assert made.lost() == set(), "acknowledged as stored, and lost"
     assert made.repeated() == [], "confirmed, and delivered again"
     assert made.unmarked() == [], "delivered again without a word"
+    assert made.flaws == [], "the books of a node do not balance"
 
 
 def test_every_protocol_that_keeps_events_is_killed() -> None:

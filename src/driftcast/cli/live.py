@@ -4,7 +4,7 @@ import argparse
 import base64
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftcast.cli.options import add_json, print_json, say
 from driftcast.errors import UserError, WorkError
@@ -224,6 +224,7 @@ def _status(arguments: argparse.Namespace) -> int:
         for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
     }
     facts |= facts.pop("details")
+    facts["retention"] = [_balance(level, one) for level, one in facts["retention"].items()]
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue
@@ -235,6 +236,12 @@ def _status(arguments: argparse.Namespace) -> int:
 def _called(node: str, names: dict[str, str]) -> str:
     """A neighbor, by its name too if the node knows it."""
     return f"{names[node]} ({node})" if node in names else node
+
+
+def _balance(level: str, one: dict[str, Any]) -> str:
+    """Of the events of a level, what became of them."""
+    removed = "".join(f" + {number} {reason}" for reason, number in one["removed"].items())
+    return f"{level} {one['accepted']} = {one['kept']} kept{removed}"
 
 
 def _told(value: object) -> str:

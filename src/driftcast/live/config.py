@@ -1,5 +1,6 @@
 """The configuration of a node: one TOML file. docs/live.md describes each key."""
 
+import errno
 import os
 import time
 from collections.abc import Mapping
@@ -120,6 +121,10 @@ class NodeFile(Section, frozen=True):
     log: LogSection = LogSection()
 
 
+class NoRoomError(WorkError):
+    """A disk is full."""
+
+
 @dataclass(frozen=True, slots=True)
 class TraceConfig:
     """How much of the trace is kept, and where; without a directory it stays in memory."""
@@ -143,6 +148,8 @@ class TraceConfig:
         try:
             directory.mkdir(parents=True)
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise NoRoomError(f"there is no room for the trace in {base}") from None
             raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
         return directory
 

@@ -13,6 +13,7 @@ from driftcast.live.door.messages import Status
 from driftcast.live.door.metrics import MetricsServer
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
+from driftcast.live.door.told import retained
 from driftcast.live.flushing import Flushing
 from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
@@ -89,14 +90,13 @@ class LiveNode(Applications):
         await self.stop()
 
     async def _start(self) -> None:
-        config, cleanup = self.config, self._cleanup
-        self._started_s = asyncio.get_running_loop().time()
-        file = NodeStore(config.store, config.node)  # Without a file, what waits for named subscriptions is in memory.
+        config, cleanup, self._started_s = self.config, self._cleanup, asyncio.get_running_loop().time()
+        file = NodeStore(config.store, config.node)  # In memory, if it has none: for what waits for subscriptions.
         cleanup.callback(file.close)
         self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
         self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        flushing = Flushing(record, config.trace.new_directory(config.name))
+        flushing = Flushing(record, config.trace, config.name)
         cleanup.callback(flushing.save)
         work = Work(config.load_window_s)
         self._processing = Processing(config.processors, self._on_processed, work)
@@ -121,7 +121,8 @@ class LiveNode(Applications):
             config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
         )
         self.tune = self._applications.tune
-        self._runtime.start()
+        runtime.start()
+        outgoing.retention.started()
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.end_deeds)
@@ -134,10 +135,10 @@ class LiveNode(Applications):
         await self._open_doors()
 
     async def _open_doors(self) -> None:
-        config, saving = self.config, self._saving
+        config, saving, kept = self.config, self._saving, self._outgoing.retention
         doors: list[Door] = []
         if config.metrics is not None:
-            self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
+            self.metrics = MetricsServer(self.status, self._record.delays, lambda: kept.trouble, config.metrics)
             doors.append(self.metrics)
         if config.control is not None:
             self._control = ControlServer(self, config.control, config.control_token)
@@ -312,6 +313,7 @@ class LiveNode(Applications):
             position=None if self._whereabouts is None else self._whereabouts.position,
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscribers.waiting, "buffer": self._record.held},
+            retention=retained(self._outgoing.retention),
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
             details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
         )

@@ -5,9 +5,11 @@ from typing import ClassVar
 
 from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
-from driftcast.parts.handing import SILENT, Handing, Rule
+from driftcast.parts.handing import SILENT, Handing
 from driftcast.parts.handing_messages import MESSAGES
+from driftcast.parts.log import room_of
 from driftcast.parts.requests import REQUESTS
+from driftcast.parts.share import Rule
 from driftcast.protocol import (
     AnswersRequests,
     CountsHolders,
@@ -20,6 +22,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -34,13 +37,17 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def __init__(self, node: NodeId, settings: CarrySettings, port: Port, host: Host, rng: Random, rule: Rule) -> None:
         super().__init__(node, settings, port, host, rng)
         store = host.store if settings.durable else None
-        self._durable = settings.durable
+        self._most = settings.buffer
         self.carried = CarriedEvents(port, settings, store)
         self.handing = Handing(port, self.carried, settings, rule, store)
 
     @property
-    def durable(self) -> bool:
-        return self._durable
+    def log(self) -> RetentionLog | None:
+        return self.carried.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._most, self.carried.log)
 
     def on_start(self, now: float) -> None:
         self.handing.start(now)

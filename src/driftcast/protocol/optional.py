@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request, RequestId
 from driftcast.protocol.port import Place, Token
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -39,8 +40,18 @@ class KeepsEvents(ABC):
 
     @property
     @abstractmethod
+    def log(self) -> RetentionLog | None:
+        """What it holds, in the durable store when a handler has returned; None if it holds events in memory only."""
+
+    @property
+    @abstractmethod
+    def room(self) -> Usage:
+        """How many events, and of a log how many bytes, it holds of those that make room for others."""
+
+    @property
     def durable(self) -> bool:
-        """Whether what it holds, and what it has met, is in the durable store when a handler has returned."""
+        """Whether events can be published at level `stored`."""
+        return self.log is not None
 
 
 class CountsHolders(ABC):
@@ -88,6 +99,11 @@ class UsesRouter(ABC):
     @abstractmethod
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
         """The router gave up on a message of this node's."""
+
+
+def log_of(protocol: object) -> RetentionLog | None:
+    """The retention log of a protocol, if it keeps events in the durable store."""
+    return protocol.log if isinstance(protocol, KeepsEvents) else None
 
 
 def serves_processors(protocol: type) -> bool:

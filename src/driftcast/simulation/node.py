@@ -28,6 +28,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.optional import log_of
 from driftcast.simulation.applications import SimApplications
 from driftcast.simulation.computer import Computer
 from driftcast.simulation.host import MemoryStore, SimHost
@@ -159,7 +160,9 @@ class SimNode:
         self.up = True
         self.recorder.on_node(self.id, Kind.START)
         now = self.now()
+        self.recorder.on_log(self.id, log_of(self.protocol))
         self.stack.on_start(now)
+        self.recorder.on_started(self.id)
         for installed in self._installed.values():
             self.stack.on_processor(now, installed.processor)
         for subscription in self.subscriptions.values():
@@ -211,7 +214,15 @@ class SimNode:
         """An application publishes; on a node that is down nobody does."""
         if self.up:
             self.recorder.on_event(self.id, event)
-            self.stack.on_publish(self.now(), event)
+            log = log_of(self.protocol)
+            # A simulated application publishes at level `stored` where the log admits that, else at `accepted`.
+            if log is not None and log.refusal(event) is None:
+                log.pledge(event.id)
+                self.stack.on_publish(self.now(), event)
+                log.pledge(None)
+            else:
+                self.stack.on_publish(self.now(), event)
+            self.recorder.on_published(self.id, event.id)
 
     def subscribe(self, subscription: Subscription) -> None:
         """An application subscribes, now or, if the node is down, when it is up again."""

@@ -157,6 +157,7 @@ class Simulation:
         """Let everything happen up to a time, that time included."""
         with self._watched():
             self.kernel.run(microseconds(until_s))
+            self.recorder.retention.check(until_s)
 
     def finish(self) -> Run:
         """Stop every node and say what came out."""

@@ -52,9 +52,9 @@ def test_what_has_ended_takes_no_room() -> None:
 
 def test_the_oldest_arrival_makes_room() -> None:
     buffer = LeasedBuffer(2)
-    assert buffer.add(stored(0, until=1e9)) is None
-    assert buffer.add(stored(1, until=1.0)) is None
-    assert buffer.add(stored(2)) == stored(0, until=1e9)
+    assert buffer.add(stored(0, until=1e9)) == ()
+    assert buffer.add(stored(1, until=1.0)) == ()
+    assert buffer.add(stored(2)) == (stored(0, until=1e9),)
     assert list(buffer) == [EventId(0, 1), EventId(0, 2)]
 
 
@@ -101,9 +101,9 @@ def test_a_buffer_is_a_dictionary_that_forgets(steps: list[tuple[str, int, float
         id = EventId(0, number)
         if step == "add" and id not in plain:
             evicted = buffer.add(stored(number, time_s))
-            assert (None if evicted is None else evicted.id) == (next(iter(plain)) if len(plain) == capacity else None)
-            if evicted is not None:
-                del plain[evicted.id]
+            assert [gone.id for gone in evicted] == ([next(iter(plain))] if len(plain) == capacity else [])
+            for gone in evicted:
+                del plain[gone.id]
             plain[id] = time_s
         elif step == "discard":
             assert buffer.discard(id) == (plain.pop(id, None) is not None)

@@ -13,12 +13,15 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.log import Log
 from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import DurableStore, Fact, Port
 
 LEASE = "lease"
 STEP_S = 1.0
 """By less than that a clock is late or early; by more it was set."""
+FORGOTTEN_PART = 64
+"""Of `max_met`, the part that is forgotten at once where promised events end first."""
 
 
 class Holdings:
@@ -30,7 +33,12 @@ class Holdings:
         self._port = port
         self.keeping = keeping
         self._settings = settings
-        self._buffer = memory(settings.buffer, store).buffer
+        # Each promised event is met for as long as it is kept, so there have to be fewer of them than can be met.
+        promised = 3 * settings.max_met // 4
+        self.log = (
+            None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s", promised)
+        )
+        self._buffer = memory(settings.buffer, self.log, store).buffer
         self.held = self._buffer.events
         """What the buffer holds, by id; to be read only."""
         self.hash = SetHash()
@@ -61,7 +69,7 @@ class Holdings:
             heapq.heappush(self._ends, (stored.until, id))
             self._meet(id)
             self.keeping.add(id, b"")
-        self.crowded = 2 * len(self.held) >= self._settings.buffer
+        self._look_for_room()
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
@@ -87,7 +95,7 @@ class Holdings:
         """An event that was not met before; the frame that brought it names others. `quiet` if it came by a path."""
         self._look_at_clock(now, self._seen_s)
         if len(self._ends) >= self._settings.max_met:
-            self._end(now, "too_many")
+            self._forget_one(now)
         id = stored.id
         heapq.heappush(self._ends, (stored.until, id))
         if quiet:
@@ -102,10 +110,11 @@ class Holdings:
             self._hold(stored, b"")
 
     def _hold(self, stored: Stored, names: bytes) -> None:
-        if len(self.held) >= self._settings.buffer:
+        if self._buffer.exceeds(self._settings.buffer - 1):
             self._let_go(self.keeping.choose(self._buffer), "buffer_full")
-        self._buffer.add(stored)
-        self.crowded = 2 * len(self.held) >= self._settings.buffer
+        for evicted in self._buffer.add(stored):
+            self._note_gone(evicted.id, "buffer_full")
+        self._look_for_room()
         self.keeping.add(stored.id, names)
         self._port.note(Fact("store", stored.id))
 
@@ -132,10 +141,13 @@ class Holdings:
     def resize(self, settings: DriftSettings) -> None:
         """Other settings from now on."""
         self._settings = settings
-        while len(self.held) > settings.buffer:
+        if self.log is not None:
+            self.log.resize(settings.log_bytes, settings.max_lease_s)
+        while self._buffer.exceeds(settings.buffer):
             self._let_go(self.keeping.choose(self._buffer), "buffer_full")
-        self._buffer.resize(settings.buffer)
-        self.crowded = 2 * len(self.held) >= settings.buffer
+        for evicted in self._buffer.resize(settings.buffer):
+            self._note_gone(evicted.id, "buffer_full")
+        self._look_for_room()
 
     def on_lease_timer(self, now: float) -> None:
         """What has reached the end of its lease goes."""
@@ -205,9 +217,30 @@ class Holdings:
 
     def _let_go(self, id: EventId, reason: str) -> None:
         if self._buffer.discard(id):
-            self.crowded = 2 * len(self.held) >= self._settings.buffer
-            self.keeping.remove(id)
-            self._port.note(Fact("evict", id, reason=reason))
+            self._look_for_room()
+            self._note_gone(id, reason)
+
+    def _note_gone(self, id: EventId, reason: str) -> None:
+        self.keeping.remove(id)
+        self._port.note(Fact("evict", id, reason=reason))
+
+    def _look_for_room(self) -> None:
+        self.crowded = 2 * len(self.held) >= self._settings.buffer
+
+    def _forget_one(self, now: float) -> None:
+        """Of what was met, something has to be met no more: what ends first, promised events aside. Where those are in
+        the way, many others are forgotten at once, so that they are passed over seldom."""
+        promised: list[tuple[float, EventId]] = []
+        most = 1
+        while most and self._ends:
+            if self._buffer.is_promised(self._ends[0][1]):
+                promised.append(heapq.heappop(self._ends))
+                most = max(most, self._settings.max_met // FORGOTTEN_PART)
+            else:
+                self._end(now, "too_many")
+                most -= 1
+        for end in promised:
+            heapq.heappush(self._ends, end)
 
     def _end(self, now: float, reason: str) -> None:
         """Of all that was met, what ends first is met no more; copies elsewhere may live a little longer."""
@@ -229,8 +262,7 @@ class Holdings:
         self._ends = [(until - step_s, id) for until, id in self._ends]
         self._watching_until -= step_s
         for stored in list(self.held.values()):
-            self._buffer.discard(stored.id)
-            self._buffer.add(stored._replace(until=stored.until - step_s))
+            self._buffer.replace(stored._replace(until=stored.until - step_s))
 
 
 def _next_id(id: EventId) -> EventId:

@@ -62,12 +62,12 @@ class Keeping:
         spare = self._spare
         while spare:
             id = spare.pop()
-            if id in buffer.events:
+            if id in buffer.events and not buffer.is_promised(id):
                 return id
         self._look()
-        kept = [buffer.events[id] for id in self._kept if id not in self.errands.for_whom]
-        spare += [stored.id for stored in sorted(kept, reverse=True)]
-        return spare.pop() if spare else buffer.first().id
+        free = (id for id in self._kept if id not in self.errands.for_whom and not buffer.is_promised(id))
+        spare += [stored.id for stored in sorted((buffer.events[id] for id in free), reverse=True)]
+        return spare.pop() if spare else buffer.next_to_go()
 
     def _look(self) -> None:
         """See what others are called to keep. Only at what is unsure: a full buffer lets go of one for each that comes,

@@ -50,6 +50,7 @@ from driftcast.model import (
 )
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.log import room_of
 from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
     CountsHolders,
@@ -65,6 +66,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -108,8 +110,12 @@ class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors
         }
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._holdings.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._holdings.log)
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; whom it meets compares."""

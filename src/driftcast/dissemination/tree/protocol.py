@@ -30,6 +30,7 @@ from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
 from driftcast.model import Advertisement, Event, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
+from driftcast.parts.log import room_of
 from driftcast.protocol import (
     Advertises,
     AnswersRequests,
@@ -44,6 +45,7 @@ from driftcast.protocol import (
     Settings,
     TimerKey,
 )
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
 from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
@@ -115,8 +117,12 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._recovery.start(now)
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._recovery.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.recover_buffer, self._recovery.log)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, TreeSettings)

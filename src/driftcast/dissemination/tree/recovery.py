@@ -15,18 +15,17 @@ from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.model import Event, EventId, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.lease_timer import LeaseTimer
+from driftcast.parts.log import Log
 from driftcast.protocol import DurableStore, Fact, Port
 from driftcast.services.retrieval.messages import MAX_HOPS
 
+LEASE = "recovery lease"
 MAX_IDS = 256
 MAX_TOLD = 4096
 """Neighbors of which it is known how far they were told."""
 GRACE_S = 60.0
 """How long past the end of a lease an event is remembered: other nodes may have met it a little later."""
-
-
-LEASE = "recovery lease"
-"""The timer at which the next lease of what is kept ends."""
 
 
 class Recovery:
@@ -38,19 +37,21 @@ class Recovery:
         self._period_s = settings.recover_s
         self._lease_s = settings.recover_lease_s
         self._tells = settings.durable
-        self._buffer, self.met = memory(settings.recover_buffer, store if settings.durable else None)
+        self.log: Log | None = None
+        if settings.durable:
+            self.log = Log(store, settings.log_bytes, settings.recover_lease_s, "recover_lease_s")
+        self._buffer, self.met = memory(settings.recover_buffer, self.log, store)
+        self._leases = LeaseTimer(port, self._buffer, LEASE)
         self._told: dict[NodeId, int] = {}
         """Of neighbors that want more than is said at once: up to where they were told."""
-        self._leasing_until = math.inf
-        """When the timer is due."""
 
     def start(self, now: float) -> None:
         """Go on with what was kept; the first round comes at a random moment."""
         if self._period_s < math.inf:
             self._port.set_timer("recover", self._period_s * self._rng.random())
             reload(self._port, now, self._buffer, self._lease_s)
-            self._watch_leases(now)
             self.met.load(now + self._lease_s + GRACE_S)
+            self._watch_leases(now)
 
     def remembered_s(self, remaining_s: float) -> float:
         """How long an event has to be remembered, so that it is not taken again from who keeps it."""
@@ -60,26 +61,13 @@ class Recovery:
         """An event was met."""
         if self._period_s < math.inf and event.id not in self._buffer:
             self._expire(now)
-            evicted = self._buffer.add(
-                Stored(now + min(remaining_s, event.lease_s, self._lease_s), event.id, event, hops)
-            )
+            until = now + min(remaining_s, event.lease_s, self._lease_s)
+            gone = self._buffer.add(Stored(until, event.id, event, hops))
             if self._tells:
                 self._port.note(Fact("store", event.id))
-                if evicted is not None:
+                for evicted in gone:
                     self._port.note(Fact("evict", evicted.id, reason="buffer_full"))
             self._watch_leases(now)
-
-    def on_lease(self, now: float) -> None:
-        """The timer `LEASE`: what is over is kept no longer, however long it is until the next round."""
-        self._leasing_until = math.inf
-        self._expire(now)
-        self._watch_leases(now)
-
-    def _watch_leases(self, now: float) -> None:
-        end = self._buffer.next_end()
-        if end is not None and end < self._leasing_until:
-            self._leasing_until = end
-            self._port.set_timer(LEASE, max(0.0, end - now))
 
     def round(self, now: float, neighbors: list[NodeId], wants: Callable[[NodeId, Event], bool]) -> None:
         """Tell one neighbor what it may have missed."""
@@ -104,6 +92,16 @@ class Recovery:
         self._told[neighbor] = told + MAX_IDS
         end = len(ids) - told
         return ids[max(0, end - MAX_IDS) : end]
+
+    def on_lease(self, now: float) -> None:
+        """The timer `LEASE`: what is over goes."""
+        self._expire(now)
+        self._leases.watch(now, again=True)
+
+    def _watch_leases(self, now: float) -> None:
+        """What a node tells that it stores is let go when its lease ends, not with the next round."""
+        if self._tells:
+            self._leases.watch(now)
 
     def _expire(self, now: float) -> None:
         for ended in self._buffer.expire(now):

@@ -20,7 +20,7 @@ from driftcast.live.host.outgoing import MAX_EVENT_BYTES, check_keeps
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, EventId, Scalar
-from driftcast.protocol.optional import KeepsEvents
+from driftcast.protocol.optional import KeepsEvents, log_of
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -47,6 +47,9 @@ class Publishing:
         protocol = backing.protocol
         keeps = isinstance(protocol, KeepsEvents) and protocol.durable
         self._stored = keeps and section.level != "accepted"
+        log = log_of(protocol) if self._stored else None
+        self._longest_s = FOREVER_S if log is None else log.longest_s
+        """The expiry of a message is when it may be kept at the latest, so a longer one is cut, not refused."""
         self._publisher: str | None = None
         """Who publishes this very moment: what is delivered within is its own."""
         self._publishers: OrderedDict[EventId, str] = OrderedDict()
@@ -72,10 +75,12 @@ class Publishing:
             return
 
         def saved(lost: WorkError | None) -> None:
-            done(Reason.SUCCESS if lost is None else Reason.UNSPECIFIED)
+            done(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
 
         stored = saved if self._stored and message.qos else None
         lease_s = lease_of(message, self._lease_s)
+        if stored is not None:
+            lease_s = min(lease_s, self._longest_s)
         self._publisher = client_id
         try:
             id, attributes, payload = self._published(message, lease_s, stored)
@@ -84,8 +89,11 @@ class Publishing:
             self._node.note_drop("mqtt_refused")
             done(Reason.IMPLEMENTATION_ERROR)
             return
-        except WorkError:
-            done(Reason.UNSPECIFIED)
+        except WorkError as error:
+            # The retention log or the disk is full: the client may publish again later.
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            self._node.note_drop("mqtt_refused")
+            done(Reason.QUOTA_EXCEEDED)
             return
         finally:
             self._publisher = None

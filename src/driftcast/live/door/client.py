@@ -101,6 +101,8 @@ class Client:
     def __init__(self, address: AddressLike) -> None:
         self._connection = Connection(plain_address(address))
         self._waiting: dict[SubscriptionId, Arrivals] = {}
+        self._early: dict[int, Reply] = {}
+        """Answers to what was asked later than that of which the answer is waited for."""
         self._settling: dict[int, SubscriptionId] = {}
         """What acknowledgements are about that nobody waits for."""
         self._answers: dict[int, list[Event]] = {}
@@ -314,13 +316,16 @@ class Client:
     def _answer(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
         deadline = time.monotonic() + patience_s
         while True:
-            reply = self._read(deadline)
+            reply = self._early.pop(question.id, None) or self._read(deadline)
             if reply is None:
                 raise WorkError(f"the node at {self._connection.address} does not answer")
             if isinstance(reply, Refused) and reply.id in (0, question.id):
                 raise refusal(reply)
             if isinstance(reply, expected) and reply.id == question.id:
                 return reply
+            if isinstance(reply, Published | Refused) and reply.id > question.id:
+                # A refusal overtakes publications that wait for the disk.
+                self._early[reply.id] = reply
 
     def _read(self, deadline: float) -> Reply | None:
         """The next reply, with deliveries put where they wait; None at the deadline."""

@@ -11,6 +11,7 @@ from msgspec import Meta
 from driftcast.live.sight import Sighting, Wish
 from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from driftcast.model.subscription import MAX_STATE_BYTES
+from driftcast.protocol.retention import MAY_END, PROMISED
 
 MAX_LINE_BYTES = 1 << 19
 """More than any event needs that fits a datagram: JSON writes a byte of it with six at most. A longer line ends the
@@ -204,6 +205,25 @@ class Commanded(Answer, frozen=True, tag="commanded"):
     body: dict[str, object]
 
 
+class Retained(msgspec.Struct, frozen=True):
+    """Of the events of one level: accepted = kept + all that were removed, by reason, since the store was made; without
+    a retention log since the node started."""
+
+    accepted: int
+    kept: int
+    removed: dict[str, int]
+    log_bytes: int = 0
+    """What the kept ones take in the retention log."""
+
+    def flaw(self, level: str) -> str | None:
+        """What does not add up, or is kept no longer for a reason that the contract does not name."""
+        removed = sum(self.removed.values())
+        if self.accepted != self.kept + removed:
+            return f"{level}: {self.accepted} events accepted, {self.kept} kept and {removed} removed"
+        broken = [reason for reason in self.removed if level in PROMISED and reason not in MAY_END]
+        return f"{level}: events were removed as {', '.join(broken)}" if broken else None
+
+
 class Status(Answer, frozen=True, tag="status"):
     """How the node is."""
 
@@ -226,6 +246,8 @@ class Status(Answer, frozen=True, tag="status"):
     waiting: dict[str, int] = {}
     """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
     those that the protocol keeps for others."""
+    retention: dict[str, Retained] = {}
+    """What became of events, by level: `stored` and `accepted` of this node, `custody` and `carried` of others."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
     details: dict[str, str] = {}

@@ -38,6 +38,7 @@ def _lines(status: Status, delays: Delays) -> Iterator[str]:
     yield from _family("events", "counter", "Published, delivered; messages sent, retried, received.", events)
     drops = [("_total", {"reason": reason}, count) for reason, count in sorted(status.drops.items())]
     yield from _family("drops", "counter", "What was dropped, by reason.", drops)
+    yield from _retention(status)
     waiting = [("", {"where": where}, count) for where, count in sorted(status.waiting.items())]
     yield from _family("waiting", "gauge", "What waits: messages to send, events for subscribers and others.", waiting)
     yield from _family("subscriptions", "gauge", "Of local applications.", [("", {}, status.subscriptions)])
@@ -48,6 +49,23 @@ def _lines(status: Status, delays: Delays) -> Iterator[str]:
         links.append(("", {"neighbor": neighbor, "interface": interface}, cost_s))
     yield from _family("link_cost_seconds", "gauge", "Links that are up, and what each costs.", links)
     yield from _family("delay_seconds", "histogram", "From publication to delivery, by both clocks.", _buckets(delays))
+
+
+def _retention(status: Status) -> Iterator[str]:
+    """Of each level: accepted = kept + removed."""
+    levels = status.retention.items()
+    accepted = [("_total", {"level": level}, one.accepted) for level, one in levels]
+    yield from _family("retention_accepted", "counter", "Events that came to be kept, by level.", accepted)
+    kept = [("", {"level": level}, one.kept) for level, one in levels]
+    yield from _family("retention_kept", "gauge", "Events that the protocol keeps, by level.", kept)
+    removed = [
+        ("_total", {"level": level, "reason": reason}, number)
+        for level, one in levels
+        for reason, number in sorted(one.removed.items())
+    ]
+    yield from _family("retention_removed", "counter", "Events that are kept no longer, by reason.", removed)
+    length = [("", {"level": level}, one.log_bytes) for level, one in levels]
+    yield from _family("retention_log_bytes", "gauge", "What events take in the retention log, by level.", length)
 
 
 def _buckets(delays: Delays) -> Samples:

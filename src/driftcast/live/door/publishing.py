@@ -13,6 +13,11 @@ from driftcast.model import FOREVER_S, EventId
 
 ROOM_S = 0.005
 """How often a node that is busy is looked at, if a publisher waits for it."""
+WAIT_S = 20.0
+"""How long a publisher waits for a node that is busy before it is refused: its client waits for `ANSWER_S`."""
+
+
+SLOW = "the node cannot keep up: its neighbors have not taken what was published before"
 
 
 class Publishing:
@@ -49,7 +54,13 @@ class Publishing:
             self._node.note_drop("busy")
             self._say(refused(question, WorkError("the node cannot keep up; publish again later, or wait")))
             return
+        loop = asyncio.get_running_loop()
+        patience_s = loop.time() + WAIT_S
         while self._node.busy:
+            if loop.time() > patience_s:
+                self._node.note_drop("busy")
+                self._say(refused(question, WorkError(f"{SLOW} for {WAIT_S:g} s; publish again later")))
+                return
             await asyncio.sleep(ROOM_S)
         self.publish([question])
 
