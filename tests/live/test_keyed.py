@@ -5,14 +5,16 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from driftcast.errors import UserError
 from driftcast.live.keys.certificate import read_certificate
+from driftcast.live.keys.certified import Certified
 from driftcast.live.keys.config import Keys
 from driftcast.live.keys.files import KeyKind, write_key, written
 from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.membership import Certified, Member, Membership, Refusal
+from driftcast.live.keys.membership import Member, Membership, Refusal
 from driftcast.live.keys.primitives import SigningKey
 from driftcast.live.keys.signing import MAX_SIGNED_BYTES
 from driftcast.live.node import LiveNode
@@ -233,7 +235,7 @@ def test_a_list_that_was_written_is_read_again_when_asked(
             await until(lambda: first.drops["link_voucher_revoked"] > 0, 10)
 
     run(story())
-    assert sum("was not read again" in record.message for record in caplog.records) == 2
+    assert sum("was not read again" in record.message for record in caplog.records) == 3
 
 
 def test_a_folder_that_may_not_be_looked_into_changes_nothing_either(
@@ -288,9 +290,15 @@ def test_the_longest_event_fits_with_its_signature_and_a_longer_one_is_refused(c
     run(story())
 
 
-def test_a_node_refuses_keys_that_are_not_its_own(config: MakeConfig) -> None:
+def test_a_node_refuses_keys_that_are_not_its_own(config: MakeConfig, tmp_path: Path) -> None:
     mine, other = OPERATOR.keys(1), OPERATOR.keys(2)
     with pytest.raises(UserError, match="for another key"):
         LiveNode(replace(config(1), keys=replace(mine, certificate=other.certificate)))
-    with pytest.raises(UserError, match="expired"):
-        LiveNode(OPERATOR.keyed(config(1), issued_s=0.0, expires_s=1.0))
+    operator, file = Operator("of this list"), tmp_path / "revoked.list"
+    out = operator.keyed(config(1), list_file=file)
+    write_key(file, KeyKind.REVOCATIONS, operator.revoked(1))
+    with pytest.raises(UserError, match="revoked"):
+        LiveNode(out)
+    old = msgspec.msgpack.encode([1, 1, bytes(32), "car", 0.0, 1e12, None, None, {}, bytes(64)])
+    with pytest.raises(UserError, match="older version of driftcast; have the operator certify"):
+        LiveNode(replace(config(1), keys=replace(mine, certificate=old)))

@@ -214,6 +214,8 @@ class Status(Answer, frozen=True, tag="status"):
     waiting: dict[str, int] = {}
     """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
     those that the protocol keeps for others."""
+    certificate_ends_s: float | None = None
+    """When the node's certificate ends, in seconds since 1970, if it has one."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
 
