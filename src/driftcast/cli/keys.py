@@ -129,9 +129,14 @@ def _certify(arguments: argparse.Namespace) -> int:
 
 def _revoke(arguments: argparse.Namespace) -> int:
     from driftcast.live.keys.commands import revoke
+    from driftcast.live.keys.ledger import ledger_of
+    from driftcast.live.keys.revocations import NEVER_S
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
     say(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are out")
+    for node, one in after.entries.items():
+        if one.number == after.number and one.until_s == NEVER_S:
+            say(f"node {node} stays on the list for good: no certificate of it is in {ledger_of(arguments.operator)}")
     say("give it to one node as keys.revocations and send that node SIGHUP: it tells the others")
     return 0
 

@@ -1,7 +1,8 @@
 """A newer list of revocations, fetched from a neighbor piece by piece, from one neighbor at a time.
 
-The pieces are of what changed since this node's own list. Pieces that do not come are asked for again, ever fewer at
-once and ever later, so that a slow link is not filled; when they come, more at once. A neighbor that says it has a
+The pieces are of what changed since this node's own list. Pieces that do not come are asked for again, when no other has
+come for some round trips. If none at all has come, fewer are asked for at once, and later, so that a slow link is not
+filled; when all have come, more at once. A neighbor that says it has a
 newer list, and brings none, keeps others from bringing theirs for a while only: whoever else has one gets its turn, and
 each round of turns is twice as long as the one before.
 """
@@ -17,7 +18,9 @@ PIECE_BYTES = 400
 """With all headers a datagram stays below the 576 bytes that every link of IPv4 carries."""
 MAX_AT_ONCE = 32
 FIRST_AT_ONCE = 4
-RETRY_S, MAX_RETRY_S = 0.25, 8.0
+LEAST_RETRY_S, RETRY_S, MAX_RETRY_S = 0.05, 0.25, 8.0
+"""Before a round trip is known, and the bounds."""
+ROUND_TRIPS = 4
 TURN_S = 10.0
 
 Ask: TypeAlias = Callable[[Session, int, int, list[int]], None]
@@ -49,7 +52,7 @@ class Fetching:
     def start(self, session: Session, since: int, now_s: float) -> None:
         """Fetch what a neighbor says it has, as changes to the list of that number."""
         self._from, self._since, self._number = session, since, session.list_number
-        self._begun_s, self._at_once, self._backoff_s = now_s, FIRST_AT_ONCE, RETRY_S
+        self._begun_s, self._at_once, self._wait_s = now_s, FIRST_AT_ONCE, RETRY_S
         self._total: int | None = None
         self._pieces: dict[int, bytes] = {}
         self._asked: set[int] = set()
@@ -83,11 +86,14 @@ class Fetching:
         self._total = total
         self._pieces[index] = text
         self._asked.discard(index)
+        if not self._comes:
+            self._comes = True
+            self._wait_s = min(max(ROUND_TRIPS * (now_s - self._asked_s), LEAST_RETRY_S), MAX_RETRY_S)
+        self._retry_s = now_s + self._wait_s
         if len(self._pieces) == self._count:
             return b"".join(self._pieces[at] for at in range(self._count))
         if not self._asked:
             self._at_once = min(2 * self._at_once, MAX_AT_ONCE)
-            self._backoff_s = RETRY_S
             self._ask_more(now_s)
         return None
 
@@ -97,8 +103,9 @@ class Fetching:
             self._turn_s *= 2
             self._from = None
             return
-        self._at_once = max(self._at_once // 2, 1)
-        self._backoff_s = min(2 * self._backoff_s, MAX_RETRY_S)
+        if not self._comes:
+            self._at_once = max(self._at_once // 2, 1)
+            self._wait_s = min(2 * self._wait_s, MAX_RETRY_S)
         self._ask_more(now_s)
 
     @property
@@ -114,6 +121,6 @@ class Fetching:
                 wanted.append(index)
                 if len(wanted) == self._at_once:
                     break
-        self._asked = set(wanted)
-        self._retry_s = now_s + self._backoff_s
+        self._asked, self._asked_s, self._comes = set(wanted), now_s, False
+        self._retry_s = now_s + self._wait_s
         self._ask(self._from, self._since, self._number, wanted)
