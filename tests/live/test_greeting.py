@@ -65,6 +65,7 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
         yield pack(LinkFrame(LinkKind.FINISH, *ME, cookie, sealed))
 
 
+@pytest.mark.promise("cookies")
 def test_no_answer_to_a_stranger_is_longer_than_what_it_answers(
     config: MakeConfig, run: Run, stranger: socket.socket
 ) -> None:

@@ -10,6 +10,7 @@ from driftcast.live.link import group_key, sealed, session
 from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
 from driftcast.live.link.group_key import RENEW_S, OwnGroupKey
 from driftcast.live.link.session import Session
+from driftcast.live.link.upkeep import SILENT_S
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.attacker import group_bodies
 from tests.live.conftest import Run
@@ -240,6 +241,7 @@ def test_a_neighbor_that_never_acknowledges_costs_a_copy_for_a_while_only(
     run(story())
 
 
+@pytest.mark.promise("replay")
 def test_a_datagram_to_the_group_is_taken_once(run: Run) -> None:
     async def story() -> None:
         air = Air()
@@ -314,5 +316,37 @@ def test_a_neighbor_does_not_take_part_of_a_group_for_a_handshake(run: Run) -> N
         assert third.dropped[-1] == "link_unmarked"
         kinds = {frame.kind for _, _, text in air.said if isinstance(frame := unpack(text, keyed=True), LinkFrame)}
         assert LinkKind.KEYED_CHALLENGE not in kinds
+
+    run(story())
+
+
+def test_a_neighbor_that_is_gone_costs_nothing_and_is_told_when_it_is_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has not acknowledged is due all the time, and must not keep a node busy."""
+
+    async def story() -> None:
+        air = Air()
+        first, second = Speaker(air, 1), Speaker(air, 2)
+        meet(air, first, second)
+        session_with(first, 2).heard_s -= SILENT_S + 1
+        first.transport._renew_group_key()
+        air.waiting.clear()
+        calls: list[float] = []
+        retry = first.transport._upkeep.retry
+
+        def counted(now_s: float) -> None:
+            calls.append(now_s)
+            retry(now_s)
+
+        monkeypatch.setattr(first.transport._upkeep, "retry", counted)
+        session_with(first, 2).resend_s = 0.0
+        first.transport._on_time()
+        await asyncio.sleep(0.3)
+        assert len(calls) <= 3
+        assert air.waiting == []
+        second.say(b"back", first.ear.address)
+        air.carry()
+        assert session_with(first, 2).key_given == first.transport.group_key.epoch
 
     run(story())

@@ -11,7 +11,7 @@ from driftcast.live.keys.config import Keys
 from driftcast.live.keys.ids import node_of
 from driftcast.live.keys.membership import Membership
 from driftcast.live.keys.noise import NoiseError
-from driftcast.live.keys.primitives import PUBLIC_BYTES, SEAL_BYTES, AgreementKey, SigningKey
+from driftcast.live.keys.primitives import PUBLIC_BYTES, SEAL_BYTES, SigningKey
 from driftcast.live.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.handshake import INITIATION_BYTES, OURS, Introduction, Offer, handshake, introduce
 from driftcast.live.link.upkeep import KEY
@@ -201,7 +201,7 @@ def test_a_responder_without_a_good_key_is_told_nothing_more(who: str, run: Run)
         first, second = Speaker(air, 1), Speaker(air, 2)
         meet(air, first, second)
         node = 2 if who == "thief of a card" else 66
-        made = {"stranger": stranger, "ended": ended, "thief of a card": lambda: thief_of_a_card(second)}[who]()
+        made = thief_of_a_card(second) if who == "thief of a card" else ended() if who == "ended" else stranger()
         attacker = Attacker(air, made, node)
         attacker.say(first, LinkKind.HELLO, 0, attacker.membership.network + bytes(8))
         challenge = attacker.of(LinkKind.KEYED_CHALLENGE)[-1]
@@ -231,13 +231,9 @@ def test_an_initiator_without_a_good_key_gets_no_session(who: str, run: Run) -> 
             operator = Operator("of this air")
         first, second = Speaker(air, 1, operator), Speaker(air, 2, operator)
         meet(air, first, second)
-        made = {
-            "stranger": stranger,
-            "ended": ended,
-            "thief of a card": lambda: thief_of_a_card(second),
-            "revoked": lambda: operator.vetting(66).membership,
-        }[who]()
+        made = thief_of_a_card(second) if who == "thief of a card" else ended() if who == "ended" else stranger()
         if who == "revoked":
+            made = operator.vetting(66).membership
             assert first.membership.take_revocations(operator.revoked(66))
             air.carry()
         attacker = Attacker(air, made, 2 if who == "thief of a card" else 66)
@@ -489,26 +485,98 @@ def test_who_listens_reads_no_card_key_or_word(run: Run) -> None:
 
 
 @pytest.mark.promise("forward-secrecy")
-def test_who_steals_the_key_of_a_device_opens_nothing_that_was_recorded(run: Run) -> None:
-    """The identity signs, and no key of a session comes from it: a start has a static key of its own."""
+@pytest.mark.parametrize("with_secret", [False, True])
+def test_who_steals_the_keys_of_a_device_opens_nothing_that_was_recorded(with_secret: bool, run: Run) -> None:
+    """The identity signs, and no key of a session comes from it: a start has a static key of its own, and a handshake
+    an ephemeral one."""
 
+    async def story() -> None:
+        air = Air()
+        if with_secret:
+            first, second = secret_speaker(air, "a"), secret_speaker(air, "b")
+            stolen = {first.node: secret_member("a"), second.node: secret_member("b")}
+        else:
+            first, second = Speaker(air, 1), Speaker(air, 2)
+            stolen = {node: OPERATOR.vetting(node).membership for node in (1, 2)}
+        meet(air, first, second)
+        for speaker in (first, second):
+            assert stolen[speaker.node].identity.public == speaker.membership.identity.public
+            assert stolen[speaker.node].static.public != speaker.membership.static.public
+        initiation, reply = frames(air, LinkKind.INITIATION)[-1], frames(air, LinkKind.REPLY)[-1]
+        began, asked = (first, second) if initiation.sender == first.node else (second, first)
+        # The thief has both devices, and the first message as it was.
+        thief = handshake(stolen[began.node], True, OURS, began.transport._me, asked.node, initiation.sequence)
+        thief.write(b"")
+        thief._symmetric.hash = _hash_after_first(stolen[asked.node], began, asked, initiation)
+        with pytest.raises(NoiseError):
+            thief.read(reply.body[1:])
+
+    run(story())
+
+
+def _hash_after_first(stolen: Membership, began: Speaker, asked: Speaker, initiation: LinkFrame) -> bytes:
+    """All who know the secret can follow the handshake so far."""
+    state = handshake(stolen, False, OURS, began.transport._me, asked.node, initiation.sequence)
+    state.read(initiation.body[INITIATION_BYTES:])
+    return state.hash
+
+
+# Before anything.
+
+
+@pytest.mark.promise("cookies")
+def test_nothing_is_computed_or_remembered_before_a_cookie_comes_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From as many addresses as somebody likes to write."""
+
+    async def story() -> None:
+        air = Air()
+        first = Speaker(air, 1)
+
+        def no_key() -> None:
+            raise AssertionError("a key was computed")
+
+        monkeypatch.setattr("driftcast.live.keys.noise.AgreementKey", no_key)
+        network = first.membership.network
+        kinds = [kind for kind in LinkKind if kind >= LinkKind.HELLO]
+        for port in range(300):
+            for kind in kinds:
+                sent = pack(LinkFrame(kind, 66, 1, 99, (network + OURS.text() + network).ljust(60, b"x")))
+                if kind in (LinkKind.KEYED_CHALLENGE, LinkKind.KEYED_RESPONSE):
+                    sent = sent[: LINK_HEADER_BYTES + 8]
+                first.ear.hear(sent, ("elsewhere", port), False)
+                answers, air.waiting = air.waiting, []
+                assert sum(len(datagram) for _, _, datagram in answers) <= len(sent)
+        greeting = first.transport._greeting
+        assert not greeting._begun
+        assert not greeting._answered
+        assert not greeting._asked_s
+        assert not first.transport._at
+        assert list(first.transport.sessions) == []
+
+    run(story())
+
+
+@pytest.mark.promise("replay")
+def test_a_sealed_datagram_is_accepted_once_and_as_it_was_sealed(run: Run) -> None:
     async def story() -> None:
         air = Air()
         first, second = Speaker(air, 1), Speaker(air, 2)
         meet(air, first, second)
-        first.say(b"before the theft", second.ear.address)
-        air.carry()
-        stolen = OPERATOR.vetting(1).membership
-        assert stolen.identity.public == first.membership.identity.public
-        assert stolen.static.public != first.membership.static.public
-        cookie_frame = frames(air, LinkKind.INITIATION)[-1]
-        reply = frames(air, LinkKind.REPLY)[-1]
-        began, asked = (first, second) if cookie_frame.sender == 1 else (second, first)
-        for ephemeral in (AgreementKey(), AgreementKey(private_of(1))):
-            state = handshake(stolen, True, OURS, began.transport._me, asked.node, cookie_frame.sequence)
-            state._ephemeral = ephemeral
-            state.write(b"")
-            with pytest.raises(NoiseError):
-                state.read(reply.body[1:])
+        second.heard.clear()
+        first.say(b"word", second.ear.address)
+        [(origin, _, datagram)] = air.waiting
+        air.waiting.clear()
+        waited = range(LINK_HEADER_BYTES - 4, LINK_HEADER_BYTES)
+        for at in range(2, len(datagram)):
+            if at not in waited:
+                second.ear.hear(datagram[:at] + bytes([datagram[at] ^ 1]) + datagram[at + 1 :], origin, False)
+        assert second.heard == []
+        second.dropped.clear()
+        for _ in range(3):
+            second.ear.hear(datagram, origin, False)
+        assert second.heard == [(1, b"word")]
+        assert second.dropped.count("link_repeated") == 2
 
     run(story())

@@ -199,6 +199,7 @@ def test_a_list_ends_where_it_would_not_be_taken() -> None:
     assert read_list(OPERATOR.key.public, made.difference(0)) == made
 
 
+@pytest.mark.promise("signed")
 def test_an_event_is_good_as_it_was_signed() -> None:
     made = signed(OPERATOR.vetting(1).signatures, EVENT)
     judge = OPERATOR.vetting(2).signatures
@@ -270,6 +271,7 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
+@pytest.mark.promise("certified")
 def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
     certified = OPERATOR.vetting(1, subscribe="road = 'A1'", attributes={"rank": "major"}).certified
 

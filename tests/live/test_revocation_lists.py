@@ -24,6 +24,7 @@ MTU = 508
 """What every link of IPv4 carries of a UDP datagram."""
 
 
+@pytest.mark.promise("list-arrives")
 def test_a_long_list_crosses_a_link_with_a_small_mtu_that_loses_three_of_ten(run: Run) -> None:
     """Over two hops, and the node that is out stays a neighbor of nobody."""
 
@@ -49,6 +50,7 @@ def test_a_long_list_crosses_a_link_with_a_small_mtu_that_loses_three_of_ten(run
     run(story())
 
 
+@pytest.mark.promise("list-difference")
 def test_only_what_changed_travels(run: Run) -> None:
     async def story() -> None:
         air, operator = Air(), Operator("of changes")
@@ -67,6 +69,7 @@ def test_only_what_changed_travels(run: Run) -> None:
     run(story())
 
 
+@pytest.mark.promise("list-arrives")
 def test_a_neighbor_that_was_away_gets_the_list_when_it_is_back(run: Run) -> None:
     """Nothing of the first attempts arrives."""
 
@@ -96,6 +99,7 @@ def test_a_newcomer_that_knows_more_tells(run: Run) -> None:
     run(story())
 
 
+@pytest.mark.promise("list-difference")
 def test_a_list_to_which_changes_do_not_fit_is_fetched_whole(run: Run) -> None:
     """The operator's file was lost and begun again: lists of one number that are not the same."""
 
@@ -122,6 +126,7 @@ class Silent:
         return b""
 
 
+@pytest.mark.promise("list-forged")
 def test_a_neighbor_that_only_says_it_has_a_list_keeps_nobody_from_bringing_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +169,7 @@ def test_a_member_that_asks_without_end_is_answered_so_much_only(run: Run) -> No
     run(story())
 
 
+@pytest.mark.promise("later-versions")
 def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
     """What a later version says is ignored, also at the end of what this one knows."""
 
@@ -192,6 +198,7 @@ def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
     run(story())
 
 
+@pytest.mark.promise("list-ends")
 def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     operator, now_s = Operator("of ends"), 1e9
     first = revoke_nodes(operator.key, Revocations(), {1: now_s + 100, 2: now_s + 9000}, now_s)
@@ -208,6 +215,7 @@ def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     assert read_list(operator.key.public, bytes(MAX_LIST_BYTES + 1)) is None
 
 
+@pytest.mark.promise("list-ends")
 def test_a_node_stays_on_the_list_until_its_last_certificate_has_ended_with_its_grace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,6 +244,7 @@ def _public(operator: Path) -> bytes:
     return read_key(operator.with_name(f"{operator.name}.pub"), KeyKind.PUBLIC)[1]
 
 
+@pytest.mark.promise("revocation-overrides")
 def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     operator = Operator("of claims")
     judge = operator.vetting(1).membership

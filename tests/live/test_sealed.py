@@ -41,6 +41,7 @@ def test_one_datagram_to_the_group_reaches_all_members_and_nobody_else(run: Run)
     run(story())
 
 
+@pytest.mark.promise("no-impersonation")
 def test_a_neighbor_cannot_say_to_the_group_what_another_said(run: Run) -> None:
     """All neighbors know the key under which a node speaks to its group; the marks are each one's own."""
 
@@ -142,6 +143,7 @@ def test_who_is_revoked_cannot_read_what_goes_to_the_group(run: Run) -> None:
     run(story())
 
 
+@pytest.mark.promise("list-forged")
 def test_a_member_makes_a_node_verify_one_list_and_not_thousands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not among the messages for which a neighbor has a quota. An honest list still comes."""
 
@@ -313,6 +315,7 @@ def test_who_takes_over_the_address_of_another_shakes_hands_from_there(run: Run)
     run(story())
 
 
+@pytest.mark.promise("replay")
 def test_slots_that_are_cut_off_are_no_datagram(run: Run) -> None:
     async def story() -> None:
         air = Air()

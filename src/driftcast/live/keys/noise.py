@@ -95,7 +95,7 @@ class HandshakeState:
         """`psks` are pre-shared keys and their places (0 for psk0). Only tests give an ephemeral key."""
         self._initiator = initiator
         self._static = static
-        self._ephemeral = ephemeral or AgreementKey()
+        self._ephemeral = ephemeral
         self._psks = [key for _, key in psks]
         self._pre_shared = bool(psks)
         self._messages = _with_psks([place for place, _ in psks])
@@ -115,6 +115,7 @@ class HandshakeState:
         symmetric, written = self._symmetric, b""
         for token in self._messages.pop(0):
             if token == "e":
+                self._ephemeral = self._ephemeral or AgreementKey()
                 written += self._ephemeral.public
                 self._mix_ephemeral(self._ephemeral.public)
             elif token == "s":
@@ -164,8 +165,9 @@ class HandshakeState:
             self._symmetric.mix_key_and_hash(self._psks.pop(0))
             return
         # The first letter is the initiator's key, the second the responder's.
-        mine, theirs = token if self._initiator else reversed(token)
+        mine, theirs = (token[0], token[1]) if self._initiator else (token[1], token[0])
         key = self._ephemeral if mine == "e" else self._static
+        assert key is not None
         shared = key.shared(self._remote_ephemeral if theirs == "e" else self.remote_static)
         if shared is None:
             raise NoiseError

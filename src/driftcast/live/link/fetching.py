@@ -1,10 +1,10 @@
 """A newer list of revocations, fetched from a neighbor piece by piece, from one neighbor at a time.
 
-The pieces are of what changed since this node's own list. Pieces that do not come are asked for again, when no other has
-come for some round trips. If none at all has come, fewer are asked for at once, and later, so that a slow link is not
-filled; when all have come, more at once. A neighbor that says it has a
-newer list, and brings none, keeps others from bringing theirs for a while only: whoever else has one gets its turn, and
-each round of turns is twice as long as the one before.
+The pieces are of what changed since this node's own list. Pieces that do not come are asked for again, when no other
+has come for some round trips. If none at all has come, fewer are asked for at once, and later, so that a slow link is
+not filled; when all have come, more at once. A neighbor that says it has a newer list, and brings none, keeps others
+from bringing theirs for a while only: another that has one gets its turn, and each turn is twice as long as the one
+before.
 """
 
 import math
@@ -34,6 +34,8 @@ class Fetching:
         self._ask = ask
         self._from: Session | None = None
         self._turn_s = TURN_S
+        self._comes = False
+        """Whether anything has come since it was asked for."""
 
     @property
     def active(self) -> bool:
@@ -63,14 +65,10 @@ class Fetching:
         if session is self._from:
             self._from = None
 
-    def end(self, counts: bool) -> None:
-        """All has come, and counts or does not."""
+    def end(self) -> bool:
+        """All has come; whether that is the whole list, and not what changed."""
         self._from = None
-        self._turn_s = TURN_S if counts else self._turn_s
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all of the list is asked for, and not what changed."""
+        self._turn_s = TURN_S
         return self._since == 0
 
     def on_piece(self, session: Session, piece: tuple[int, int, int, int], text: bytes, now_s: float) -> bytes | None:

@@ -36,11 +36,13 @@ class OwnGroupKey:
         self._cipher = Cipher(self.key)
         self._sent = 0
         self._made_s, self._made_wall_s = now_s, time.time()
+        # Nodes that started together do not renew their keys together.
+        self._lasts_s = RENEW_S * (0.75 + 0.25 * secrets.randbelow(1000) / 1000)
 
     def is_old(self, now_s: float) -> bool:
         """Whether it must be renewed. A device that slept has a clock of the day that knows, and a clock that was set
         back has another one that does."""
-        return now_s - self._made_s >= RENEW_S or time.time() - self._made_wall_s >= RENEW_S
+        return now_s - self._made_s >= self._lasts_s or time.time() - self._made_wall_s >= self._lasts_s
 
     def next_number(self) -> int:
         """For what is sealed next."""

@@ -151,8 +151,8 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
         for session in heard:
             if not key.is_marked(session, now_s):
                 self.tell(session, COPY + datagram)
-        if not marked:  # Others may be there who do not know this node yet.
-            return self._greet(address)
+        if not marked:  # Who does not know this node yet may be there, and who does has a copy.
+            return bool(heard) or self._greet(address)
         number = key.next_number()
         header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, number, b""))
         beside = unchanging(header)
@@ -212,7 +212,9 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
         elif isinstance(text, Novelty):
             self.dropped("link_repeated" if text is Novelty.REPEATED else "link_too_old")
         else:
-            session.heard_s = self._loop.time()
+            before_s, session.heard_s = session.heard_s, self._loop.time()
+            if session.heard_s - before_s > SILENT_S:  # It was not told what was new.
+                self._upkeep.begin(session, session.heard_s)
             self._sessions.move_to_end(key)
             holder = self._at.get(address)
             # Who only speaks from another's address may have written it; to take it over it has to shake hands there.
@@ -306,8 +308,6 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
     def _renew_group_key(self) -> None:
         self.group_key.renew(self._loop.time())
         self._upkeep.begin_all(self._loop.time())
-
-    # What is due.
 
     def wake(self, at_s: float) -> None:
         if self._timer is not None:

@@ -13,6 +13,7 @@ acknowledgement of a list is a `V` with its number. What is not known is ignored
 versions may say more.
 """
 
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -76,6 +77,7 @@ class Upkeep:
             session.key_sent_s = now_s
         session.backoff_s = RESEND_S
         self._send(session, now_s)
+        self._fetch(now_s)
 
     def begin_all(self, now_s: float) -> None:
         """The same of all neighbors: this node has another key, and perhaps another list."""
@@ -102,7 +104,8 @@ class Upkeep:
                 session.backoff_s = min(2 * session.backoff_s, MAX_RESEND_S)
                 self._send(session, now_s)
         due = [session.resend_s for session in self._user.sessions if self._is_behind(session)]
-        self._user.wake(min([*due, self._fetching.next_s]))
+        # Those in the past are of neighbors that are silent: they are looked at when something else is due.
+        self._user.wake(min((at_s for at_s in (*due, self._fetching.next_s) if at_s > now_s), default=math.inf))
 
     def on_text(self, session: Session, text: bytes, now_s: float) -> None:
         """Something that is no datagram."""
@@ -119,7 +122,7 @@ class Upkeep:
             elif kind == KEY_TAKEN:
                 session.key_given = body[0]
             elif kind == NUMBERS:
-                self._on_numbers(session, *_NUMBERS.unpack_from(body), now_s)
+                self._on_numbers(session, _NUMBERS.unpack_from(body), now_s)
             elif kind == ASKED:
                 self._on_asked(session, body, now_s)
             else:
@@ -145,7 +148,8 @@ class Upkeep:
 
     # Lists of revocations.
 
-    def _on_numbers(self, session: Session, theirs: int, mine: int, now_s: float) -> None:
+    def _on_numbers(self, session: Session, numbers: tuple[int, int], now_s: float) -> None:
+        theirs, mine = numbers
         session.list_number = max(session.list_number, theirs)
         if mine != self._membership.number:
             self._tell_numbers(session)
@@ -196,16 +200,15 @@ class Upkeep:
         self._user.wake(self._fetching.next_s)
         if text is None:
             return
-        whole = self._fetching.is_whole
-        counts = self._membership.take_revocations(text)
-        self._fetching.end(counts)
-        if not counts and not whole and self._is_newer(session):
-            # What changed does not fit to this node's own list; all of it may.
-            self._fetching.start(session, 0, now_s)
-        elif not counts and self._is_newer(session):
+        whole = self._fetching.end()
+        if not self._membership.take_revocations(text) and self._is_newer(session):
+            if not whole:
+                # What changed does not fit to this node's own list; all of it may.
+                self._fetching.start(session, 0, now_s)
+                return
             session.list_doubted = True
             self._user.dropped("link_list_forged")
-            self._fetch(now_s)
+        self._fetch(now_s)
 
     def _allows(self, session: Session, much: float, now_s: float) -> bool:
         spent, since_s = session.allowance
