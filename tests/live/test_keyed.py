@@ -174,7 +174,7 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
             await until(lambda: inbox.events == [first])
             # Only the first is told, and node 3 is at the other end.
             assert isinstance(nodes[0].trust, KeyedTrust)
-            assert nodes[0].trust.membership.take_revocations(operator.revoked(3))
+            assert nodes[0].trust.membership.take_revocations(operator.revoked(3, *range(1000, 2700)))
             await until(lambda: 3 not in nodes[2].neighbors, 10)
             await until(lambda: nodes[1].neighbors == [0, 2] or nodes[1].neighbors == [2, 0], 10)
             await until(lambda: nodes[2].drops["link_voucher_revoked"] > 0, 10)

@@ -3,6 +3,7 @@
 import argparse
 import base64
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from driftcast.errors import UserError, WorkError
 if TYPE_CHECKING:
     from driftcast.model import EventId, Scalar
 
+LAST_S = 253_402_300_799
+"""The last second that has a date."""
 NORMAL = "some neighbors, little waiting, no drops but link_repeated and link_own; docs/live.md says more"
 
 
@@ -221,6 +224,9 @@ def _status(arguments: argparse.Namespace) -> int:
         f"{_called(neighbor, names)}/{interface}": cost_s
         for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
     }
+    ends_s = facts.pop("certificate_ends_s")
+    if ends_s is not None:
+        facts["certificate_ends"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(ends_s, LAST_S)))
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue

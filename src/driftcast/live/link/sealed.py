@@ -254,7 +254,7 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
         if previous is not None:
             self._upkeep.forget(previous)
             previous.previous = None
-            session.list_number = previous.list_number
+            session.list_number, session.list_tried = previous.list_number, previous.list_tried
             for place in [place for place in previous.places if self._at.get(place) is previous]:
                 self._place(place, session)
         theirs = [other for other in self._sessions if other[0] == session.member.node]

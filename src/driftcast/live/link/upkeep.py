@@ -14,6 +14,7 @@ versions may say more.
 """
 
 import math
+import secrets
 import struct
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -163,8 +164,10 @@ class Upkeep:
         newer = [session for session in self._user.sessions if self._is_newer(session)]
         if any(self._fetching.is_from(session) for session in newer) or not newer:
             return
-        # Who has had its turn is the last to get another.
-        chosen = min(newer, key=lambda session: (session.list_tried, -session.list_number))
+        # A neighbor that has had its turn is the last to get another. Of the others a random one: a liar cannot make
+        # itself the first.
+        fewest = min(session.list_tried for session in newer)
+        chosen = secrets.choice([session for session in newer if session.list_tried == fewest])
         chosen.list_tried += 1
         self._fetching.start(chosen, self._membership.number, now_s)
         self._user.wake(self._fetching.next_s)
