@@ -10,7 +10,7 @@ from driftcast.live.config import NodeConfig
 from driftcast.live.keys.certificate import FORMAT, GRACE_S, Certificate, issue
 from driftcast.live.keys.config import Keys
 from driftcast.live.keys.primitives import SigningKey
-from driftcast.live.keys.revocations import NEVER_S, Revocations, revoke_nodes
+from driftcast.live.keys.revocations import NEVER_S, Revocations, Times, revoke_nodes
 from driftcast.live.keys.section import TOGETHER
 from driftcast.live.keys.signing import Signatures
 from driftcast.live.keys.vetting import Vetting
@@ -63,7 +63,7 @@ class Operator:
 
     def revoked(self, *nodes: NodeId, until_s: float = NEVER_S) -> bytes:
         """A newer list that names these too."""
-        self._list = revoke_nodes(self.key, self._list, dict.fromkeys(nodes, until_s), time.time())
+        self._list = revoke_nodes(self.key, self._list, dict.fromkeys(nodes, Times(time.time(), until_s)), time.time())
         return self._list.difference(0)
 
     def vetting(self, node: NodeId, **more: object) -> Vetting:

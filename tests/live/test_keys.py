@@ -22,7 +22,7 @@ from driftcast.live.keys.files import KeyKind, read_key, write_key
 from driftcast.live.keys.ids import node_of
 from driftcast.live.keys.membership import Refusal
 from driftcast.live.keys.primitives import AgreementKey, Cipher, SigningKey, signed_by
-from driftcast.live.keys.revocations import Revocations, read_list, revoke_nodes
+from driftcast.live.keys.revocations import Revocations, Times, read_list, revoke_nodes
 from driftcast.live.keys.signing import EventFlaw, plain
 from driftcast.live.keys.vetting import CERTIFICATE
 from driftcast.live.link.frame import Novelty
@@ -192,7 +192,7 @@ def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
 
 def test_a_list_ends_where_it_would_not_be_taken() -> None:
     """Some 140,000 nodes: longer ones are refused where they are made."""
-    many = dict.fromkeys(range(2**62, 2**62 + 150_000), 1e12)
+    many = dict.fromkeys(range(2**62, 2**62 + 150_000), Times(1e9, 1e12))
     with pytest.raises(UserError, match="at most 4 MiB"):
         revoke_nodes(OPERATOR.key, Revocations(), many, 1e9)
     made = revoke_nodes(OPERATOR.key, Revocations(), dict(list(many.items())[:100_000]), 1e9)

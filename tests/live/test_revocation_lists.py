@@ -12,7 +12,7 @@ from driftcast.live.keys.certified import Certified
 from driftcast.live.keys.files import KeyKind, read_key
 from driftcast.live.keys.ledger import ledger_of
 from driftcast.live.keys.membership import CLOCK_SLACK_S, Refusal
-from driftcast.live.keys.revocations import MAX_LIST_BYTES, NEVER_S, Revocations, read_list, revoke_nodes
+from driftcast.live.keys.revocations import MAX_LIST_BYTES, NEVER_S, Revocations, Times, read_list, revoke_nodes
 from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
 from driftcast.live.link.upkeep import PIECE
 from tests.live.air import Air, Speaker, carried_until, meet
@@ -201,8 +201,10 @@ def test_texts_within_a_session_that_are_none_are_named(run: Run) -> None:
 @pytest.mark.promise("list-ends")
 def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     operator, now_s = Operator("of ends"), 1e9
-    first = revoke_nodes(operator.key, Revocations(), {1: now_s + 100, 2: now_s + 9000}, now_s)
-    second = revoke_nodes(operator.key, first, {3: now_s + 9000}, now_s + 101)
+    first = revoke_nodes(
+        operator.key, Revocations(), {1: Times(now_s, now_s + 100), 2: Times(now_s, now_s + 9000)}, now_s
+    )
+    second = revoke_nodes(operator.key, first, {3: Times(now_s, now_s + 9000)}, now_s + 101)
     assert list(second.entries) == [2, 3]
     changes = second.difference(1)
     assert len(changes) < len(second.difference(0))
@@ -210,7 +212,7 @@ def test_entries_end_and_go_from_the_list_by_difference_too() -> None:
     assert read_list(operator.key.public, changes) is None
     assert read_list(operator.key.public, changes, second) is None
     # Revoked again, a node stays as long as the longer of both says.
-    third = revoke_nodes(operator.key, second, {2: now_s + 200}, now_s + 102)
+    third = revoke_nodes(operator.key, second, {2: Times(now_s, now_s + 200)}, now_s + 102)
     assert third.entries[2].until_s == now_s + 9000
     assert read_list(operator.key.public, bytes(MAX_LIST_BYTES + 1)) is None
 
@@ -253,3 +255,17 @@ def test_a_revocation_counts_whatever_time_is_claimed() -> None:
     assert judge.take_revocations(operator.revoked(2))
     assert judge.member(keys.certificate) is Refusal.REVOKED
     assert judge.neighbor(operator.vetting(2).membership.card) is not Refusal.REVOKED, "it was certified again"
+
+
+@pytest.mark.promise("revocation-overrides")
+def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, kind in (("car.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
+        commands.new_pair(tmp_path / name, kind)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 3600)
+    made = commands.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car")
+    monkeypatch.setattr(time, "time", real)
+    listed = commands.revoke(["car"], tmp_path / "operator.key", tmp_path / "out.list")
+    assert listed.revokes(made.node, made.issued_s)

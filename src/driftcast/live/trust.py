@@ -102,9 +102,15 @@ class KeyedTrust(Trust):
     def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
         if self._watch is None:
             return super().start(certify_again)
-        self.membership.renewed.append(certify_again)
-        self._watch.start()
-        return self._watch.stop
+        watch, renewed = self._watch, self.membership.renewed
+        renewed.append(certify_again)
+        watch.start()
+
+        def stop() -> None:
+            watch.stop()
+            renewed.remove(certify_again)
+
+        return stop
 
     def health(self, trouble: str | None) -> Health:
         own = self.membership.trouble()

@@ -19,10 +19,10 @@ from driftcast.live.keys.certificate import (
 )
 from driftcast.live.keys.files import KeyKind, read_key, write_key
 from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.ledger import last_end_s, note_issued
+from driftcast.live.keys.ledger import issued_to, note_issued
 from driftcast.live.keys.membership import CLOCK_SLACK_S
 from driftcast.live.keys.primitives import PRIVATE_BYTES, SECRET_BYTES, SigningKey
-from driftcast.live.keys.revocations import NEVER_S, Revocations, read_list, read_unsigned, revoke_nodes
+from driftcast.live.keys.revocations import NEVER_S, Revocations, Times, read_list, read_unsigned, revoke_nodes
 from driftcast.model import MAX_NODE_ID, FilterText, NodeId, Scalar
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -72,10 +72,12 @@ def certify(
     signer = SigningKey(read_key(operator, KeyKind.OPERATOR)[1])
     if key == signer.public:
         raise UserError(f"{public}: is the operator's own key; a node has a key of its own (driftcast keys new)")
-    now_s = time.time()
+    node = node_of(name.encode()) if node is None else node
+    # After all that it was given before, also by a clock that was ahead: a revocation ends those, and not this one.
+    now_s = max([time.time(), *(one.issued_s + 1.0 for one in issued_to(operator, node))])
     certificate = Certificate(
         FORMAT,
-        node_of(name.encode()) if node is None else node,
+        node,
         key,
         name,
         now_s,
@@ -104,12 +106,15 @@ def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> Revocations
         if read is None:
             raise UserError(f"{list_file}: is no list of this operator that this version of driftcast can read")
         before = read
-    until_s: dict[NodeId, float] = {}
+    revoked, now_s = dict[NodeId, Times](), time.time()
     for text in nodes:
         node = _node(text)
-        end_s = last_end_s(operator, node)
-        until_s[node] = NEVER_S if end_s is None else end_s + CLOCK_SLACK_S
-    after = revoke_nodes(signer, before, until_s, time.time())
+        given = issued_to(operator, node)
+        # Of clocks that are wrong the latest counts: no certificate that was given may outlive this.
+        before_s = max([now_s, *(one.issued_s for one in given)])
+        end_s = max((one.expires_s + one.grace_s + CLOCK_SLACK_S for one in given), default=NEVER_S)
+        revoked[node] = Times(before_s, end_s)
+    after = revoke_nodes(signer, before, revoked, now_s)
     write_key(list_file, KeyKind.REVOCATIONS, after.difference(0), replace=True)
     return after
 

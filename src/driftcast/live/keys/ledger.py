@@ -1,6 +1,6 @@
 """Which certificates an operator has given, in a file beside its key: a line for each, added and never changed.
 
-Whoever revokes a node must know when the last of its certificates ends: until then the node stays on the list.
+To revoke a node takes to know when the last of its certificates ends: until then the node stays on the list.
 """
 
 import os
@@ -43,21 +43,19 @@ def note_issued(operator: Path, certificate: Certificate) -> None:
         raise WorkError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def last_end_s(operator: Path, node: NodeId) -> float | None:
-    """When nothing that a node signed under any of its certificates is accepted any more; None if none is known."""
+def issued_to(operator: Path, node: NodeId) -> list[Issued]:
+    """The certificates that a node was given, as far as is known."""
     path = ledger_of(operator)
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
-        return None
+        return []
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    ends_s = []
+    found = []
     for number, line in enumerate(lines, start=1):
         try:
-            issued = msgspec.json.decode(line, type=Issued)
+            found.append(msgspec.json.decode(line, type=Issued))
         except msgspec.MsgspecError as error:
             raise UserError(f"{path}: line {number}: {error}; mend or remove the line") from None
-        if issued.node == node:
-            ends_s.append(issued.expires_s + issued.grace_s)
-    return max(ends_s, default=None)
+    return [one for one in found if one.node == node]

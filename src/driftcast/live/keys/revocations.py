@@ -6,7 +6,7 @@ it came, so what changed since an older list is known, and travels alone: who ap
 the newer, and the signature, which is over all of it, shows that.
 """
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -62,13 +62,22 @@ _decoder: msgspec.msgpack.Decoder[Revocations] = msgspec.msgpack.Decoder(Revocat
 _replace = msgspec.structs.replace
 
 
-def revoke_nodes(operator: SigningKey, before: Revocations, until_s: dict[NodeId, float], now_s: float) -> Revocations:
-    """The next list: nodes with the time until which each must stay on it; entries that have ended are left out."""
+class Times(NamedTuple):
+    """Of one node that is revoked."""
+
+    before_s: float
+    """Certificates that were issued until then no longer count."""
+    until_s: float
+    """So long it must stay on the list."""
+
+
+def revoke_nodes(operator: SigningKey, before: Revocations, nodes: dict[NodeId, Times], now_s: float) -> Revocations:
+    """The next list; entries that have ended are left out."""
     number = before.number + 1
     entries = {node: one for node, one in before.entries.items() if one.until_s >= now_s}
-    for node, until in until_s.items():
+    for node, (before_s, until_s) in nodes.items():
         earlier = entries.get(node)
-        entries[node] = Revoked(now_s, until if earlier is None else max(until, earlier.until_s), number)
+        entries[node] = Revoked(before_s, until_s if earlier is None else max(until_s, earlier.until_s), number)
     # As it is read: an integer for a time would be signed as one, and read as a float.
     unsigned = _decoder.decode(_encode(Revocations(number=number, issued_s=now_s, entries=_in_order(entries))))
     signed = _replace(unsigned, signature=operator.sign(b"revocations", _encode(unsigned)))

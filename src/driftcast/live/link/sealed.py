@@ -106,9 +106,9 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
         self._greeting = Greeting(self._me, self._membership, self._notices, self, self.offer)
         self.group_key = OwnGroupKey(self._loop.time())
         self._upkeep = Upkeep(self._membership, self.group_key, self)
+        self._inner.open(self._hear, trouble)
         self._membership.changed.append(self._on_revoked)
         self._membership.renewed.append(self._on_renewed)
-        self._inner.open(self._hear, trouble)
         self.wake(self._loop.time() + REVIEW_S)
 
     def close(self) -> None:
