@@ -269,3 +269,5 @@ def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
     monkeypatch.setattr(time, "time", real)
     listed = commands.revoke(["car"], tmp_path / "operator.key", tmp_path / "out.list")
     assert listed.revokes(made.node, made.issued_s)
+    again = commands.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car")
+    assert not listed.revokes(again.node, again.issued_s), "certified again, it is in again"
