@@ -86,7 +86,7 @@ def test_a_node_warns_before_the_end_in_log_health_and_metrics(
             assert await asked(node, "/health") == (200, "ok\n")
             assert said("certificate") == 0
             clock.ahead_s = 21 * DAY_S
-            await until(lambda: said("certificate ends on") == 1)
+            await until(lambda: said("certificate ends on") == 1, 30)
             code, text = await asked(node, "/health")
             assert code == 200
             assert text.startswith("ok\nwarning: this node's certificate ends on")
@@ -97,7 +97,7 @@ def test_a_node_warns_before_the_end_in_log_health_and_metrics(
             await asyncio.sleep(0.3)
             assert said("certificate ends on") == 1, "once a day"
             clock.ahead_s = 41 * DAY_S
-            await until(lambda: said("certificate ended on") == 1)
+            await until(lambda: said("certificate ended on") == 1, 30)
             code, text = await asked(node, "/health")
             assert code == 503
             assert "SIGHUP" in text

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from driftcast.live.keys.primitives import Cipher
-from driftcast.live.link import group_key, sealed, session
+from driftcast.live.link import group_key, sealed, session, upkeep
 from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
 from driftcast.live.link.group_key import RENEW_S, OwnGroupKey
 from driftcast.live.link.session import Session
@@ -182,13 +182,15 @@ def test_what_is_said_while_keys_are_renewed_comes_once_to_everybody(run: Run) -
 
 
 @pytest.mark.promise("renewal-loses-nothing")
-def test_a_key_arrives_over_a_link_that_loses_three_of_ten(run: Run) -> None:
+def test_a_key_arrives_over_a_link_that_loses_three_of_ten(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "MAX_RESEND_S", 0.5)
+
     async def story() -> None:
         air = Air()
         first, second = Speaker(air, 1), Speaker(air, 2)
         meet(air, first, second)
         air.loss = 0.3
-        for _ in range(5):
+        for _ in range(3):
             first.transport._renew_group_key()
             await carried_until(
                 air, lambda: session_with(first, 2).key_given == first.transport.group_key.epoch, within_s=60
@@ -221,8 +223,6 @@ def test_the_key_before_is_accepted_for_a_while_and_no_longer(run: Run, monkeypa
 def test_a_neighbor_that_never_acknowledges_costs_a_copy_for_a_while_only(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_key, "COPIES_S", 0.2)
-
     async def story() -> None:
         air = Air()
         first, second, bad = (Speaker(air, node) for node in (1, 2, 3))
@@ -233,7 +233,7 @@ def test_a_neighbor_that_never_acknowledges_costs_a_copy_for_a_while_only(
         first.say(b"word")
         assert len(air.waiting) == 2, "a datagram to the group, and a copy"
         air.carry()
-        await asyncio.sleep(0.3)
+        session_with(first, 3).key_sent_s -= group_key.COPIES_S
         air.waiting.clear()
         first.say(b"word")
         assert len(air.waiting) == 1
