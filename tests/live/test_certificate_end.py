@@ -205,6 +205,11 @@ def test_a_certificate_is_read_again_while_the_node_runs(
             assert node.status().certificate_ends_s != ends_s
             node.publish({"n": 1})
             ends_s = node.status().certificate_ends_s
+            certify(tmp_path, 1e-6, "other.key")
+            clock.ahead_s += 60
+            node.trust.reload()
+            assert "not valid at this time" in caplog.text
+            assert node.status().certificate_ends_s == ends_s
             certify(tmp_path, 20, "other.key", "van")
             node.trust.reload()
             assert "restart the node" in caplog.text

@@ -219,6 +219,44 @@ def test_a_responder_without_a_good_key_is_told_nothing_more(who: str, run: Run)
     run(story())
 
 
+@pytest.mark.promise("no-session")
+@pytest.mark.parametrize("kind", [LinkKind.REPLY, LinkKind.FINISH])
+def test_who_answers_in_the_place_of_another_does_not_end_its_handshake(kind: LinkKind, run: Run) -> None:
+    """It is on the way, sees the first message, and is faster; what it says is well made, with a card of its own."""
+
+    async def story() -> None:
+        air = Air()
+        first, second = Speaker(air, 1), Speaker(air, 2)
+        speakers = {one.ear.address: one for one in (first, second)}
+        first.say(b"word", second.ear.address)
+        forged, initiated = False, b""
+        while air.waiting:
+            origin, target, datagram = air.waiting.pop(0)
+            frame = unpack(datagram, keyed=True)
+            assert isinstance(frame, LinkFrame)
+            if frame.kind is kind is LinkKind.REPLY:
+                began, asked = speakers[target], speakers[origin]
+                bad = stranger(asked.node)
+                state = handshake(bad, False, OURS, began.transport._me, asked.node, frame.sequence)
+                state.read(initiated[INITIATION_BYTES:])
+                message = state.write(introduce(bad, OURS, frame.session))
+                forged = True
+                began.ear.hear(pack(frame._replace(body=bytes([OURS.most]) + message)), origin, False)
+                assert list(began.transport.sessions) == []
+            elif frame.kind is kind is LinkKind.FINISH:
+                forged = True
+                for body in (frame.body[::-1], bytes(300), frame.body[:-1], frame.body + b"x"):
+                    air.ears[target].hear(pack(frame._replace(body=body)), origin, False)
+                assert list(speakers[target].transport.sessions) == []
+            elif frame.kind is LinkKind.INITIATION:
+                initiated = frame.body
+            air.ears[target].hear(datagram, origin, False)
+        assert forged
+        assert [len(list(one.transport.sessions)) for one in (first, second)] == [1, 1]
+
+    run(story())
+
+
 # The third message.
 
 
