@@ -7,7 +7,9 @@ import pytest
 
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.reasons import Reason
-from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, until
+from driftcast.live.keys.commands import certify, new_pair
+from driftcast.live.keys.files import KeyKind
+from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
 
 LASTING = {"session_expiry_s": 1000}
 
@@ -370,3 +372,23 @@ password = "p"
             assert thief.connected()[1] == Reason.NOT_AUTHORIZED
         for reader in readers.values():
             reader.close()
+
+
+@pytest.mark.promise("publishing-refused")
+def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not authorized, which no client takes for a reason to try again."""
+    for name, kind in (("n1.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
+        new_pair(tmp_path / name, kind)
+    certify(tmp_path / "n1.key.pub", tmp_path / "operator.key", tmp_path / "n1.cert", "n1", days=1)
+    keys = '[keys]\nidentity = "n1.key"\ncertificate = "n1.cert"\noperator = "operator.key.pub"\n'
+    with broker(tmp_path, protocol=f"{EPIDEMIC}\n{keys}") as node, Raw(node.port, connect("x")) as client:
+        client.connected()
+        client.say(publish("a", b"x", 1, 1))
+        assert client.expect(kinds.PUBACK)[1][:2] == b"\x00\x01"
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + 2 * 86_400)
+        client.say(publish("a", b"x", 1, 2))
+        assert client.expect(kinds.PUBACK)[1] == b"\x00\x02" + bytes((Reason.NOT_AUTHORIZED,))
+        assert node.drops("mqtt_refused") == 1

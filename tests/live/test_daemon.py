@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import driftcast
-from driftcast.errors import WorkError
+from driftcast.cli import main
+from driftcast.errors import UserError, WorkError
 from driftcast.live import commands, peers
 from driftcast.live.commands import Wanted, publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
+from driftcast.live.keys import commands as keys
+from driftcast.live.keys.files import KeyKind
 from driftcast.live.link import interface
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.node import LiveNode
@@ -228,6 +231,42 @@ def test_a_hangup_signal_reads_the_configuration_again(tmp_path: Path) -> None:
         assert told["file"] == str(path)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.promise("reload")
+def test_a_hangup_signal_brings_a_new_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a node whose own has ended: it refused to publish, and then publishes again."""
+
+    def certified(days: float) -> None:
+        keys.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car-1", days=days)
+
+    for name, kind in (("car.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
+        keys.new_pair(tmp_path / name, kind)
+    certified(1e-6)
+    path, address = tmp_path / "car-1.toml", str(tmp_path / "car-1.sock")
+    section = '[keys]\nidentity = "car.key"\ncertificate = "car.cert"\noperator = "operator.key.pub"\n'
+    path.write_text(CONFIG.format(port=0) + '[log]\nlevel = "info"\n' + section)
+    command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            assert any("certificate ended on" in line for line in lines)
+            assert any("runs flooding" in line for line in lines)
+            with pytest.raises(UserError, match="certificate ended on"):
+                publish(address, {"speed": 31})
+            assert main(["pub", "speed=31", "--node", address]) == 2
+            assert "send the node SIGHUP" in capsys.readouterr().err
+            certified(10)
+            process.send_signal(signal.SIGHUP)
+            assert any("a new certificate counts" in line for line in lines)
+            publish(address, {"speed": 31})
+            assert main(["status", "--node", address]) == 0
+            assert "certificate_ends 2" in capsys.readouterr().out
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        finally:
+            process.kill()
 
 
 def test_a_disk_that_fails_ends_the_trace_and_not_the_node(

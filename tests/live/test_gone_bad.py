@@ -17,6 +17,7 @@ from driftcast.live.keys.primitives import SigningKey
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.greeting import BURST
+from driftcast.live.link.handshake import OURS
 from driftcast.live.link.quota import QuotaSettings
 from driftcast.live.node import LiveNode
 from driftcast.model import Event, EventId
@@ -242,8 +243,8 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
                 cookie = int.from_bytes(frame.body, "big")
                 network = OPERATOR.vetting(1).membership.network
                 for number in range(5 * int(BURST)):
-                    key = Random(number).randbytes(32)
-                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, key + network)), second.address)
+                    body = OURS.text() + network + Random(number).randbytes(32)
+                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, body)), second.address)
                     if number % 20 == 19:
                         await asyncio.sleep(0.001)
                 await until_dropped(second, "link_handshakes_full", 50)

@@ -11,19 +11,18 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.config import load_config
 from driftcast.live.keys import commands, primitives
 from driftcast.live.keys.certificate import (
+    FORMAT,
     MAX_CERTIFICATE_BYTES,
-    MAX_REVOKED,
     Certificate,
-    Revocations,
     issue,
     read_certificate,
-    read_list,
-    sign_list,
 )
+from driftcast.live.keys.certified import Certified
 from driftcast.live.keys.files import KeyKind, read_key, write_key
 from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.membership import Certified, Refusal
-from driftcast.live.keys.primitives import Cipher, Ephemeral, SigningKey, signed_by
+from driftcast.live.keys.membership import Refusal
+from driftcast.live.keys.primitives import AgreementKey, Cipher, SigningKey, signed_by
+from driftcast.live.keys.revocations import Revocations, Times, read_list, revoke_nodes
 from driftcast.live.keys.signing import EventFlaw, plain
 from driftcast.live.keys.vetting import CERTIFICATE
 from driftcast.live.link.frame import Novelty
@@ -62,7 +61,7 @@ def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.
     assert config.node == node_of(b"car-1"), "the id of a certified node is that of its name, as without keys"
     assert config.keys is not None
     mine = config.keys.membership().mine
-    assert (mine.name, dict(mine.attributes)) == ("car-1", {"rank": "major"})
+    assert dict(mine.attributes) == {"rank": "major"}
     capsys.readouterr()
     assert main(["keys", "show", f"{folder}/car-1.cert"]) == 0
     assert "publish road is not null" in capsys.readouterr().out
@@ -165,7 +164,7 @@ def test_a_certificate_is_good_as_it_was_signed_and_for_its_time() -> None:
 
 def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> None:
     def certificate(publish: str, name: str = "a") -> Certificate:
-        return Certificate(1, 1, bytes(32), name, 0.0, 1.0, publish)
+        return Certificate(FORMAT, 1, bytes(32), name, 0.0, 1.0, publish)
 
     long = " or ".join(f"n = {n}" for n in range(400))
     for bad in (certificate(long), certificate("n >"), certificate("n = 1", "")):
@@ -182,20 +181,25 @@ def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
     assert not isinstance(judge.member(known), Refusal)
     first = operator.revoked(2)
     second = operator.revoked(3)
-    assert not judge.take_revocations(sign_list(Operator("another").key, Revocations(number=9)))
+    assert not judge.take_revocations(Operator("another").revoked(2))
     assert not judge.take_revocations(b"")
     assert judge.take_revocations(second)
     assert not judge.take_revocations(first), "an older one, replayed"
     assert judge.member(known) is Refusal.REVOKED
     again = operator.keys(1, list_file=tmp_path / "list").membership()
     assert again.number == 2, "it was written down"
-    with pytest.raises(UserError, match="at most"):
-        sign_list(operator.key, Revocations(before_s=dict.fromkeys(range(MAX_REVOKED + 1), 0.0)))
-    full = sign_list(operator.key, Revocations(before_s={2**63 - 1 - n: 1e12 - n for n in range(MAX_REVOKED)}))
-    assert len(full) < 60_000, "fits in a datagram"
-    assert read_list(operator.key.public, full) is not None
 
 
+def test_a_list_ends_where_it_would_not_be_taken() -> None:
+    """Some 140,000 nodes: longer ones are refused where they are made."""
+    many = dict.fromkeys(range(2**62, 2**62 + 150_000), Times(1e9, 1e12))
+    with pytest.raises(UserError, match="at most 4 MiB"):
+        revoke_nodes(OPERATOR.key, Revocations(), many, 1e9)
+    made = revoke_nodes(OPERATOR.key, Revocations(), dict(list(many.items())[:100_000]), 1e9)
+    assert read_list(OPERATOR.key.public, made.difference(0)) == made
+
+
+@pytest.mark.promise("signed")
 def test_an_event_is_good_as_it_was_signed() -> None:
     made = signed(OPERATOR.vetting(1).signatures, EVENT)
     judge = OPERATOR.vetting(2).signatures
@@ -245,7 +249,7 @@ def test_a_signature_for_one_purpose_is_none_for_another() -> None:
 
 
 def test_a_key_that_everybody_shares_a_secret_with_is_refused() -> None:
-    assert Ephemeral().shared(bytes(32)) is None
+    assert AgreementKey().shared(bytes(32)) is None
     assert Cipher(bytes(32)).open(1, b"short", b"") is None
 
 
@@ -267,6 +271,7 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
+@pytest.mark.promise("certified")
 def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
     certified = OPERATOR.vetting(1, subscribe="road = 'A1'", attributes={"rank": "major"}).certified
 

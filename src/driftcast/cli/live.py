@@ -3,6 +3,7 @@
 import argparse
 import base64
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from driftcast.errors import UserError, WorkError
 if TYPE_CHECKING:
     from driftcast.model import EventId, Scalar
 
+LAST_S = 253_402_300_799
+"""The last second that has a date."""
 NORMAL = "some neighbors, little waiting, no drops but link_repeated and link_own; docs/live.md says more"
 
 
@@ -225,6 +228,9 @@ def _status(arguments: argparse.Namespace) -> int:
     }
     facts |= facts.pop("details")
     facts["retention"] = [_balance(level, one) for level, one in facts["retention"].items()]
+    ends_s = facts.pop("certificate_ends_s")
+    if ends_s is not None:
+        facts["certificate_ends"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(ends_s, LAST_S)))
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue

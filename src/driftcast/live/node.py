@@ -18,12 +18,12 @@ from driftcast.live.flushing import Flushing
 from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
 from driftcast.live.host.applications_above import Applications
+from driftcast.live.host.certifying import CertifyingRuntime
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
 from driftcast.live.host.numbers import EventNumbers, Numbers, incarnation
 from driftcast.live.host.outgoing import Outgoing, Publication
 from driftcast.live.host.processing import Finished, Processing
-from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
@@ -98,8 +98,7 @@ class LiveNode(Applications):
         self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
         flushing = Flushing(record, config.trace, config.name)
         cleanup.callback(flushing.save)
-        work = Work(config.load_window_s)
-        self._processing = Processing(config.processors, self._on_processed, work)
+        self._processing = Processing(config.processors, self._on_processed, work := Work(config.load_window_s))
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
         self._whereabouts = (facts := config.facts()).whereabouts
@@ -108,8 +107,10 @@ class LiveNode(Applications):
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
-        plan, above, links = trust.plan(config.plan), trust.applications(self, self.note_drop), self._interfaces
-        self._runtime = runtime = Runtime(config.node, plan, links, record, host, saving, above, work, trust.certified)
+        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
+        self._runtime = runtime = CertifyingRuntime(
+            trust.certified, config.node, plan, self._interfaces, record, host, saving, above, work
+        )
         await look_up(runtime.interfaces.values(), cleanup)
         events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
         self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
@@ -123,6 +124,7 @@ class LiveNode(Applications):
         self.tune = self._applications.tune
         runtime.start()
         outgoing.retention.started()
+        cleanup.callback(trust.start(runtime.certify_again))
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.end_deeds)
@@ -135,10 +137,11 @@ class LiveNode(Applications):
         await self._open_doors()
 
     async def _open_doors(self) -> None:
-        config, saving, kept = self.config, self._saving, self._outgoing.retention
+        config, saving, kept, health = self.config, self._saving, self._outgoing.retention, self.trust.health
         doors: list[Door] = []
         if config.metrics is not None:
-            self.metrics = MetricsServer(self.status, self._record.delays, lambda: kept.trouble, config.metrics)
+            delays = self._record.delays
+            self.metrics = MetricsServer(self.status, delays, lambda: health(kept.trouble), config.metrics)
             doors.append(self.metrics)
         if config.control is not None:
             self._control = ControlServer(self, config.control, config.control_token)
@@ -314,6 +317,7 @@ class LiveNode(Applications):
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscribers.waiting, "buffer": self._record.held},
             retention=retained(self._outgoing.retention),
+            certificate_ends_s=self.trust.certificate_ends_s,
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
             details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
         )

@@ -13,7 +13,7 @@ def publish(drift: KeepsEvents, number: int, promised: bool, lease_s: float = 60
     if promised and drift.log.refusal(event) is not None:
         return False
     drift.log.pledge(event.id if promised else None)
-    drift.on_publish(0.0, event)
+    drift.on_publish(0.0, event)  # type: ignore[attr-defined]
     drift.log.pledge(None)
     return True
 

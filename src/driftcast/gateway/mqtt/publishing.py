@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from driftcast.errors import UserError, WorkError
+from driftcast.errors import NotAuthorizedError, UserError, WorkError
 from driftcast.gateway.mqtt.config import MqttSection, Rights
 from driftcast.gateway.mqtt.events import attributes_of, lease_of
 from driftcast.gateway.mqtt.packets import Message
@@ -87,7 +87,8 @@ class Publishing:
         except UserError as error:
             LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
-            done(Reason.IMPLEMENTATION_ERROR)
+            authorized = not isinstance(error, NotAuthorizedError)
+            done(Reason.IMPLEMENTATION_ERROR if authorized else Reason.NOT_AUTHORIZED)
             return
         except WorkError as error:
             # The retention log or the disk is full: the client may publish again later.

@@ -248,6 +248,8 @@ class Status(Answer, frozen=True, tag="status"):
     those that the protocol keeps for others."""
     retention: dict[str, Retained] = {}
     """What became of events, by level: `stored` and `accepted` of this node, `custody` and `carried` of others."""
+    certificate_ends_s: float | None = None
+    """When the node's certificate ends, in seconds since 1970, if it has one."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
     details: dict[str, str] = {}

@@ -5,7 +5,7 @@ A small HTTP server of its own on one port: who asks anything else, too long or 
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from driftcast.errors import WorkError
 from driftcast.live.delays import Delays
@@ -21,6 +21,15 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 Samples: TypeAlias = Sequence[tuple[str, Mapping[str, str], float]]
 """Of one family: what is added to its name, labels, value."""
 PLAIN = "text/plain; charset=utf-8"
+
+
+class Health(NamedTuple):
+    """How a node is."""
+
+    trouble: str | None = None
+    """What is wrong."""
+    warning: str | None = None
+    """What will be, if nobody does something."""
 
 
 def openmetrics(status: Status, delays: Delays) -> str:
@@ -48,6 +57,10 @@ def _lines(status: Status, delays: Delays) -> Iterator[str]:
         neighbor, _, interface = link.partition("/")
         links.append(("", {"neighbor": neighbor, "interface": interface}, cost_s))
     yield from _family("link_cost_seconds", "gauge", "Links that are up, and what each costs.", links)
+    ends_s = status.certificate_ends_s
+    if ends_s is not None:
+        help = "When the node's certificate ends, in seconds since 1970."
+        yield from _family("certificate_end_timestamp_seconds", "gauge", help, [("", {}, ends_s)])
     yield from _family("delay_seconds", "histogram", "From publication to delivery, by both clocks.", _buckets(delays))
 
 
@@ -94,12 +107,11 @@ class MetricsServer:
     """Answers one request for each connection."""
 
     def __init__(
-        self, status: Callable[[], Status], delays: Delays, trouble: Callable[[], str | None], place: Address
+        self, status: Callable[[], Status], delays: Delays, health: Callable[[], Health], place: Address
     ) -> None:
-        """`trouble` says what is wrong with the node, if anything is."""
         self._status = status
         self._delays = delays
-        self._trouble = trouble
+        self._health = health
         self._place = place
         self._server: asyncio.Server | None = None
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -156,9 +168,10 @@ class MetricsServer:
         if path == b"/metrics":
             return _response("200 OK", OPENMETRICS, openmetrics(self._status(), self._delays), words[0])
         if path == b"/health":
-            trouble = self._trouble()
+            trouble, warning = self._health()
             state = "200 OK" if trouble is None else "503 Service Unavailable"
-            return _response(state, PLAIN, f"{trouble or 'ok'}\n", words[0])
+            said = (trouble or "ok") + ("" if warning is None else f"\nwarning: {warning}")
+            return _response(state, PLAIN, f"{said}\n", words[0])
         return _response("404 Not Found", PLAIN, "there are /metrics and /health\n")
 
 

@@ -22,7 +22,7 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Failure, NodeId, Request, Subscription
+from driftcast.model import Failure, NodeId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
@@ -61,11 +61,8 @@ class Runtime(Stack):
         saving: Saving,
         applications: Applications,
         work: Work,
-        certified: Callable[[Any], Any] = lambda asked: asked,
     ) -> None:
-        """What `certified` makes of the subscriptions and requests of this node is what others are told."""
         self._work = work
-        self._certified = certified
         self._loop = asyncio.get_running_loop()
         self._record = record
         self._saving = saving
@@ -176,12 +173,6 @@ class Runtime(Stack):
         if saving.store.marked:
             saving.settle()
         return True
-
-    def on_subscribe(self, now: float, subscription: Subscription) -> bool:
-        return super().on_subscribe(now, self._certified(subscription))
-
-    def on_request(self, now: float, request: Request) -> None:
-        super().on_request(now, self._certified(request))
 
     @property
     def busy(self) -> bool:
