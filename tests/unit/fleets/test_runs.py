@@ -11,7 +11,7 @@ from driftcast.pipeline.fleets.cleaning import Rules
 ROWS = 40
 
 
-def reasons(x_m: np.ndarray, time_s: np.ndarray) -> list[int]:  # type: ignore[type-arg]
+def reasons(x_m: np.ndarray, time_s: np.ndarray) -> list[int]:
     """Those of the rows of one node that stay on a line."""
     count = len(x_m)
     zeros, none = np.zeros(count, dtype=np.int64), np.full(count, np.nan)
