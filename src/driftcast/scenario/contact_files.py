@@ -28,11 +28,11 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
     check_seed(seed)
     if path.suffix == ".toml":
         return _from_scenario(path, range_m, duration_s, seed)
-    if path.suffix == ".parquet":
+    start = "" if path.suffix == ".parquet" else _start_of(path)
+    if path.suffix == ".parquet" or start.startswith("PAR1"):
         if range_m is not None or duration_s is not None:
             raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
         return ContactPlan.load(path)
-    start = _start_of(path)
     if start.lstrip("\ufeff \t\r\n").startswith("<"):
         return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
     if not _is_table(path, start) and re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):

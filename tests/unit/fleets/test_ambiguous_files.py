@@ -53,6 +53,8 @@ def test_three_columns_of_numbers_may_be_anything(tmp_path: Path, text: str) -> 
         format_of(path)
     assert ("--format sociopatterns" in str(refused.value)) == (text != WALKER)
     assert format_of(path, header=("time", "x", "y")).name == "csv"
+    # A file with a mark of its own is no table, whatever is said of others.
+    assert format_of(written(tmp_path / "day.gpx", "<gpx></gpx>"), header=("time", "x", "y")).name == "gpx"
 
 
 def test_rows_of_an_id_a_time_and_a_place_are_not_taken_for_contacts(tmp_path: Path) -> None:
@@ -367,8 +369,9 @@ def test_names_stay_apart_in_every_encoding(tmp_path: Path, encoding: str) -> No
     assert (facts["nodes"], facts["contacts"]) == (3, 2)
     names = pq.read_table(tmp_path / "out" / "nodes.parquet")["node"].to_pylist()
     assert sorted(names) == sorted(["José", "Jos\xe8", "Zoë"])
-    with pytest.raises(UserError, match="no such encoding"):
-        ingest([tmp_path / "list.csv"], tmp_path / "other", Source(encoding="klingon"))
+    for name in ("klingon", "base64"):
+        with pytest.raises(UserError, match="no such encoding"):
+            ingest([tmp_path / "list.csv"], tmp_path / "other", Source(encoding=name))
 
 
 def test_lists_of_mostly_wrong_rows_are_refused(tmp_path: Path) -> None:

@@ -149,6 +149,10 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
+_MARKED = ("sumo", "gpx", "geojson", "ns2", "one-connections")
+"""Formats with a mark of their own, which no table has."""
+
+
 def format_named(name: str) -> Format:
     """By its name; a UserError with the list if there is none."""
     if name not in FORMATS:
@@ -164,7 +168,7 @@ def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | N
         return FORMATS["parquet"]
     if not start.strip():
         raise UserError(f"{path}: is empty; known formats are {', '.join(FORMATS)}")
-    if header is not None:
+    if header is not None and not any(FORMATS[name].looks(start) for name in _MARKED):
         return FORMATS["csv-contacts" if _has_contacts(header) else "csv"]
     if "\x00" not in start:
         name = _numeric_format(_rows_of_numbers(start), path)

@@ -26,6 +26,8 @@ def encoding_of(path: Path, said: str | None) -> str:
     """The encoding of a file: as the user says, by its byte order mark, or UTF-8."""
     if said is not None:
         try:
+            # Some codecs are for other things than text.
+            b"a".decode(said, errors="replace")
             return codecs.lookup(said).name
         except LookupError:
             raise UserError(f"--encoding {said!r}: no such encoding; give one such as latin-1 or cp1252") from None
