@@ -381,7 +381,7 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
         ("live.host.store", "from driftcast.live.node import LiveNode", "live.host may not import"),
         ("live.record", "from driftcast.live.link.address import Address", "live.record may not import"),
         ("simulation.run", "def f(net):\n    return net._nodes", "simulation.run:2: _nodes is private"),
-        ("simulation.run", "\n" * 351, "has 351 lines"),
+        ("simulation.run", "\n" * 501, "has 501 lines"),
         ("simulation.run", "def f():\n" + "    pass\n" * 60, "f has 61 lines"),
         (
             "simulation.run",
