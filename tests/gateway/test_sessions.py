@@ -299,6 +299,16 @@ def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: 
             member.close()
 
 
+def test_questions_for_retained_messages_are_bounded_and_those_that_are_not_asked_are_counted(tmp_path: Path) -> None:
+    """A node without neighbors keeps each question open; the 65th is not asked, and its subscriber is served."""
+    with broker(tmp_path, protocol='name = "epidemic"') as node, Raw(node.port, connect("reader")) as reader:
+        reader.connected()
+        reader.say(b"".join(subscribe(f"r/{id}", id=id) for id in range(1, 71)))
+        for _ in range(70):
+            reader.expect(kinds.SUBACK)
+        assert node.drops("mqtt_retained_not_asked") > 0
+
+
 def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Path) -> None:
     with broker(tmp_path, "max_retained = 3", protocol='name = "flooding"') as node:
         with Raw(node.port, connect("writer")) as writer:
