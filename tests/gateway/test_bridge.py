@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -112,6 +113,25 @@ def test_a_message_that_is_refused_for_good_does_not_hold_up_a_bridge(
             assert client.hear() is None, "to any other client, acknowledged means kept"
 
 
+def test_a_message_that_is_too_long_does_not_hold_up_a_bridge(node: Broker) -> None:
+    picture = Random(1).randbytes(100_000)
+    with Raw(node.port, introduce(), say_message("a", picture), say_message("a", b"y", id=2)) as bridge:
+        bridge.expect(kinds.CONNACK)
+        assert [bridge.expect(kinds.PUBACK)[1] for _ in range(2)] == [b"\0\1", b"\0\2"]
+    assert node.drops("mqtt_refused") == node.drops("mqtt_bridge_discarded") == 1
+
+
+@pytest.mark.parametrize("version", [0x84, 4])
+def test_a_bridge_stays_where_nothing_is_retained(tmp_path: Path, version: int) -> None:
+    with broker(tmp_path, "max_retained = 0") as node, Raw(node.port, introduce(version=version)) as bridge:
+        assert bridge.expect(kinds.CONNACK)[1] == b"\0\0"
+        bridge.say(say_message(STATE, b"1", retain=True), say_message("a", b"x", id=2, retain=True))
+        assert [bridge.expect(kinds.PUBACK)[1] for _ in range(2)] == [b"\0\1", b"\0\2"]
+        bridge.say(ask_for("a"), packet(0xC0))
+        bridge.expect(kinds.SUBACK)
+        bridge.expect(kinds.PINGRESP)
+
+
 # A mosquitto as it comes.
 
 
@@ -147,6 +167,11 @@ restart_timeout 1
         process.wait(WAIT_S)
 
 
+def until_bridged(log: Path, times: int = 1) -> None:
+    """Until the bridge has connected so often, and its subscriptions stand."""
+    until(lambda: log.read_text(errors="replace").count("Received SUBACK") >= times)
+
+
 @needs_mosquitto
 @pytest.mark.parametrize(
     "more",
@@ -157,7 +182,7 @@ def test_a_default_mosquitto_bridge_stays_and_brings_messages_both_ways(
     node: Broker, tmp_path: Path, more: str
 ) -> None:
     with mosquitto(tmp_path, node.port, more) as (port, log):
-        until(lambda: node.drops("mqtt_sys") > 0)
+        until_bridged(log)
         with (
             Raw(port, introduce("reader", version=4), ask_for("to/#")) as reader,
             Raw(node.port, introduce("writer", version=4), ask_for("from/#")) as writer,
@@ -178,22 +203,21 @@ def test_a_default_mosquitto_bridge_stays_and_brings_messages_both_ways(
         assert "error" not in said.lower(), said
         echoed = [line for line in said.splitlines() if "Received PUBLISH from local." in line and "from/1" in line]
         assert bool(echoed) == (more == "try_private false"), said
+    assert node.drops("mqtt_sys") > 0
     assert node.drops("mqtt_protocol_error") == node.drops("mqtt_malformed") == 0
 
 
 @needs_mosquitto
 def test_a_mosquitto_bridge_is_back_after_the_node_was_away(tmp_path: Path) -> None:
     with broker(tmp_path, f"port = {free_port()}") as node, mosquitto(tmp_path, node.port) as (port, log):
-        until(lambda: node.drops("mqtt_sys") > 0)
+        until_bridged(log)
         node.restart()
-        until(lambda: node.drops("mqtt_sys") > 0)
-        with (
-            Raw(node.port, introduce("reader", version=4), ask_for("#")) as reader,
-            Raw(port, introduce("writer", version=4), say_message("a", b"x")) as writer,
-        ):
+        until_bridged(log, 2)
+        with Raw(node.port, introduce("reader", version=4), ask_for("#")) as reader:
             reader.expect(kinds.CONNACK)
             reader.expect(kinds.SUBACK)
-            writer.expect(kinds.CONNACK)
-            writer.expect(kinds.PUBACK)
-            assert heard_message(reader)[:2] == ("a", b"x")
+            with Raw(port, introduce("writer", version=4), say_message("a", b"x")) as writer:
+                writer.expect(kinds.CONNACK)
+                writer.expect(kinds.PUBACK)
+                assert heard_message(reader)[:2] == ("a", b"x")
         assert log.read_text(errors="replace").count("Received CONNACK") == 2

@@ -49,9 +49,9 @@ class Plain(enum.Enum):
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Path]:
+async def running(folder: Path, more: str = "") -> AsyncIterator[Path]:
     """A node; the path of its control channel."""
-    (folder / "n.toml").write_text(CONFIG)
+    (folder / "n.toml").write_text(CONFIG + more)
     async with LiveNode(load_config(folder / "n.toml")):
         yield folder / "n.sock"
 
@@ -261,7 +261,9 @@ def test_subscribers_are_checked_alike(tmp_path: Path) -> None:
                 client.subscribe("", attributes={"born": datetime.date(2026, 1, 2)})  # type: ignore[dict-item]
             with pytest.raises(TypeError, match="state is bytes or a str"):
                 client.subscribe("", state=5)  # type: ignore[arg-type]
-            assert client.request(driftcast.Filter("a = 1"), 1.0)[0] == []
+            assert client.request(driftcast.Filter("a = 1"), np.float32(1.0))[0] == []  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="patience_s is a number, not '1'"):
+                client.request("", "1")  # type: ignore[arg-type]
 
     async def story() -> None:
         async with running(tmp_path) as socket, driftcast.connect_async(socket) as client:
@@ -309,6 +311,24 @@ def test_an_event_its_delivery_and_its_id_are_acknowledged(tmp_path: Path) -> No
                 found = await client.subscribe("b >= 0", name="aio").next_delivery(WAIT_S)
                 assert found is not None
                 assert found.event.attributes == {"b": 3}
+
+    asyncio.run(story())
+
+
+def test_a_position_of_numpy_is_one_and_what_is_none_is_refused(tmp_path: Path) -> None:
+    def in_thread(socket: Path) -> None:
+        with connect(socket) as client:
+            for there in ((np.float64(1.5), np.int32(2)), np.array([1.5, 2.0]), [1.5, 2]):
+                client.move(there, np.array([0.5, 0]))  # type: ignore[arg-type]
+                assert client.status().position == (1.5, 2.0)
+            for wrong in (("1", "2"), (1,), (1, 2, 3), (None, 1), (float("nan"), 1), 5, (datetime.date(2026, 1, 2), 1)):
+                with pytest.raises(UserError, match="position: "):
+                    client.move(wrong)  # type: ignore[arg-type]
+            assert client.status().position == (1.5, 2.0)
+
+    async def story() -> None:
+        async with running(tmp_path, "[position]\nx_m = 0\ny_m = 0\n") as socket:
+            await asyncio.get_running_loop().run_in_executor(None, in_thread, socket)
 
     asyncio.run(story())
 

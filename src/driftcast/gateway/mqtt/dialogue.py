@@ -139,7 +139,8 @@ class Dialogue:
     def _publish(self, session: Session, packet: Publish) -> None:
         message, packet_id = packet.message, packet.packet_id
         self._resolve_alias(message)
-        if message.retain and self._section.max_retained == 0:
+        # A client of MQTT 3.1.1 cannot know; its message is carried, and retained by nodes that retain something.
+        if message.retain and self._section.max_retained == 0 and self.version == V5:
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         kind = kinds.PUBACK if message.qos == 1 else kinds.PUBREC
         if message.qos:

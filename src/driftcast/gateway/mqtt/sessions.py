@@ -84,7 +84,8 @@ class Sessions:
         # A bridge leaves a will under `$SYS`, which is no reason to turn it away: it is not published.
         if connect.will is not None and not (is_sys(connect.will.topic) or rights.may_publish(connect.will.topic)):
             raise PacketError(Reason.NOT_AUTHORIZED, "the will's topic is not allowed")
-        if connect.will is not None and connect.will.retain and section.max_retained == 0:
+        retained = connect.will is not None and connect.will.retain
+        if retained and section.max_retained == 0 and connect.version == V5:
             # [MQTT-3.2.2-13]
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         client_id = connect.client_id or f"auto-{uuid.uuid4()}"

@@ -64,6 +64,8 @@ from driftcast.live.door.values import (
     plain_attributes,
     plain_bytes,
     plain_lease,
+    plain_number,
+    plain_pair,
     publication,
 )
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
@@ -219,8 +221,8 @@ class Client:
     def move(self, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
         """Tell the node where it is, in meters, and how it moves, in meters per second; None if that is not known."""
         try:
-            there = msgspec.convert(position, Position | None)
-            moving = msgspec.convert(velocity, Velocity)
+            there = msgspec.convert(plain_pair(position), Position | None)
+            moving = msgspec.convert(plain_pair(velocity), Velocity)
         except msgspec.ValidationError as error:
             raise UserError(f"position: {error}") from None
         self._ask(Move(id=self._number(), position=there, velocity=moving), Moved)
@@ -239,10 +241,12 @@ class Client:
 
     def request(self, filter: FilterLike = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
         """The stored events of a filter, and whether they are all there are."""
-        question = AskStored(id=self._number(), filter=filter_text(filter), patience_s=patience_s)
+        question = AskStored(
+            id=self._number(), filter=filter_text(filter), patience_s=plain_number(patience_s, "patience_s")
+        )
         self._answers[question.id] = []
         try:
-            closed = self._ask(question, Closed, ANSWER_S + patience_s)
+            closed = self._ask(question, Closed, ANSWER_S + question.patience_s)
         finally:
             found = self._answers.pop(question.id)
         return found, closed.complete

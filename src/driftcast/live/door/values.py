@@ -9,7 +9,7 @@ import math
 import os
 import reprlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from driftcast.errors import UserError
@@ -98,6 +98,13 @@ def plain_number(value: float, what: str) -> float:
     if not math.isfinite(plain):
         raise UserError(f"{what} is a finite number, not {plain}")
     return plain
+
+
+def plain_pair(values: Iterable[object] | None) -> list[object] | None:
+    """A position or a velocity, with numpy's numbers as plain ones. Whoever reads it checks the rest."""
+    if values is None or not isinstance(values, Iterable):
+        return values
+    return [value if type(value) in _PLAIN else _plain_scalar(value) for value in values]
 
 
 def _count(value: int, what: str) -> int:
