@@ -289,6 +289,27 @@ def test_an_initiator_without_a_good_key_gets_no_session(who: str, run: Run) -> 
     run(story())
 
 
+@pytest.mark.promise("no-session")
+def test_a_static_key_found_in_memory_is_of_no_use_with_a_newer_card(run: Run) -> None:
+    """The newer card is for the same identity, and anybody can ask for it; the older one has ended."""
+
+    async def story() -> None:
+        air = Air()
+        first = Speaker(air, 1)
+        found = OPERATOR.vetting(66, issued_s=0.0, expires_s=time.time() - 1).membership
+        newer = OPERATOR.vetting(66).membership
+        assert newer.identity.public == found.identity.public
+        found.card = newer.card
+        attacker = Attacker(air, found)
+        reply = attacker.initiate(first)
+        assert reply is not None
+        attacker.finish(first, reply)
+        assert first.dropped[-1] == "link_voucher_of_a_stranger"
+        assert list(first.transport.sessions) == []
+
+    run(story())
+
+
 @pytest.mark.promise("third-message")
 def test_the_third_message_cannot_be_read_by_who_listens(run: Run) -> None:
     async def story() -> None:

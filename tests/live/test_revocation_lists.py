@@ -3,6 +3,7 @@ them; and how they are made and end."""
 
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -274,3 +275,29 @@ def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
     assert listed.revokes(made.node, made.issued_s)
     again = commands.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car")
     assert not listed.revokes(again.node, again.issued_s), "certified again, it is in again"
+
+
+def test_whatever_a_member_says_within_a_session_raises_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no bounds but what a datagram holds; and who is honest is heard afterwards."""
+    monkeypatch.setattr("driftcast.live.link.upkeep.ALLOWANCE", 1e9)
+
+    async def story() -> None:
+        air, operator, rng = Air(), Operator("of noise"), Random(7)
+        first, second, bad = (Speaker(air, node, operator) for node in (1, 2, 3))
+        assert first.membership.take_revocations(operator.revoked(*range(1000, 1100)))
+        meet(air, first, second, bad)
+        [session] = [one for one in bad.transport.sessions if one.member.node == 1]
+        for _ in range(3000):
+            body = rng.randbytes(rng.choice((0, 1, 8, 16, 20, 24, 33, 40, 500)))
+            if rng.random() < 0.5:  # Numbers that are near to what is.
+                body = bytes(7) + bytes([rng.randrange(3)]) + bytes(7) + bytes([rng.randrange(3)]) + body
+            bad.transport.tell(session, rng.choice((b"K", b"k", b"V", b"Q", b"F", b"G", b"x")) + body)
+            air.carry()
+        second.say(b"word", first.ear.address)
+        first.say(b"word", second.ear.address)
+        air.carry()
+        assert first.heard[-1] == (2, b"word")
+        assert second.heard[-1] == (1, b"word")
+        assert first.membership.number == 1
+
+    run(story())

@@ -104,15 +104,15 @@ class Membership(ABC):
         return found if found.since_s <= time.time() < found.accepted_until_s(event) else Refusal.EXPIRED
 
     def is_bound(self, member: Member, static: bytes, binding: bytes) -> bool:
-        """Whether a member has said that a static key is its own in this network."""
-        return signed_by(member.key, binding, b"noise static key", _statement(self.network, member.node, static))
+        """Whether a neighbor has said that a static key is its own in this network, under the card that it shows."""
+        return signed_by(member.key, binding, b"noise static key", _statement(self.network, member.voucher, static))
 
     def trouble(self) -> str | None:
         """Why other nodes do not take this one for a member, as far as it can tell; None while they do."""
         return None
 
     def _bound(self) -> bytes:
-        return self.identity.sign(b"noise static key", _statement(self.network, self.mine.node, self.static.public))
+        return self.identity.sign(b"noise static key", _statement(self.network, self.card, self.static.public))
 
     def _known(self, voucher: bytes, judge: Callable[[bytes], Member | Refusal]) -> Member | Refusal:
         known = self._members.get(voucher)
@@ -177,5 +177,6 @@ class SharedSecret(Membership):
         return self._judged(card)
 
 
-def _statement(network: bytes, node: NodeId, static: bytes) -> bytes:
-    return network + node.to_bytes(8, "big") + static
+def _statement(network: bytes, card: bytes, static: bytes) -> bytes:
+    # With the card, a static key that was stolen from the memory of a device is of no use after the card's end.
+    return digest(network, card, static)

@@ -6,8 +6,7 @@ The link layer above is the same as without keys. A datagram of it goes whole in
 | kind | number | body |
 |---|---|---|
 | hello | 0 | network (8 bytes), 8 bytes of 0 |
-| challenge | cookie of who is heard | 8 bytes of 0 |
-| response | the same | cookie of who challenged |
+| challenge, response | cookie of who is heard | 8 bytes of 0; cookie of who challenged |
 | initiation, reply, finish, refusal | the cookie of the responder | see `handshake.py` |
 | sealed | a number of its own | sealed: a datagram, or `G` and one that went to the group, or see `upkeep.py` |
 | sealed to group | the same | key epoch (1), number of slots (1), slots (4 of the id, 8 of the mark), sealed datagram |
@@ -62,8 +61,6 @@ REVIEW_S = 5.0
 """How often keys, sessions and certificates are looked at, whatever is sent or heard."""
 COPY = b"G"
 """What a datagram to the group begins with that is sealed for one neighbor; other datagrams begin with MAGIC."""
-
-assert COPY[0] != MAGIC
 
 
 class SealedTransport(Transport, GreetingUser, UpkeepUser):
@@ -148,7 +145,7 @@ class SealedTransport(Transport, GreetingUser, UpkeepUser):
         now_s, key = self._loop.time(), self.group_key
         heard = [session for session in self._sessions.values() if session.heard_s >= now_s - SILENT_S]
         marked = [session for session in heard if key.is_marked(session, now_s)]
-        for session in heard:
+        for session in heard if len(marked) < len(heard) else ():
             if not key.is_marked(session, now_s):
                 self.tell(session, COPY + datagram)
         if not marked:  # Who does not know this node yet may be there, and who does has a copy.
