@@ -51,7 +51,9 @@ class Client:
         self._confirmed = False
         """Whether the home has said that it is."""
         self._shunned: NodeId | None = None
-        """A broker that could not be reached when it should have been home."""
+        """A broker that could not be reached when it should have been home, or refused to be."""
+        self.refused = False
+        """Whether the last broker that was asked to be home would not, as it has too many clients."""
 
     @property
     def is_producer(self) -> bool:
@@ -142,7 +144,7 @@ class Client:
             self._station.drop("home_outdated", origin)
             return
         self._confirm()
-        self._shunned = None
+        self._shunned, self.refused = None, False
         if origin != self.home or version > self.version:
             self.home, self.version, self._away, self._lost = origin, version, None, None
             self._out.sent = self._out.first
@@ -159,6 +161,8 @@ class Client:
         if origin != self.home or version[:2] != self.version[:2]:
             self._station.drop("home_outdated", origin)
             return False
+        if not self._confirmed:
+            self._shunned, self.refused = origin, True
         self._lose(now)
         return True
 

@@ -128,7 +128,10 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     # Looking around.
 
     def _find_home(self, now: float) -> None:
-        if self.client.home is None:
+        if self.client.home is None and self.client.refused:
+            # To ask again at once would be refused at once, for ever.
+            self.station.arm("look", LOOK_AGAIN_S + self.rng.random())
+        elif self.client.home is None:
             # One that was armed for the next period is too late.
             self.station.disarm("look")
             self.station.arm("look", FIRST_LOOK_S * self.rng.random() if self.broker is None else 0.0)

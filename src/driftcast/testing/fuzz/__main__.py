@@ -4,14 +4,15 @@ import argparse
 import json
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TextIO
 
 import msgspec
 
-from driftcast.testing.fuzz.case import load_case
-from driftcast.testing.fuzz.pool import LIMIT_S, Lane, Verdict, now_text
+from driftcast.testing.fuzz.case import Case, load_case
+from driftcast.testing.fuzz.pool import LIMIT_S, Lane, Verdict
 from driftcast.testing.fuzz.scenarios import draw_case
 from driftcast.testing.fuzz.shrink import ATTEMPTS, shrunk
 
@@ -53,7 +54,8 @@ def _replay(path: Path, seed: int, limit_s: float) -> int:
 
 
 class Campaign:
-    """Many cases on several lanes; results go to a file, a line each, and those in it are not run again."""
+    """Many cases on several lanes; results go to a file, a line each. What is in it is not run again, unless it failed:
+    what failed may be mended."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
@@ -64,15 +66,19 @@ class Campaign:
         if arguments.resume.exists():
             for line in arguments.resume.read_text("utf-8").splitlines():
                 entry = json.loads(line)
-                if entry["seed"] == arguments.seed:
-                    self._found[entry["index"]] = msgspec.convert(entry["verdict"], Verdict)
+                verdict = msgspec.convert(entry["verdict"], Verdict)
+                if entry["seed"] == arguments.seed and verdict.status != "failed":
+                    self._found[entry["index"]] = verdict
         wanted = range(arguments.first, arguments.first + arguments.count)
         self._todo = iter([index for index in wanted if index not in self._found])
         self._left = sum(index not in self._found for index in wanted)
 
     def run(self, file: TextIO) -> None:
         """Everything that is not done yet."""
-        lanes = [threading.Thread(target=self._work, args=(number, file)) for number in range(self._arguments.workers)]
+        lanes = [
+            threading.Thread(target=self._work, args=(number, file), daemon=True)
+            for number in range(self._arguments.workers)
+        ]
         for lane in lanes:
             lane.start()
         for lane in lanes:
@@ -111,7 +117,7 @@ class Campaign:
                     file.write(json.dumps(line) + "\n")
                     file.flush()
                     if self._left % 100 == 0:
-                        print(f"{now_text()} {self._left} left", flush=True)
+                        print(f"{time.strftime('%H:%M:%S')} {self._left} left", flush=True)
                     is_new = verdict.status == "failed" and verdict.signature not in self._shrunk
                     self._shrunk |= {verdict.signature} if is_new else set()
                 if verdict.status == "failed":
@@ -120,8 +126,8 @@ class Campaign:
                     self._shrink(lane, index, verdict)
 
     def _shrink(self, lane: Lane, index: int, verdict: Verdict) -> None:
-        def fails(candidate: object) -> bool:
-            return lane.judge(candidate).signature == verdict.signature  # type: ignore[arg-type]
+        def fails(candidate: Case) -> bool:
+            return lane.judge(candidate).signature == verdict.signature
 
         # Each attempt at a run that takes too long takes as long.
         attempts = ATTEMPTS if verdict.kind not in ("too_long", "died") else 12

@@ -5,7 +5,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from types import TracebackType
 from typing import Self
 
@@ -131,8 +130,3 @@ class Lane:
 
 def _failure(kind: str, signature: str, text: str, cpu_s: float) -> Verdict:
     return Verdict(status="failed", kind=kind, signature=signature, text=text, cpu_s=cpu_s)
-
-
-def now_text() -> str:
-    """The time of day, for a line of progress."""
-    return time.strftime("%H:%M:%S")

@@ -1,5 +1,6 @@
 """A process that runs cases, one line of JSON each, and answers with a line for each. It is started by `Lane`."""
 
+import contextlib
 import gc
 import json
 import os
@@ -38,4 +39,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # Whoever asked may have been stopped meanwhile.
+    with contextlib.suppress(BrokenPipeError):
+        main()
