@@ -222,7 +222,8 @@ def test_events_of_a_file(tmp_path: Path) -> None:
 
 def test_nobody_subscribes() -> None:
     assert warned(subscribe=[]) == ["subscribe: nobody subscribes to anything, so nothing is delivered"]
-    for nobody in ([], 0, "0%"):
+    nobodies: list[object] = [[], 0, "0%"]
+    for nobody in nobodies:
         assert warned(subscribe=[{"nodes": nobody}]) == [
             "subscribe[0].nodes: selects no node",
             "subscribe: nobody subscribes to anything, so nothing is delivered",
