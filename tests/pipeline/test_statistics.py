@@ -283,3 +283,16 @@ def test_what_rounding_leaves_of_two_that_are_equal_is_no_difference() -> None:
     assert paired_differences({1: 0.1 + 0.2, 2: 1.0}, {1: 0.3, 2: 1.0 + 1e-9}) == [0.0, pytest.approx(-1e-9)]
     assert average([]) == {}
     assert average([{2: 1.0}, {1: 4.0, 2: 3.0}]) == {1: None, 2: 2.0}
+
+
+def test_small_things_count_too() -> None:
+    near = interval([1.0, 2.0, 3.0])
+    for value in (1.7, 2.3):
+        assert near.tails(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
+    assert interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
+    assert ratio_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
+    # What arithmetic leaves of a large ratio is no spread.
+    assert ratio_interval([1e6, 2e6, 3e6 * (1 + 1e-13)], [1.0, 2.0, 3.0]).low is None
+    with pytest.raises(ValueError, match="zip"):
+        ratio_interval([1.0, 2.0, 3.0], [1.0, 2.0])
+    assert list(average([{3: 1.0, 1: 4.0}, {2: 1.0}])) == [1, 2, 3]
