@@ -74,7 +74,7 @@ def test_compare_warns_before_its_runs_and_in_its_report(mistyped: Path, tmp_pat
 
 def test_a_sweep_says_at_which_points(tmp_path: Path, spark: SparkSession) -> None:
     out = tmp_path / "out"
-    arguments = ["sweep", QUICK, "--vary", "radio.range_m=0.001,60", "--runs", "1", "--out", out]
+    arguments: list[str | Path] = ["sweep", QUICK, "--vary", "radio.range_m=0.001,60", "--runs", "1", "--out", out]
     said = "at range_m=0.001: radio.range_m: no two nodes ever come within 0.001 m of each other"
     told = call(*arguments)
     assert told.status == 0

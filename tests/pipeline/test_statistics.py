@@ -164,7 +164,7 @@ SKEWED = [0.1, 0.2, 0.2, 0.3, 0.9, 2.4]
 def test_what_is_told_of_an_interval() -> None:
     found = Interval(5, 0.5, 0.4, 0.7)
     assert found.shown() == {"n": 5, "mean": 0.5, "low": 0.4, "high": 0.7}
-    assert (found.below, found.above) == (pytest.approx(0.1), pytest.approx(0.2))
+    assert [found.below, found.above] == pytest.approx([0.1, 0.2])
     assert found.lean == 0.0
     for nothing in (Interval(0, None, None, None), Interval(2, 0.5, None, None), Interval(1, None, 0.1, 0.2)):
         assert (nothing.below, nothing.above) == (0.0, 0.0)
@@ -194,7 +194,7 @@ def test_an_interval_is_students_and_halls_together() -> None:
     mirrored = interval([-value for value in SKEWED])
     assert found.low is not None
     assert found.high is not None
-    assert (mirrored.low, mirrored.high) == (pytest.approx(-found.high), pytest.approx(-found.low))
+    assert [mirrored.low, mirrored.high] == pytest.approx([-found.high, -found.low])
 
 
 def test_halls_transformation() -> None:
@@ -214,10 +214,10 @@ def test_fewer_than_three_runs_have_no_interval() -> None:
 def test_runs_that_are_all_alike_know_what_they_did_not_see() -> None:
     unseen = 1 - 0.025 ** (1 / 5)
     found = interval([0.2] * 5, SHARE)
-    assert (found.low, found.high) == (pytest.approx(0.2 - unseen * 0.2), pytest.approx(0.2 + unseen * 0.8))
+    assert [found.low, found.high] == pytest.approx([0.2 - unseen * 0.2, 0.2 + unseen * 0.8])
     assert found.bounds == SHARE
     apart = interval([0.2] * 5, DIFFERENCE_OF_SHARES)
-    assert (apart.low, apart.high) == (pytest.approx(0.2 - unseen * 1.2), pytest.approx(0.2 + unseen * 0.8))
+    assert [apart.low, apart.high] == pytest.approx([0.2 - unseen * 1.2, 0.2 + unseen * 0.8])
     assert interval([0.2] * 5) == Interval(5, 0.2, None, None)
     # Of ten runs that deliver all, docs/metrics.md says 0.69; of a hundred 0.96.
     assert interval([1.0] * 10, SHARE).low == pytest.approx(0.69, abs=0.005)
@@ -247,6 +247,7 @@ def test_tails_by_hand() -> None:
     assert interval([0.2] * 5, SHARE).tails(0.6) == pytest.approx(2 * 0.5**5)
     assert interval([0.2] * 5, SHARE).tails(0.1) == pytest.approx(2 * 0.5**5)
     assert interval([0.2] * 5, SHARE).tails(0.201) == 1.0
+    assert interval([0.2] * 5, DIFFERENCE_OF_SHARES).tails(-0.4) == pytest.approx(2 * 0.5**5)
     assert interval([0.2] * 5, SHARE).tails(7.0) == 0.0
     # On the side where there is nothing left, nothing but the mean itself is possible.
     assert interval([0.0] * 5, SHARE).tails(-0.1) == 0.0
@@ -282,3 +283,16 @@ def test_what_rounding_leaves_of_two_that_are_equal_is_no_difference() -> None:
     assert paired_differences({1: 0.1 + 0.2, 2: 1.0}, {1: 0.3, 2: 1.0 + 1e-9}) == [0.0, pytest.approx(-1e-9)]
     assert average([]) == {}
     assert average([{2: 1.0}, {1: 4.0, 2: 3.0}]) == {1: None, 2: 2.0}
+
+
+def test_small_things_count_too() -> None:
+    near = interval([1.0, 2.0, 3.0])
+    for value in (1.7, 2.3):
+        assert near.tails(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
+    assert interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
+    assert ratio_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
+    # What arithmetic leaves of a large ratio is no spread.
+    assert ratio_interval([1e6, 2e6, 3e6 * (1 + 1e-13)], [1.0, 2.0, 3.0]).low is None
+    with pytest.raises(ValueError, match="zip"):
+        ratio_interval([1.0, 2.0, 3.0], [1.0, 2.0])
+    assert list(average([{3: 1.0, 1: 4.0}, {2: 1.0}])) == [1, 2, 3]

@@ -222,7 +222,8 @@ def test_events_of_a_file(tmp_path: Path) -> None:
 
 def test_nobody_subscribes() -> None:
     assert warned(subscribe=[]) == ["subscribe: nobody subscribes to anything, so nothing is delivered"]
-    for nobody in ([], 0, "0%"):
+    nobodies: list[object] = [[], 0, "0%"]
+    for nobody in nobodies:
         assert warned(subscribe=[{"nodes": nobody}]) == [
             "subscribe[0].nodes: selects no node",
             "subscribe: nobody subscribes to anything, so nothing is delivered",
@@ -380,3 +381,12 @@ def test_a_point_whose_files_are_gone_does_not_end_the_others(tmp_path: Path) ->
         'duration_s = 10.0\nnodes = 2\n[mobility]\nmodel = "csv"\nfile = "gone.csv"\n[[subscribe]]\n'
     )
     assert experiment_warnings(load_experiment(str(tmp_path / "experiment.toml"))) == []
+
+
+def test_a_recording_that_changes_is_read_again(tmp_path: Path) -> None:
+    changes = walk(tmp_path, until_s=60.0)
+    assert len(warned(**changes)) == 1
+    assert warned(**walk(tmp_path, until_s=100.0)) == []
+    assert warned(**{**changes, "duration_s": 120.0})[0].startswith(
+        "duration_s: the movement in walk.csv ends at 100 s"
+    )

@@ -7,14 +7,17 @@ is run with a warning. A warning is given only where it is certain.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
+from driftcast.mobility.model import MobilityModel, Recording
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.protocol import RunsProcessors
 from driftcast.protocol.host import Capability
 from driftcast.protocol.registry import protocol_named, protocol_names
+from driftcast.scenario.inputs import input_digest
 from driftcast.scenario.movement import movement
 from driftcast.scenario.roles import draw_roles
 from driftcast.scenario.scenario import DEFAULT_AREA_M, Scenario
@@ -23,11 +26,31 @@ from driftcast.scenario.workload_warnings import some, workload_warnings
 
 BARELY = 0.01
 """The share of a run that a recording may lack without a warning: it ends with its last sample, a step too early."""
+MOST_RECORDINGS = 16
 MOST_PUBLICATIONS = 20_000
 """Publications that are held against the presence of their nodes."""
 MOST_NODE_SECONDS = 500 * 3600
 """Movement of so many nodes times seconds takes seconds to compute. Larger scenarios are looked at only in a run, which
 computes it anyway."""
+
+
+class _Recordings:
+    """What recordings hold: of the last few, so that the points of a sweep do not read their file anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Recording | None] = {}
+
+    def of(self, model: MobilityModel, digest: str) -> Recording | None:
+        """What a model plays, from files with this content."""
+        key = msgspec.msgpack.encode((model.name, model, digest), order="deterministic")
+        if key not in self._known:
+            if len(self._known) >= MOST_RECORDINGS:
+                self._known.clear()
+            self._known[key] = model.recording()
+        return self._known[key]
+
+
+_recordings = _Recordings()
 
 
 def warnings_of(scenario: Scenario, seed: int = 1, moving: bool | None = None) -> list[str]:
@@ -63,7 +86,7 @@ def merged(warnings: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
 def _recording(scenario: Scenario) -> Iterator[str]:
     """Of a movement that a file or folder holds."""
     model = scenario.mobility_model()
-    recording = None if model is None else model.recording()
+    recording = None if model is None else _recordings.of(model, input_digest(scenario))
     if recording is None:
         return
     name = Path(recording.file).name

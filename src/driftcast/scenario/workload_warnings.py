@@ -16,8 +16,8 @@ from driftcast.scenario.workload import PublishEntry
 
 MOST_ALIKE = 3
 """Warnings of one kind that are told one by one."""
-MOST_PAIRS = 10_000
-"""Of publications and filters that are held against each other: some seconds at worst. Beyond them nothing is said."""
+MOST_TRIES = 20_000
+"""Possible events that are held against possible filters: some seconds at worst. Beyond them nothing is said."""
 
 
 class _Consumer(NamedTuple):
@@ -33,7 +33,7 @@ class _Consumer(NamedTuple):
     from_s: float
     to_s: float | None
     nodes: frozenset[int]
-    """Those that it may be at."""
+    """Two that it may be at, or the only one."""
     knows_producers: bool
     """Whether all events that it can select are those of `[[publish]]`."""
 
@@ -50,6 +50,10 @@ class _Producer(NamedTuple):
     nodes: frozenset[int]
 
 
+_Pairs = Mapping[tuple[str, str], int | None]
+"""Why a publication and a consumer do not meet, by their places; None if they may."""
+
+
 def some(alike: Sequence[str]) -> Iterator[str]:
     """The first of several warnings of one kind, and how many more there are."""
     yield from alike[:MOST_ALIKE]
@@ -60,20 +64,27 @@ def some(alike: Sequence[str]) -> Iterator[str]:
 def workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | None) -> Iterator[str]:
     """What is published for nobody, and what is wanted in vain. Files are read; nothing is drawn but `roles`."""
 
-    def nodes_of(selection: Selection) -> frozenset[int]:
-        """The nodes that a selection may choose."""
+    def size_of(selection: Selection) -> int:
+        """How many nodes a selection chooses."""
         if isinstance(selection, list):
-            return frozenset(selection)
+            return len(selection)
+        if isinstance(selection, str) and selection in scenario.roles:
+            return scenario.nodes if roles is None else len(roles[selection])
+        return count_of(selection, scenario.nodes)
+
+    def nodes_of(selection: Selection) -> frozenset[int]:
+        """Nodes that a selection may choose, two of them at most: what matters is whether there is one, or just one."""
+        if isinstance(selection, list):
+            return frozenset(sorted(set(selection))[:2])
         if isinstance(selection, str) and roles is not None and selection in roles:
-            return frozenset(roles[selection])
-        drawn = isinstance(selection, str) and selection in scenario.roles
-        return frozenset(range(scenario.nodes) if drawn or count_of(selection, scenario.nodes) else ())
+            return frozenset(roles[selection][:2])
+        return frozenset(range(min(scenario.nodes, 2)) if size_of(selection) else ())
 
     yield from _nobody(scenario, nodes_of)
     consumers = list(_consumers(scenario, nodes_of))
     producers = []
     for place, entry in enumerate(scenario.resolved().publish):
-        yield from _amount(scenario, entry, f"publish[{place}]", len(nodes_of(entry.nodes)))
+        yield from _amount(scenario, entry, f"publish[{place}]", size_of(entry.nodes))
         producers.append(_producer(scenario, entry, f"publish[{place}]", nodes_of(entry.nodes)))
     if not producers:
         return
@@ -83,9 +94,12 @@ def workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | N
         return
     mistyped = {consumer.at: said for consumer in consumers if (said := _mistyped(consumer, producers))}
     yield from some([line for lines in mistyped.values() for line in lines])
-    if len(consumers) * len(producers) <= MOST_PAIRS:
-        yield from _in_vain(consumers, producers, mistyped)
-        yield from _for_nobody(scenario, consumers, producers, mistyped)
+    filters = sum(1 if one.filters is None else len(one.filters) for one in consumers)
+    contents = sum(1 if one.contents is None else len(one.contents) for one in producers)
+    if filters * contents <= MOST_TRIES:
+        pairs = {(one.at, other.at): _pair(one, other) for one in producers for other in consumers}
+        yield from _in_vain(consumers, producers, mistyped, pairs)
+        yield from _for_nobody(scenario, consumers, producers, mistyped, pairs)
     yield from _unmeasured(scenario, producers)
 
 
@@ -122,7 +136,7 @@ def _producer(scenario: Scenario, entry: PublishEntry, at: str, nodes: frozenset
         times_s = [entry.from_s + event.time_s for event in read_events(Path(entry.file), scenario.nodes)]
         from_s, end_s = min(times_s, default=from_s), min(end_s, max(times_s, default=end_s))
         # A file may name nodes of its own.
-        nodes = frozenset(range(scenario.nodes))
+        nodes = frozenset(range(min(scenario.nodes, 2)))
     return _Producer(at, contents_of(entry, scenario.nodes), entry.access, from_s, end_s, nodes)
 
 
@@ -178,21 +192,25 @@ def _drawn_kinds(consumer: _Consumer) -> frozenset[Kind]:
 
 
 def _in_vain(
-    consumers: Sequence[_Consumer], producers: Sequence[_Producer], mistyped: Mapping[str, object]
+    consumers: Sequence[_Consumer], producers: Sequence[_Producer], mistyped: Mapping[str, object], pairs: _Pairs
 ) -> Iterator[str]:
     """Filters that select nothing of what is published."""
     said = []
     for consumer in consumers:
         if not consumer.nodes or not consumer.knows_producers or consumer.at in mistyped:
             continue
-        reason = _reason([_pair(producer, consumer) for producer in producers])
+        reason = _reason([pairs[producer.at, consumer.at] for producer in producers])
         if reason is not None:
             said.append(f"{consumer.at}: {_IN_VAIN[reason]}")
     yield from some(said)
 
 
 def _for_nobody(
-    scenario: Scenario, consumers: Sequence[_Consumer], producers: Sequence[_Producer], mistyped: Mapping[str, object]
+    scenario: Scenario,
+    consumers: Sequence[_Consumer],
+    producers: Sequence[_Producer],
+    mistyped: Mapping[str, object],
+    pairs: _Pairs,
 ) -> Iterator[str]:
     """Publications that nobody who is there can get. Applications subscribe to what they want."""
     if scenario.applications:
@@ -202,7 +220,7 @@ def _for_nobody(
         if any(consumer.at in mistyped and _stands(producer, consumer) for consumer in consumers):
             # What is mistyped is meant for some of them.
             continue
-        reason = _reason([_pair(producer, consumer) for consumer in consumers if consumer.nodes])
+        reason = _reason([pairs[producer.at, consumer.at] for consumer in consumers if consumer.nodes])
         if reason is not None and producer.nodes:
             said.append(f"{producer.at}: {_FOR_NOBODY[reason]}")
     yield from some(said)
