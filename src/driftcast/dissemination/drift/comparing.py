@@ -12,7 +12,7 @@ from random import Random
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.limits import DigestBudget
-from driftcast.dissemination.drift.messages import SALT_BITS, Digest, Hash
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, SALT_BITS, Digest, Hash
 from driftcast.dissemination.drift.rules import crowd_wait_s
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
@@ -190,6 +190,9 @@ class Comparing:
 
     def _is_short(self) -> bool:
         """Whether a digest is no longer than a hash: a run takes three bytes."""
+        if len(self._hash) > MAX_RUNS_BYTES:
+            # It travels in parts, and to look through so much for each hash would cost more than it saves.
+            return False
         sources: set[NodeId] = set()
         for id in self._holdings.met:
             sources.add(id.source)

@@ -10,7 +10,7 @@ from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.keeping import Keeping
-from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Data, Digest, Hash, Offer, Want
 from driftcast.dissemination.drift.protocol import Drift
 from driftcast.dissemination.drift.rules import crowd_wait_s, event_trace, keeper_rank, relay_wait_s, short_name
 from driftcast.dissemination.drift.runs import ids_in, pack_ids, unpack
@@ -254,6 +254,11 @@ def test_a_digest_that_is_no_longer_than_a_hash_is_said_instead() -> None:
     assert bench.fire("hash") == []
     bench = holding(*scattered(5))
     assert is_hash(bench.fire("hash"), *scattered(5))
+    many = [EventId(9, number) for number in range(MAX_RUNS_BYTES + 1)]
+    bench = Bench(1)
+    for id in many:
+        bench.node._holdings.add(1.0, Stored(60.0, id, event(*id), 0))
+    assert is_hash(bench.fire("hash"), *many), "in parts it would be longer"
 
 
 def test_at_the_longest_interval_a_digest_is_said_whoever_said_the_same() -> None:
