@@ -270,24 +270,23 @@ def test_at_the_longest_interval_a_digest_is_said_whoever_said_the_same() -> Non
     assert bench.fire("hash", 2.7) == [Digest(pack_ids(ids))]
 
 
-def test_where_something_is_always_new_a_digest_is_said_as_often() -> None:
+def test_where_something_is_always_new_a_hash_is_said_as_often_and_a_digest_now_and_then() -> None:
     """New events keep the interval short, and a neighbor repeats the hash as soon as there is another."""
     ids = scattered(6)
     bench = holding(*ids)
     bench.fire("hash", 1.5)
     said: list[tuple[int, Message]] = []
-    for second in range(2, 182, 2):
+    for second in range(2, 242, 2):
         ids.append(EventId(99, second))
         bench.hear(1, Data(event(99, second, 600.0), 1, 600.0, names(1, 2)), second)
         bench.hear(2, hash_of(*ids), second)
         said += [(second, one) for one in bench.fire("hash", second + 1.5)]
-    assert [type(one) for _, one in said] == [Digest] * 3
-    assert [second for second, _ in said] == [60, 120, 180]
+    assert [(second, type(one)) for second, one in said] == [(60, Hash), (120, Hash), (180, Hash), (240, Digest)]
 
 
 def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
     ids = sorted(EventId(1000 * source, 2 * number) for source in range(100, 105) for number in range(1200))
-    bench = Bench(1, 2)
+    bench = Bench(1, 2, hash_max_s=2.0)
     for id in ids:
         bench.node._holdings.add(1.0, Stored(5000.0, id, event(*id), 0))
     bench.node._comparing.news()
