@@ -3,7 +3,7 @@
 A hash is said soon after a contact or news, then at ever longer intervals, and not at all if a neighbor has just said
 the same. If the hash that a neighbor says is that of all but one event met here, it is known which, and nothing more
 need be said. Otherwise a node that hears a hash unlike its own answers with its own, and a node whose hash is known
-already with a digest. Once in the longest interval a digest is said whatever hashes say.
+already with a digest. At the end of the longest interval a digest is said whatever hashes say.
 """
 
 from math import inf
@@ -12,7 +12,7 @@ from random import Random
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.limits import DigestBudget
-from driftcast.dissemination.drift.messages import SALT_BITS, Digest, Hash
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, SALT_BITS, Digest, Hash
 from driftcast.dissemination.drift.rules import crowd_wait_s
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
@@ -54,8 +54,8 @@ class Comparing:
         self._budget = DigestBudget()
         self._untold: set[NodeId] = set()
         """Neighbors that came after the last digest."""
-        self._whole_s: float | None = None
-        """Since when no digest has been said."""
+        self._said_s = self._whole_s = inf
+        """Since when nothing has been said, and no digest; from the first contact on."""
         self._last: EventId | None = None
         """Where the last part of a long digest ended."""
         self._digest_s = -inf
@@ -66,8 +66,8 @@ class Comparing:
         """A neighbor has come."""
         self._new.add(node)
         self._untold.add(node)
-        if self._whole_s is None:
-            self._whole_s = now
+        if self._whole_s == inf:
+            self._said_s = self._whole_s = now
         self._begin(crowd_wait_s(self.settings.contact_s, len(self._links)))
 
     def parted(self, node: NodeId) -> None:
@@ -84,16 +84,17 @@ class Comparing:
         self._begin(self.settings.news_s)
 
     def on_hash_timer(self, now: float) -> None:
-        """Say the hash, unless somebody just did; at the longest interval in any case, since who said it may lie, and
-        then by ids, since hashes may agree by chance."""
+        """Say the hash, unless somebody just did; once in `hash_max_s` in any case, since who said it may lie. Say a
+        digest at the end of the longest interval, since hashes may agree by chance; where news keep intervals short,
+        after four times as long."""
         settings = self.settings
         last_s, self._interval_s = self._interval_s, 0.0
         if self._links:
             if self._holdings.met:
-                assert self._whole_s is not None
-                if last_s >= settings.hash_max_s or not 0.0 <= now - self._whole_s < settings.hash_max_s:
+                longest_s = settings.hash_max_s
+                if last_s >= longest_s or not 0.0 <= now - self._whole_s < LONGER * longest_s:
                     self._say_regularly(now)
-                elif self._new or not self._heard_same:
+                elif self._new or not self._heard_same or not 0.0 <= now - self._said_s < longest_s:
                     self._say_hash(now)
             self._begin(min(max(LONGER * last_s, settings.news_s), settings.hash_max_s))
         self._new.clear()
@@ -162,7 +163,7 @@ class Comparing:
         if self._is_short():
             self._say_digests(now, list(self._holdings.digests()))
             return
-        self._said = self._hash.changes
+        self._said, self._said_s = self._hash.changes, now
         self._new.clear()
         salt = self._rng.getrandbits(SALT_BITS)
         self._around.say(Hash(salt, self._hash.value(salt), self._hash.trace))
@@ -179,7 +180,7 @@ class Comparing:
         self._last = part.high
 
     def _say_digests(self, now: float, digests: list[Digest]) -> None:
-        self._said = self._hash.changes
+        self._said, self._said_s = self._hash.changes, now
         self._new.clear()
         self._untold.clear()
         self._whole_s = now
@@ -190,6 +191,9 @@ class Comparing:
 
     def _is_short(self) -> bool:
         """Whether a digest is no longer than a hash: a run takes three bytes."""
+        if len(self._hash) > MAX_RUNS_BYTES:
+            # It travels in parts, and to look through so much for each hash would cost more than it saves.
+            return False
         sources: set[NodeId] = set()
         for id in self._holdings.met:
             sources.add(id.source)

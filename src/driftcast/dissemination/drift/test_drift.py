@@ -10,7 +10,7 @@ from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.keeping import Keeping
-from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Data, Digest, Hash, Offer, Want
 from driftcast.dissemination.drift.protocol import Drift
 from driftcast.dissemination.drift.rules import crowd_wait_s, event_trace, keeper_rank, relay_wait_s, short_name
 from driftcast.dissemination.drift.runs import ids_in, pack_ids, unpack
@@ -254,6 +254,11 @@ def test_a_digest_that_is_no_longer_than_a_hash_is_said_instead() -> None:
     assert bench.fire("hash") == []
     bench = holding(*scattered(5))
     assert is_hash(bench.fire("hash"), *scattered(5))
+    many = [EventId(9, number) for number in range(MAX_RUNS_BYTES + 1)]
+    bench = Bench(1)
+    for id in many:
+        bench.node._holdings.add(1.0, Stored(60.0, id, event(*id), 0))
+    assert is_hash(bench.fire("hash"), *many), "in parts it would be longer"
 
 
 def test_at_the_longest_interval_a_digest_is_said_whoever_said_the_same() -> None:
@@ -265,24 +270,23 @@ def test_at_the_longest_interval_a_digest_is_said_whoever_said_the_same() -> Non
     assert bench.fire("hash", 2.7) == [Digest(pack_ids(ids))]
 
 
-def test_where_something_is_always_new_a_digest_is_said_as_often() -> None:
+def test_where_something_is_always_new_a_hash_is_said_as_often_and_a_digest_now_and_then() -> None:
     """New events keep the interval short, and a neighbor repeats the hash as soon as there is another."""
     ids = scattered(6)
     bench = holding(*ids)
     bench.fire("hash", 1.5)
     said: list[tuple[int, Message]] = []
-    for second in range(2, 182, 2):
+    for second in range(2, 242, 2):
         ids.append(EventId(99, second))
         bench.hear(1, Data(event(99, second, 600.0), 1, 600.0, names(1, 2)), second)
         bench.hear(2, hash_of(*ids), second)
         said += [(second, one) for one in bench.fire("hash", second + 1.5)]
-    assert [type(one) for _, one in said] == [Digest] * 3
-    assert [second for second, _ in said] == [60, 120, 180]
+    assert [(second, type(one)) for second, one in said] == [(60, Hash), (120, Hash), (180, Hash), (240, Digest)]
 
 
 def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
     ids = sorted(EventId(1000 * source, 2 * number) for source in range(100, 105) for number in range(1200))
-    bench = Bench(1, 2)
+    bench = Bench(1, 2, hash_max_s=2.0)
     for id in ids:
         bench.node._holdings.add(1.0, Stored(5000.0, id, event(*id), 0))
     bench.node._comparing.news()
