@@ -291,6 +291,7 @@ def test_small_things_count_too() -> None:
         assert near.tails(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
     assert interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
     assert ratio_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
+    assert ratio_interval([2.0], [1.0]) == Interval(1, 2.0, None, None)
     # What arithmetic leaves of a large ratio is no spread.
     assert ratio_interval([1e6, 2e6, 3e6 * (1 + 1e-13)], [1.0, 2.0, 3.0]).low is None
     with pytest.raises(ValueError, match="zip"):
