@@ -15,7 +15,7 @@ class RelaySettings(Settings, frozen=True):
     """What every protocol that rebroadcasts can be told."""
 
     seen_s: Annotated[
-        float, Meta(gt=0, description="how long an event is remembered; it is passed on for half of that at most")
+        float, Meta(ge=0.001, description="how long an event is remembered; it is passed on for half of that at most")
     ] = 60.0
     max_hops: Annotated[int, Meta(ge=1, le=65535, description="an event with that many hops is not passed on")] = 255
     jitter_s: Annotated[

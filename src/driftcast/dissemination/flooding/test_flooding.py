@@ -121,3 +121,8 @@ def test_what_would_be_forgotten_before_its_copies_are_sent_is_refused() -> None
     with pytest.raises(UserError, match="seen_s must be at least twice jitter_s"):
         alone("flooding", seen_s=1.0, jitter_s=0.6)
     alone("flooding", seen_s=1.2, jitter_s=0.6)
+
+
+def test_a_memory_too_short_to_be_halved_is_refused() -> None:
+    with pytest.raises(UserError, match="seen_s"):
+        alone("flooding", seen_s=5e-324)
