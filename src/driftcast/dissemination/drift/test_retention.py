@@ -52,7 +52,7 @@ def test_a_clock_that_is_set_back_shortens_leases_and_keeps_levels() -> None:
     drift, _ = alone("drift", node=7, durable=True)
     assert isinstance(drift, KeepsEvents)
     assert drift.log is not None
-    drift.on_start(1000.0)  # type: ignore[attr-defined]
+    drift.on_start(1000.0)
     publish(drift, 1, promised=True)
-    drift.on_publish(-500.0, Event(EventId(7, 2), {"n": 2}, lease_s=60.0))  # type: ignore[attr-defined]
+    drift.on_publish(-500.0, Event(EventId(7, 2), {"n": 2}, lease_s=60.0))
     assert drift.log.level(EventId(7, 1)) is Level.STORED
