@@ -142,6 +142,24 @@ def test_publishers_wait_before_a_quarter_of_the_buffer_is_held_by_nobody(
     run(story())
 
 
+def test_long_events_make_publishers_wait_by_their_bytes(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    """G-12. The buffer has room for thousands, and the log for a few of them."""
+
+    async def story() -> None:
+        made = config(1, "epidemic", store=tmp_path / "1", durable=True, log_bytes=1 << 20)
+        async with LoopbackNetwork([made, config(2, "flooding")]) as network:
+            network.link(1, 2)
+            await network.discovered()
+            node, published = network.nodes[1], 0
+            while not node.is_busy():
+                node.publish({"n": published}, bytes(10_000))
+                published += 1
+            assert 1 < published <= 8
+            assert "buffer_full" not in node.status().retention["accepted"].removed
+
+    run(story())
+
+
 @pytest.mark.timeout(120)
 def test_without_neighbors_stored_events_are_admitted_until_the_log_is_full_and_then_refused(
     config: MakeConfig, run: Run, tmp_path: Path
