@@ -119,6 +119,47 @@ def test_a_burst_to_a_neighbor_that_pauses_at_the_start_comes_whole(
             assert kept.kept == events
 
 
+@pytest.mark.parametrize(("buffer", "most"), [(1, 1), (4, 1), (40, 10), (400, 100), (10_000, 2500)])
+def test_publishers_wait_before_a_quarter_of_the_buffer_is_held_by_nobody(
+    buffer: int, most: int, config: MakeConfig, run: Run
+) -> None:
+    """G-12"""
+
+    async def story() -> None:
+        async with LoopbackNetwork([config(1, "epidemic", buffer=buffer), config(2, "flooding")]) as network:
+            network.link(1, 2)
+            await network.discovered()
+            node, published = network.nodes[1], 0
+            while not node.is_busy():
+                together = 1
+                while together < 64 and not node.is_busy(together):
+                    together += 1
+                for _ in range(together):
+                    node.publish({"n": published})
+                    published += 1
+            assert published <= most
+
+    run(story())
+
+
+def test_long_events_make_publishers_wait_by_their_bytes(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    """G-12. The buffer has room for thousands, and the log for a few of them."""
+
+    async def story() -> None:
+        made = config(1, "epidemic", store=tmp_path / "1", durable=True, log_bytes=1 << 20)
+        async with LoopbackNetwork([made, config(2, "flooding")]) as network:
+            network.link(1, 2)
+            await network.discovered()
+            node, published = network.nodes[1], 0
+            while not node.is_busy():
+                node.publish({"n": published}, bytes(10_000))
+                published += 1
+            assert 1 < published <= 8
+            assert "buffer_full" not in node.status().retention["accepted"].removed
+
+    run(story())
+
+
 @pytest.mark.timeout(120)
 def test_without_neighbors_stored_events_are_admitted_until_the_log_is_full_and_then_refused(
     config: MakeConfig, run: Run, tmp_path: Path
@@ -305,6 +346,7 @@ def test_publishers_wait_from_the_first_events_on_and_are_refused_in_the_end(
     """G-12, G-13"""
     monkeypatch.setattr(publishing, "WAIT_S", 0.3)
     monkeypatch.setattr(pacing, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(pacing, "LONGEST_S", 3600.0)
 
     def client() -> int:
         with connect(str(tmp_path / "1.sock")) as one:

@@ -22,7 +22,7 @@ from tests.live.test_metrics import asked, get
 from tests.live.test_retention import check_books
 
 REASON = "cannot write to the store"
-KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents) and name != "tree"]
+KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]
 
 
 @pytest.fixture(params=KINDS)
@@ -93,8 +93,11 @@ def test_every_protocol_that_keeps_events_starts_on_a_full_disk(
 
     async def story() -> None:
         with disk("limit", tmp_path) as limited:
-            made = config(1, protocol, store=tmp_path / "1.db", durable=True)
+            settings: dict[str, object] = {"recover_s": 0.5} if protocol == "tree" else {}
+            bare = config(1, protocol, store=tmp_path / "1.db", durable=True, **settings)
+            made = replace(bare, roles=("broker",), directory={"broker": (1,)})
             async with LiveNode(made) as node:
+                node.subscribe("n >= 0", None, name="log")
                 await stored(node, 3)
                 # Over when the node starts again: that cannot be written.
                 node.publish({"n": 9}, lease_s=0.05, stored=lambda lost: None)

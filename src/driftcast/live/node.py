@@ -218,10 +218,9 @@ class LiveNode(Applications):
         """They no longer do; one that is not there is no mistake."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
 
-    @property
-    def busy(self) -> bool:
-        """Whether the node cannot keep up with what was published: publishers should wait a moment."""
-        return self._outgoing.busy
+    def is_busy(self, more: int = 0) -> bool:
+        """Whether the node cannot keep up with what was published, and `more` events: publishers should wait."""
+        return self._outgoing.is_busy(more)
 
     def publish(
         self,

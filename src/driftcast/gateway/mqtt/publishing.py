@@ -57,7 +57,7 @@ class Publishing:
     @property
     def busy(self) -> bool:
         """Whether publishers should wait a moment."""
-        return self._node.busy
+        return self._node.is_busy()
 
     def own(self, client_id: str, event: EventId) -> bool:
         """Whether a client has published an event itself, as far as is remembered."""

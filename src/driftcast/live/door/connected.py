@@ -103,7 +103,7 @@ class ConnectedClient:
                 together: list[Publish] = []
                 for line in several:
                     question = self._understood(line)
-                    if isinstance(question, Publish) and not self._node.busy and len(together) < MAX_TOGETHER:
+                    if isinstance(question, Publish) and self._has_room(len(together)):
                         together.append(question)
                         continue
                     # What was asked first is answered first.
@@ -135,6 +135,10 @@ class ConnectedClient:
                 forget()
             self._requests.forget()
             self._outlet.close()
+
+    def _has_room(self, together: int) -> bool:
+        """Whether one more event may be published together with so many."""
+        return together < MAX_TOGETHER and not self._node.is_busy(together)
 
     @property
     def idle_s(self) -> float:

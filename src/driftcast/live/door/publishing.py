@@ -50,13 +50,13 @@ class Publishing:
 
     async def publish_when_there_is_room(self, question: Publish) -> None:
         """A publisher is as fast as the node is, or is told that it is faster."""
-        if question.busy == "refuse" and self._node.busy:
+        if question.busy == "refuse" and self._node.is_busy():
             self._node.note_drop("busy")
             self._say(refused(question, WorkError("the node cannot keep up; publish again later, or wait")))
             return
         loop = asyncio.get_running_loop()
         patience_s = loop.time() + WAIT_S
-        while self._node.busy:
+        while self._node.is_busy():
             if loop.time() > patience_s:
                 self._node.note_drop("busy")
                 self._say(refused(question, WorkError(f"{SLOW} for {WAIT_S:g} s; publish again later")))

@@ -78,10 +78,9 @@ class Outgoing:
         self._pacing = Pacing(runtime)
         self.retention = Retention(runtime, record, saving)
 
-    @property
-    def busy(self) -> bool:
-        """Whether links or neighbors cannot keep up with what was published."""
-        return self._runtime.busy or self._pacing.behind
+    def is_busy(self, more: int) -> bool:
+        """Whether links or neighbors cannot keep up with what was published, and so many more events."""
+        return self._runtime.busy or self._pacing.is_behind(more)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor has an event that is counted."""

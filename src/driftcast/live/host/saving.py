@@ -87,7 +87,6 @@ class Saving:
             LOG.error("%s; what is written meanwhile is lost", self.trouble)
         elif self.trouble is None and before is not None:
             LOG.warning("the store can be written again")
-        self.store.writable = lost is None
         if lost is not None:
             self.undone()
             self._probe_later()

@@ -65,8 +65,6 @@ class NodeStore:
         """Whether anything was written since the last `settle`."""
         self.commits = 0
         """How often something was kept."""
-        self.writable = True
-        """Whether the last commit went well."""
         self._owed: dict[str, int] = {}
         """Numbers given away on a full disk, to be written when there is room."""
         self._log: int | None = None

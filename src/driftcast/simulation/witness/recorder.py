@@ -37,6 +37,8 @@ class Recorder:
         self.batteries: Batteries | None = None
         self.memories: Memories | None = None
         self.retention = RetentionCheckers()
+        self._logs = False
+        """Whether any node has a retention log."""
         self.tally: Tally | None = None
         """Only if the scenario asks for more than the usual metrics."""
         self.trace = trace
@@ -66,16 +68,17 @@ class Recorder:
     def on_log(self, node: NodeId, log: RetentionLog | None) -> None:
         """A node starts, with what its protocol's retention log brings back if it has one."""
         if log is not None:
+            self._logs = True
             self.retention.on_start(node, log)
 
     def on_started(self, node: NodeId) -> None:
         """The protocol of a node has started."""
-        if self.retention:
+        if self._logs:
             self.retention.on_started(self._kernel.now_s, node)
 
     def on_published(self, node: NodeId, event: EventId) -> None:
         """A protocol has dealt with an event of its node."""
-        if self.retention:
+        if self._logs:
             self.retention.on_published(self._kernel.now_s, node, event)
 
     def on_subscribe(self, node: NodeId, subscription: Subscription) -> None:
@@ -187,7 +190,7 @@ class Recorder:
             elif fact.kind == Kind.EVICT:
                 self.checkers.on_evict(self._kernel.now_s, node, event)
                 self._on_stored(node, event, -1)
-            if self.retention:
+            if self._logs:
                 self.retention.on_fact(self._kernel.now_s, node, fact.kind, event, fact.reason)
         peer = -1 if fact.peer is None else fact.peer
         if fact.kind == Kind.DROP:

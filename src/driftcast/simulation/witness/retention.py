@@ -17,9 +17,6 @@ class RetentionCheckers:
     def __init__(self) -> None:
         self._ledgers: dict[NodeId, Ledger] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._ledgers)
-
     def __getitem__(self, node: NodeId) -> Ledger:
         """The books of a node that has a log."""
         return self._ledgers[node]
