@@ -69,6 +69,10 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"faults": [{"kind": "clock_skew", "offset_s": 1.0}, {"kind": "clock_skew", "drift": 0.1}]},
         "has a skewed clock already",
     ),
+    "a manager by name": (
+        {"applications": [{"name": "policy_enforcement", "settings": {"manager": "boss"}}]},
+        "needs names of nodes, which this scenario has not",
+    ),
     "one application twice": ({"applications": [{"name": "policy_tool"}] * 2}, "runs policy_tool already"),
     "a flood forgotten": ({"protocol": {"name": "gossip", "seen_s": 0.1, "jitter_s": 0.2}}, "at least twice jitter_s"),
 }

@@ -32,6 +32,8 @@ class Capability(enum.StrEnum):
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
     """Who has which role, known to everybody beforehand."""
+    NODE_NAMES = "names of nodes"
+    """Nodes have names, which their configurations give them; in a scenario they have numbers alone."""
     CALENDAR = "calendar"
     """The date and the time of day, as right as the node's clock is."""
     OVERHEARING = "overhearing"

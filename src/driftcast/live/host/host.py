@@ -43,6 +43,8 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
     offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
+    if facts.name:
+        offers.add(Capability.NODE_NAMES)
     if store:
         offers.add(Capability.DURABLE_STORE)
     if facts.whereabouts is not None:

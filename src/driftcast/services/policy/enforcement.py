@@ -10,9 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from driftcast.errors import UserError
 from driftcast.model import Event, NodeId, Scalar
-from driftcast.protocol import Fact, Host, Settings
+from driftcast.protocol import Capability, Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.circumstances import attributes_of, told_attributes, wall_of
 from driftcast.services.policy.enforcer import Enforcer
@@ -40,6 +39,10 @@ class EnforcementSettings(Settings, frozen=True):
     ] = msgspec.field(default_factory=dict)
     enroll_s: Annotated[float, Meta(ge=0.001, le=3600, description="how often it tells its roles again")] = 30.0
 
+    def needs(self) -> frozenset[Capability]:
+        """A manager that is named by its name is known only where nodes have names."""
+        return frozenset({Capability.NODE_NAMES} if isinstance(self.manager, str) else ())
+
 
 class EnforcementPoint(Application):
     """One enforcement point."""
@@ -52,8 +55,6 @@ class EnforcementPoint(Application):
         super().__init__(node, settings, port, host, rng)
         assert isinstance(settings, EnforcementSettings)
         self._settings = settings
-        if isinstance(settings.manager, str) and not host.name:
-            raise UserError(f"policy_enforcement: manager: nodes have no names here; {settings.manager!r} is no number")
         self._roles = tuple(sorted({*settings.roles, *host.roles}))
         self._context: dict[str, Scalar] = dict(settings.attributes)
         self._number = -1

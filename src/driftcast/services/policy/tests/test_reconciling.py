@@ -3,12 +3,11 @@
 from typing import Any
 
 import msgspec
-import pytest
 
-from driftcast.errors import UserError
 from driftcast.model import EventId
+from driftcast.protocol import Capability
 from driftcast.services.policy.decision import DecisionPoint
-from driftcast.services.policy.enforcement import EnforcementPoint
+from driftcast.services.policy.enforcement import EnforcementPoint, EnforcementSettings
 from driftcast.services.policy.notices import TO, Report
 from driftcast.services.policy.record import Record
 from driftcast.services.policy.repository import Repository
@@ -255,10 +254,9 @@ def test_a_replaced_manager_of_the_same_name_is_obeyed() -> None:
     assert lamp.acted == [("set", "level", 1)]
 
 
-def test_where_nodes_have_numbers_alone_a_name_is_refused() -> None:
-    node = Bus().node("lamp")
-    with pytest.raises(UserError, match="nodes have no names here; 'boss' is no number"):
-        node.run("policy_enforcement", manager="boss")
+def test_a_manager_that_is_named_needs_nodes_with_names() -> None:
+    assert EnforcementSettings(manager="boss").needs() == {Capability.NODE_NAMES}
+    assert EnforcementSettings(manager=7).needs() == frozenset()
 
 
 # Nodes that lie, and floods.
