@@ -1,5 +1,6 @@
 """Sessions over connections and restarts: what QoS 1 and 2 promise, when the node is killed at any moment."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.reasons import Reason
+from driftcast.live.host.store import NodeStore
 from driftcast.live.keys.commands import certify, new_pair
 from driftcast.live.keys.files import KeyKind
 from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
@@ -402,3 +404,26 @@ def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
         client.say(publish("a", b"x", 1, 2))
         assert client.expect(kinds.PUBACK)[1] == b"\x00\x02" + bytes((Reason.NOT_AUTHORIZED,))
         assert node.drops("mqtt_refused") == 1
+
+
+def test_a_session_in_the_store_that_cannot_be_read_is_forgotten_and_logged_and_the_others_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with broker(tmp_path) as node:
+        for id in ("me", "you"):
+            lasting(node.port, id)[0].close()
+        id = node.node.node
+    store = NodeStore(tmp_path / "n1.db", id)
+    store.application("gateway mqtt").put(b"sme", b"\xc1 is no MessagePack")
+    store.commit()
+    store.close()
+    for logged in (True, False):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR, "driftcast.live"), broker(tmp_path) as node:
+            told = [one for one in caplog.messages if one.startswith("an MQTT session in the store cannot be read")]
+            assert len(told) == logged, "it is gone from the store too"
+            if not logged:
+                for id, kept in (("me", False), ("you", True)):
+                    client, present = lasting(node.port, id)
+                    assert present == kept
+                    client.close()

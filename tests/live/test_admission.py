@@ -160,3 +160,23 @@ def test_two_hundred_addresses_that_shake_hands_keep_no_member_out(
             await until(lambda: node.drops["link_handshakes_full"] > len(strangers))
 
     run(story())
+
+
+def test_two_hundred_addresses_that_shake_hands_keep_nobody_out_whom_the_node_wants_to_reach(
+    config: MakeConfig, run: Run, strangers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at a host of the strangers' prefix where the node has never met a member."""
+    monkeypatch.setattr(greeting, "HANDSHAKES_PER_S", 0.001)
+
+    async def story() -> None:
+        made = [LiveNode(OPERATOR.keyed(config(number))) for number in (1, 2)]
+        async with made[0] as member, made[1] as node:
+            round = 0
+            while node.drops["link_handshakes_full"] < len(strangers):
+                say_all(strangers, node, round)
+                round += 1
+                await asyncio.sleep(0.02)
+            node.add_peer(member.address)
+            await until(lambda: node.neighbors == [member.node] and member.neighbors == [node.node])
+
+    run(story())

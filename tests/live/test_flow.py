@@ -17,6 +17,7 @@ import pytest
 import driftcast
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.client import connect
+from driftcast.live.host import pacing
 from driftcast.live.host.holding import Copies
 from driftcast.live.link import interface
 from driftcast.live.link.interface import LiveInterface
@@ -141,6 +142,38 @@ def test_a_publisher_that_would_not_wait_is_refused(
             assert one.status().drops == {"busy": 1}
 
     with_node(config, run, tmp_path / "1.sock", client)
+
+
+@pytest.mark.parametrize("protocol", ["epidemic", "drift"])
+@pytest.mark.parametrize(
+    ("buffer", "events"),
+    [
+        # The marks lie further and further apart: 16, 32, 64 and then five times 128 events.
+        (10_000, 752),
+        # Of a small buffer no more than a quarter waits.
+        (512, 128),
+        (64, 16),
+        (2, 1),
+    ],
+)
+def test_a_node_is_busy_after_so_many_events_of_which_a_neighbor_has_taken_none(
+    buffer: int, events: int, protocol: str, config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        nodes = [LiveNode(config(number, protocol, buffer=buffer)) for number in (1, 2)]
+        async with nodes[0] as node, nodes[1] as neighbor:
+            node.add_peer(neighbor.address)
+            await until(lambda: bool(node.neighbors and neighbor.neighbors))
+            published = 0
+            # The neighbor runs in the same loop, and takes nothing before this one ends.
+            while not node.is_busy():
+                node.publish({"n": published})
+                published += 1
+            assert published == events
+            monkeypatch.setattr(pacing, "LONGEST_S", 0.0)
+            assert not node.is_busy(), "nobody waits for ever for a neighbor that takes nothing"
+
+    run(story())
 
 
 @pytest.mark.parametrize(

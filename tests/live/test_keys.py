@@ -15,7 +15,10 @@ from driftcast.live.keys.certificate import (
     MAX_CERTIFICATE_BYTES,
     Certificate,
     issue,
+    issued_by,
+    read_card,
     read_certificate,
+    written_card,
 )
 from driftcast.live.keys.certified import Certified
 from driftcast.live.keys.files import KeyKind, read_key, write_key
@@ -304,3 +307,45 @@ def test_without_the_library_a_node_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(WorkError, match=r"pip install 'driftcast\[keys\]'"):
         SigningKey(bytes(32))
     assert "driftcast[keys]" in primitives.MISSING
+
+
+WRITTEN_CERTIFICATE = bytes.fromhex(
+    "9c0207c42091eaa1ecea53b8500c8dd74d5eba1a6014ebd66223279d3138fc1698d92d28a1a56361722d37cb408f400000000000"
+    "cb409f420000000000b0726f6164206973206e6f74206e756c6ca872616e6b203d203182a472616e6b01a178cb3fe00000000000"
+    "00cb404e000000000000c4109cfe66b5758c34833a6c2d4190c45a05c440f983163a95dbba8f56bcbd0bf4c5dd20c74aa8fb6b3b"
+    "1fc0fa3554d0134bfc7a30400e9a7ff38ee15fcbbae4bca7df696bd9785bc3d295ad85e04e19c7ee9b0b"
+)
+WRITTEN_CARD = bytes.fromhex(
+    "980207c42091eaa1ecea53b8500c8dd74d5eba1a6014ebd66223279d3138fc1698d92d28a1cb408f400000000000cb409f420000"
+    "000000cb404e000000000000c42049fd8b4e4dc81722757387860f6f2c7db25fcb4a66fe56fd0606dac54f9eeccfc440f983163a"
+    "95dbba8f56bcbd0bf4c5dd20c74aa8fb6b3b1fc0fa3554d0134bfc7a30400e9a7ff38ee15fcbbae4bca7df696bd9785bc3d295ad"
+    "85e04e19c7ee9b0b"
+)
+WRITTEN_LIST = bytes.fromhex(
+    "960202cb409c200000000000820793cb4097700000000000cb40a7700000000000010893cb409a900000000000cb40a771000000"
+    "00000200c4403a942063c2d1166aab48019170bb5ae054c30533ef3b80fda9948f09c40fb1d2c5a75c63e62daff2b581d22c9d72"
+    "b9ffda299902bc1b8b66ca3393d67975e001"
+)
+WRITTEN_CHANGES = bytes.fromhex(
+    "960202cb409c200000000000810893cb409a900000000000cb40a77100000000000201c4403a942063c2d1166aab48019170bb5a"
+    "e054c30533ef3b80fda9948f09c40fb1d2c5a75c63e62daff2b581d22c9d72b9ffda299902bc1b8b66ca3393d67975e001"
+)
+
+
+def test_certificates_and_lists_of_this_format_stay_readable() -> None:
+    """Files of operators hold these bytes, and so do nodes of other versions."""
+    certificate = read_certificate(WRITTEN_CERTIFICATE)
+    key = SigningKey(private_of(7)).public
+    given = (FORMAT, 7, key, "car-7", 1000.0, 2000.5, "road is not null", "rank = 1", {"rank": 1, "x": 0.5}, 60.0)
+    assert certificate is not None
+    assert msgspec.structs.astuple(certificate)[:10] == given
+    assert msgspec.msgpack.encode(certificate) == WRITTEN_CERTIFICATE
+    assert written_card(certificate) == WRITTEN_CARD
+    card = read_card(WRITTEN_CARD)
+    assert card is not None
+    assert issued_by(OPERATOR.key.public, card)
+    first = revoke_nodes(OPERATOR.key, Revocations(), {7: Times(1500.0, 3000.0)}, 1600.0)
+    second = revoke_nodes(OPERATOR.key, first, {8: Times(1700.0, 3000.5)}, 1800.0)
+    assert (second.difference(0), second.difference(1)) == (WRITTEN_LIST, WRITTEN_CHANGES)
+    assert read_list(OPERATOR.key.public, WRITTEN_LIST) == second
+    assert read_list(OPERATOR.key.public, WRITTEN_CHANGES, first) == second

@@ -14,6 +14,7 @@ from driftcast.live.keys.files import KeyKind, read_key
 from driftcast.live.keys.ledger import ledger_of
 from driftcast.live.keys.membership import CLOCK_SLACK_S, Refusal
 from driftcast.live.keys.revocations import MAX_LIST_BYTES, NEVER_S, Revocations, Times, read_list, revoke_nodes
+from driftcast.live.link.fetching import PIECE_BYTES, Fetching
 from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
 from driftcast.live.link.upkeep import PIECE
 from tests.live.air import Air, Speaker, carried_until, meet
@@ -167,7 +168,7 @@ def test_a_member_that_asks_without_end_is_answered_so_much_only(run: Run) -> No
         kinds = [unpack(datagram, keyed=True) for _, _, datagram in air.said]
         answers = [frame for frame in kinds if isinstance(frame, LinkFrame) and frame.sender == 1]
         assert 0 < len(answers) < 200
-        assert first.dropped.count("neighbor_over_quota") > 300
+        assert first.dropped.count("neighbor_over_quota") == 500 - len(answers), "each is answered or counted"
         assert {frame.kind for frame in answers} == {LinkKind.SEALED}
 
     run(story())
@@ -299,5 +300,27 @@ def test_whatever_a_member_says_within_a_session_raises_nothing(run: Run, monkey
         assert first.heard[-1] == (2, b"word")
         assert second.heard[-1] == (1, b"word")
         assert first.membership.number == 1
+
+    run(story())
+
+
+def test_a_piece_that_does_not_fit_to_the_others_is_ignored(run: Run) -> None:
+    async def story() -> None:
+        air, operator = Air(), Operator("of pieces")
+        first, second = (Speaker(air, node, operator) for node in (1, 2))
+        meet(air, first, second)
+        [session] = first.transport.sessions
+        session.list_number = 5
+        asked: list[list[int]] = []
+        fetching = Fetching(lambda _session, _since, _number, indexes: asked.append(indexes))
+        fetching.start(session, 0, 0.0)
+        whole, total = b"a" * PIECE_BYTES, PIECE_BYTES + 1
+        assert fetching.on_piece(session, (0, 5, MAX_LIST_BYTES + 1, 0), whole, 0.1) is None
+        assert asked == [[0]], "no list is so long; only the first piece says how many there are"
+        assert fetching.on_piece(session, (0, 5, total, 0), whole, 0.1) is None
+        assert asked == [[0], [1]]
+        assert fetching.on_piece(session, (0, 5, total + 1, 1), b"bb", 0.2) is None, "of another length in all"
+        assert fetching.on_piece(session, (0, 5, total, 0), b"c" * PIECE_BYTES, 0.2) is None, "it is there"
+        assert fetching.on_piece(session, (0, 5, total, 1), b"b", 0.2) == whole + b"b"
 
     run(story())
