@@ -328,7 +328,8 @@ def test_a_delivery_is_acknowledged_whoever_took_it(tmp_path: Path) -> None:
             log = one.subscribe("n > 0", name="log")
             one.publish({"n": 2})
             event = log.next_event(WAIT_S)
-            assert event is not None and event.attributes == {"n": 2}, "what was acknowledged does not come again"
+            assert event is not None
+            assert event.attributes == {"n": 2}, "what was acknowledged does not come again"
 
     async def story() -> None:
         async with running(tmp_path, '[store]\nfile = "n.db"\n') as address:

@@ -104,7 +104,8 @@ class Dialogue:
 
     def discard(self, packet: Packet) -> None:
         """The beginning of a message that is longer than allowed, of a bridge."""
-        assert isinstance(packet, Publish) and self.session is not None
+        assert isinstance(packet, Publish)
+        assert self.session is not None
         self._shop.backing.node.note_drop("mqtt_packet_too_large")
         if packet.message.qos:
             self.pending += 1
