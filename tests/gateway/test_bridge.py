@@ -121,6 +121,38 @@ def test_a_message_that_is_too_long_does_not_hold_up_a_bridge(node: Broker) -> N
     assert node.drops("mqtt_refused") == node.drops("mqtt_bridge_discarded") == 1
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_that_is_longer_than_any_packet_does_not_hold_up_a_bridge(
+    node: Broker, qos: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    film = Random(1).randbytes(1_000_000)
+    with Raw(node.port, introduce()) as bridge, Raw(node.port, introduce("client", version=4)) as client:
+        bridge.expect(kinds.CONNACK)
+        client.expect(kinds.CONNACK)
+        client.say(ask_for("a/#"))
+        client.expect(kinds.SUBACK)
+        with caplog.at_level(logging.WARNING, "driftcast.live"):
+            bridge.say(say_message("a/1", film, qos, 7, retain=True), say_message("a/2", b"y", id=8))
+            if qos:
+                assert bridge.expect(kinds.PUBACK if qos == 1 else kinds.PUBREC)[1] == b"\0\7"
+            if qos == 2:
+                bridge.ack(kinds.PUBREL, 7)
+        assert heard_message(client)[:2] == ("a/2", b"y"), "and nothing of the other, not even its beginning"
+    assert node.drops("mqtt_packet_too_large") == node.drops("mqtt_bridge_discarded") == 1
+    assert any("'a/1' of the MQTT client 'there' is refused" in told for told in caplog.messages)
+
+
+def test_a_packet_that_is_too_long_ends_the_connection_of_any_other_client_and_is_logged(
+    node: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "driftcast.live"), Raw(node.port, introduce(version=4)) as client:
+        client.expect(kinds.CONNACK)
+        client.say(say_message("a", bytes(300_000)))
+        assert client.hear() is None
+    assert node.drops("mqtt_packet_too_large") == 1
+    assert any("the MQTT client 'there'" in told and "262144 bytes" in told for told in caplog.messages)
+
+
 @pytest.mark.parametrize("version", [0x84, 4])
 def test_a_bridge_stays_where_nothing_is_retained(tmp_path: Path, version: int) -> None:
     with broker(tmp_path, "max_retained = 0") as node, Raw(node.port, introduce(version=version)) as bridge:

@@ -315,6 +315,48 @@ def test_an_event_its_delivery_and_its_id_are_acknowledged(tmp_path: Path) -> No
     asyncio.run(story())
 
 
+def test_a_delivery_is_acknowledged_whoever_took_it(tmp_path: Path) -> None:
+    def client(address: Path) -> None:
+        with connect(address) as one:
+            log = one.subscribe("n > 0", name="log")
+            one.publish({"n": 1})
+            delivery = one.next_delivery(log.subscription, WAIT_S)
+            assert delivery is not None
+            log.acknowledge(delivery)
+            log.acknowledge(delivery)
+        with connect(address) as one:
+            log = one.subscribe("n > 0", name="log")
+            one.publish({"n": 2})
+            event = log.next_event(WAIT_S)
+            assert event is not None
+            assert event.attributes == {"n": 2}, "what was acknowledged does not come again"
+
+    async def story() -> None:
+        async with running(tmp_path, '[store]\nfile = "n.db"\n') as address:
+            await asyncio.to_thread(client, address)
+
+    asyncio.run(story())
+
+
+def test_many_events_are_pairs_and_levels_are_named(tmp_path: Path) -> None:
+    def client(address: Path) -> None:
+        with connect(address) as one:
+            for wrong in ({"n": 1}, {"n": 1, "m": 2}, ({"n": 1},), "ab", 5):
+                with pytest.raises(TypeError, match="publish_all takes pairs of attributes and payload"):
+                    list(one.publish_all([wrong]))  # type: ignore[list-item]
+            with pytest.raises(UserError, match="level is one of 'accepted', 'stored', 'held', not 'storde'"):
+                one.publish({"n": 1}, level="storde")  # type: ignore[arg-type]
+            with pytest.raises(UserError, match="busy is one of 'wait', 'refuse', not 'maybe'"):
+                one.publish({"n": 1}, busy="maybe")  # type: ignore[arg-type]
+            assert len(list(one.publish_all([({"n": 1}, "text"), ({"n": 2}, b"")]))) == 2
+
+    async def story() -> None:
+        async with running(tmp_path) as address:
+            await asyncio.to_thread(client, address)
+
+    asyncio.run(story())
+
+
 def test_a_position_of_numpy_is_one_and_what_is_none_is_refused(tmp_path: Path) -> None:
     def in_thread(socket: Path) -> None:
         with connect(socket) as client:

@@ -122,7 +122,7 @@ class KeyedTrust(Trust):
 
     def reload(self) -> None:
         # Each by itself: a certificate that is wrong must not keep a node from knowing who is out.
-        for what, read in (("the list of revocations", self._reload_list), ("the keys", self._reload_keys)):
+        for what, read in (("the list of revocations", self._reload_list), ("the certificate", self._reload_keys)):
             try:
                 LOG.info("%s", read())
             except (UserError, WorkError, OSError) as error:
@@ -141,7 +141,7 @@ class KeyedTrust(Trust):
         if (before.secret, before.operator) != (after.secret, after.operator):
             raise UserError("keys.network and keys.operator are of another network; restart the node")
         if (before.private, before.certificate) == (after.private, after.certificate):
-            return "the keys were read again, nothing new"
+            return "key and certificate were read again, nothing new"
         if not isinstance(self.membership, Certified):
             raise UserError("keys.identity is another, and makes this another node; restart it")
         self.membership.renew(SigningKey(after.private), after.certificate)

@@ -33,7 +33,7 @@ TOPIC_ALIASES = 64
 CONDITION = "filter"
 """The user property of SUBSCRIBE that holds a condition."""
 MAX_EXPIRY_S = 0xFFFFFFFF
-FOR_GOOD = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR)
+FOR_GOOD = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR, Reason.PACKET_TOO_LARGE)
 """Why a publication is refused that would be refused again."""
 
 
@@ -96,6 +96,23 @@ class Dialogue:
             self._disconnect(session, packet)
         else:
             raise protocol_error("a client introduces itself once, with CONNECT alone")
+
+    def is_skipped(self, head: int) -> bool:
+        """Whether a packet that is longer than allowed, of which the first byte is here, is discarded alone: a message
+        of a bridge, which would connect again and send it again for ever."""
+        return self._bridge and self.session is not None and head >> 4 == kinds.PUBLISH
+
+    def discard(self, packet: Packet) -> None:
+        """The beginning of a message that is longer than allowed, of a bridge."""
+        assert isinstance(packet, Publish)
+        assert self.session is not None
+        self._shop.backing.node.note_drop("mqtt_packet_too_large")
+        if packet.message.qos:
+            self.pending += 1
+            self._in_flight.add(packet.packet_id)
+            self._published(self.session, packet, Reason.PACKET_TOO_LARGE)
+        else:
+            self._is_discarded(self.session, packet.message.topic, Reason.PACKET_TOO_LARGE)
 
     def leave(self, with_will: bool) -> None:
         """The connection is over."""

@@ -59,6 +59,7 @@ from driftcast.live.door.values import (
     AddressLike,
     FilterLike,
     Payload,
+    attributes_and_payload,
     filter_text,
     plain_address,
     plain_attributes,
@@ -154,7 +155,8 @@ class Client:
         """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
         answered for the last, so that this is as fast as the node is."""
         open_: deque[Publish] = deque()
-        for attributes, payload in events:
+        for pair in events:
+            attributes, payload = attributes_and_payload(pair)
             id = self._number()
             question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s)
             self._send(question)

@@ -185,10 +185,18 @@ class Deliveries(Iterator[Event]):
 
     def acknowledge(self, *events: Acknowledgeable, wait: bool = True) -> None:
         """These, or all that were given so far, are not to come again; see `Client.acknowledge`."""
-        ids = [event_id(event) for event in events] or tuple(self._positions)
-        positions = [self._positions.pop(id) for id in ids if id in self._positions]
+        positions = [position for event in events if (position := self._position(event)) is not None]
+        if not events:
+            positions = list(self._positions.values())
+            self._positions.clear()
         if positions:
             self._client.acknowledge(self.subscription, positions, wait)
+
+    def _position(self, event: Acknowledgeable) -> int | None:
+        """Where an event that is to be acknowledged stands; None if it is already."""
+        position = self._positions.pop(event_id(event), None)
+        # A delivery that was taken by `Client.next_delivery` is known by itself alone.
+        return event.position if position is None and isinstance(event, Delivery) else position
 
     def settle(self) -> None:
         """Acknowledge what was given so far, when it is much or nothing more is here yet; it is not waited for."""

@@ -10,7 +10,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from driftcast.errors import UserError
 from driftcast.live.door.deliveries import lease_told
@@ -45,6 +45,8 @@ def publication(
     busy: Busy = "wait",
 ) -> Publish:
     """The question that publishes an event. A TypeError or a UserError names the value that no event can have."""
+    _check_choice(level, get_args(Level), "level")
+    _check_choice(busy, get_args(Busy), "busy")
     return Publish(
         id=id,
         attributes=plain_attributes(attributes),
@@ -56,6 +58,14 @@ def publication(
         patience_s=plain_number(patience_s, "patience_s"),
         busy=busy,
     )
+
+
+def attributes_and_payload(event: tuple[Mapping[str, Scalar], Payload]) -> tuple[Mapping[str, Scalar], Payload]:
+    """One of many events: attributes alone would be taken apart into their names."""
+    if isinstance(event, tuple | list) and len(event) == 2:
+        return event[0], event[1]
+    told = "publish_all takes pairs of attributes and payload, such as ({'speed': 31}, b'')"
+    raise TypeError(f"{told}, not {reprlib.repr(event)}")
 
 
 def plain_attributes(attributes: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -105,6 +115,11 @@ def plain_pair(values: Iterable[object] | None) -> list[object] | None:
     if values is None or not isinstance(values, Iterable):
         return values
     return [value if type(value) in _PLAIN else _plain_scalar(value) for value in values]
+
+
+def _check_choice(value: str, allowed: tuple[str, ...], what: str) -> None:
+    if value not in allowed:
+        raise UserError(f"{what} is one of {', '.join(map(repr, allowed))}, not {reprlib.repr(value)}")
 
 
 def _count(value: int, what: str) -> int:
