@@ -126,6 +126,73 @@ def test_times_that_can_be_read_in_several_ways_are_refused(spark: SparkSession,
         assert ingested(tmp_path, digits, time_format=pattern)["start_s"] == NOON
 
 
+def commas(text: str) -> str:
+    """As a spreadsheet writes it where a comma stands before decimals."""
+    return "\ufeff" + text.replace(",", ";").replace(".", ",").replace("\n", "\r\n")
+
+
+def test_degrees_with_decimal_commas_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    for text in (
+        commas(log("id,time,lon,lat", "{id},{at:%Y-%m-%d %H:%M:%S}.000,{lon},{lat}")),
+        log("id,time,lon,lat", "{id},{s},{lon},{lat}")
+        .replace("8.", '"8,')
+        .replace("00,47.", '00","47,')
+        .replace("0\n", '0"\n'),
+    ):
+        facts = ingested(tmp_path, text)
+        assert (facts["start_s"], facts["nodes"], facts["rejected"]) == (NOON, 2, {})
+        assert facts["center_deg"][0] == pytest.approx(8.5 + (ROWS - 1) / 2000)
+
+
+def test_meters_and_times_with_commas_are_asked_about(spark: SparkSession, tmp_path: Path) -> None:
+    meters = "id;time;x_m;y_m\n" + "".join(f"7;{10 * k};{k},000;1\n" for k in range(ROWS))
+    times = "id;time;x_m;y_m\n" + "".join(f"7;{10 * k},5;{k};1\n" for k in range(ROWS))
+    for text in (meters, times):
+        assert "--decimal-comma" in refused(tmp_path, text)
+        facts = ingested(tmp_path, text, decimal_comma=True)
+        assert (facts["rejected"], facts["duration_s"], facts["area_m"][0]) == ({}, 10.0 * (ROWS - 1), ROWS - 1.0)
+    contacts = "a;b;start;end\n1;2;0,5;10,5\n"
+    (tmp_path / "contacts.csv").write_text(contacts)
+    assert ingest([tmp_path / "contacts.csv"], tmp_path / "plan", Source(decimal_comma=True))["contacts"] == 1
+
+
+def test_logs_of_animals_and_of_ships_are_read_as_they_are_published(spark: SparkSession, tmp_path: Path) -> None:
+    animals = log(
+        "event-id,timestamp,location-long,location-lat,tag-local-identifier,individual-local-identifier",
+        '{s},{at:%Y-%m-%d %H:%M:%S}.000,{lon},{lat},"T{id}","Stork {id}"',
+    )
+    assert ingested(tmp_path, animals)["nodes"] == 2
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {"type": "Point", "coordinates": [8.5 + k / 1000, 47.4]},
+            "properties": {"individual-local-identifier": name, "timestamp": NOON + 10 * k},
+        }
+        for k in range(ROWS)
+        for name in ("Stork 7", "Stork 9")
+    ]
+    assert (
+        ingested(tmp_path, json.dumps({"type": "FeatureCollection", "features": features}), "m.geojson")["nodes"] == 2
+    )
+    ships = log("# Timestamp,Type,MMSI,Latitude,Longitude", "{at:%d/%m/%Y %H:%M:%S},A,{id},{lat},{lon}")
+    assert "--time-format" in refused(tmp_path, ships)
+    assert ingested(tmp_path, ships, time_format="dd/MM/yyyy HH:mm:ss")["start_s"] == NOON
+
+
+def test_a_refusal_says_what_to_do_about_this_file(spark: SparkSession, tmp_path: Path) -> None:
+    nameless = log("", "{id},{at:%Y-%m-%d %H:%M:%S},{lon},{lat}").lstrip()
+    assert "--header id,time,lon,lat" in refused(tmp_path, nameless)
+    twice = "10\tC\tM1\t5\t5\t5000\n" * 3
+    assert "first line holds values" in refused(tmp_path, twice)
+    schools = "".join(f"{NOON + 20 * k}\t{k % 3}\t7\tMP\tPC\n" for k in range(9))
+    assert "--format sociopatterns" in refused(tmp_path, schools)
+    cabs = "".join(f"37.7 -122.{k} 0 {NOON + k}\n" for k in range(10, 20))
+    assert "--header" in refused(tmp_path, cabs)
+    assert "no rows" in refused(tmp_path, "id,time,lon,lat\n")
+    with pytest.raises(UserError, match="is a folder"):
+        ingest([tmp_path], tmp_path / "never")
+
+
 def test_pandas_own_parquet_is_read_with_and_without_a_zone(spark: SparkSession, tmp_path: Path) -> None:
     times: Any = pd.to_datetime([at(10 * k) for k in range(ROWS)]).astype("datetime64[ns, UTC]")
     frame = pd.DataFrame({"bus": ["7"] * ROWS, "timestamp": times, "lon": 8.5 + np.arange(ROWS) * 1e-3, "lat": 47.4})

@@ -27,6 +27,7 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     ingest.add_argument("--time-format", metavar="F", help="of dates, as in dd/MM/yyyy HH:mm:ss")
     ingest.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="of times that are numbers")
     ingest.add_argument("--encoding", metavar="NAME", help="of text files that are not UTF-8, as in latin-1")
+    ingest.add_argument("--decimal-comma", action="store_true", help="meters and times have commas before decimals")
     ingest.add_argument("--swap", action="store_true", help="the files have longitude and latitude swapped")
     ingest.add_argument("--single", action="store_true", help="a file that names no node is the log of one")
     ingest.add_argument("--crs", metavar="MAP", help="the map for degrees, as in EPSG:32632 (default: one made for it)")
@@ -80,6 +81,7 @@ def _ingest(arguments: argparse.Namespace) -> int:
         time_format=arguments.time_format,
         time_unit=arguments.time_unit,
         encoding=arguments.encoding,
+        decimal_comma=arguments.decimal_comma,
         swap=arguments.swap,
         single=arguments.single,
         by_track=arguments.by_track,

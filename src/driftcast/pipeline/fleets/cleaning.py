@@ -186,7 +186,7 @@ REASONS = {
 }
 # Where most rows are wrong, it is a column or a unit that is.
 HINTS = {
-    "unreadable": "see --columns, --header and --time-format",
+    "unreadable": "see --columns, --header, --time-format and --decimal-comma",
     "no_place": "are longitude and latitude swapped, or are they meters? See --swap and --columns",
     "clock": "is the time in other units? See --time-unit, --time-format and --columns",
     "conflict": "are several vehicles taken for one? See --columns node=",

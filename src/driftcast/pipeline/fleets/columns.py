@@ -9,12 +9,16 @@ from driftcast.errors import UserError
 TIME_OF_DAY = r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 DATE = r"(\d{4})(?:([-/.])(\d{1,2})\2(\d{1,2})|(\d{2})(\d{2}))"
 """Year, month and day in this order: no other can be read in one way only."""
+DAY_FIRST = r"\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}\b.*"
+"""Day or month before the year."""
+DECIMAL_COMMA = r"\s*([-+]?\d+),(\d+)\s*"
 DATES_FROM_S = 1e8
 """Numbers below are no seconds since 1970, but times of a clock that began with the recording, or of day."""
 MEANT: Mapping[str, tuple[str, ...]] = {
     "node": (
         *("node", "node_id", "id", "vehicle", "vehicle_id", "vehicleid", "vehicle_number", "bus", "bus_id", "taxi"),
         *("taxi_id", "device", "device_id", "ship", "mmsi", "user", "user_id", "name", "object_id", "number"),
+        "individual_local_identifier",
     ),
     "time": (
         *("time", "time_s", "timestamp", "datetime", "date_time", "basedatetime", "t", "ts", "utc", "unixtime"),
@@ -22,8 +26,8 @@ MEANT: Mapping[str, tuple[str, ...]] = {
         *("time_ms", "timestamp_ms", "time_us", "timestamp_us", "time_ns", "timestamp_ns"),
     ),
     "date": ("date", "day", "gps_date", "utc_date", "date_utc", "local_date"),
-    "longitude": ("longitude", "lon", "lng", "long", "lon_deg", "longitude_deg"),
-    "latitude": ("latitude", "lat", "lat_deg", "latitude_deg"),
+    "longitude": ("longitude", "lon", "lng", "long", "lon_deg", "longitude_deg", "location_long"),
+    "latitude": ("latitude", "lat", "lat_deg", "latitude_deg", "location_lat"),
     "x": ("x", "x_m", "easting"),
     "y": ("y", "y_m", "northing"),
     "fleet": ("fleet", "operator", "agency"),
@@ -58,8 +62,8 @@ def parse_columns(text: str | None) -> dict[str, str]:
 
 
 def plain_name(column: str) -> str:
-    """A column's name as names are compared."""
-    return column.strip().lower().replace(" ", "_")
+    """A column's name as names are compared. Some logs mark their line of names as a comment."""
+    return column.removeprefix("#").strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def chosen_columns(
@@ -92,15 +96,31 @@ def require_positions(found: Mapping[str, str], header: Sequence[str], where: st
     """Refuse a table without a time or a place."""
     if is_positions(found):
         return
-    if all(_is_number(column) for column in header):
-        raise UserError(
-            f"{where}: its first line holds numbers, not names: name its {len(header)} columns, as in "
-            "--header id,time,lon,lat"
-        )
+    require_names(header, where)
     raise UserError(
         f"{where}: needs columns for time and for longitude and latitude (or x and y in meters); it has "
         f"{', '.join(map(repr, header))}: say which is which, as in --columns time=at,longitude=lon,latitude=lat"
     )
+
+
+def require_names(header: Sequence[str], where: str) -> None:
+    """Refuse a table that begins with a row of values."""
+    if any(map(_is_number, header)):
+        raise UserError(
+            f"{where}: its first line holds values, not names: name its {len(header)} columns, as in "
+            "--header id,time,lon,lat, or say its format, as in --format sociopatterns"
+        )
+
+
+def refuse_commas(columns: Mapping[str, Sequence[object]], found: Mapping[str, str], where: str) -> None:
+    """Refuse meters and times with commas, which may stand before decimals or thousands."""
+    for meaning in ("x", "y", "time"):
+        for value in columns.get(found.get(meaning, ""), ()):
+            if re.fullmatch(DECIMAL_COMMA, str(value)):
+                raise UserError(
+                    f"{where}: {value!r} in column {found[meaning]!r} may have decimals or thousands after its comma: "
+                    "give --decimal-comma for decimals, else write the file without the commas"
+                )
 
 
 def _is_number(text: object) -> bool:
@@ -164,6 +184,11 @@ def refuse_times(columns: Mapping[str, Sequence[object]], found: Mapping[str, st
         raise UserError(
             f"{where}: column {found['time']!r} has numbers beside dates, as in {times[0]!r}: say how date and time "
             "are written together, as in --time-format 'yyyy-MM-dd HHmmss'"
+        )
+    if "date" not in found and times and re.fullmatch(DAY_FIRST, times[0]):
+        raise UserError(
+            f"{where}: {times[0]!r} is no date that can be read in one way only: say how it is written, as in "
+            "--time-format 'dd/MM/yyyy HH:mm:ss'"
         )
     if not times or not all(re.fullmatch(TIME_OF_DAY, one) for one in times):
         return

@@ -58,6 +58,8 @@ class _List:
         unit = self.source.time_unit
         try:
             a, b, start, end = fields
+            if self.source.decimal_comma:
+                start, end = start.replace(",", "."), end.replace(",", ".")
             row = Row(a.strip(), b.strip(), clock_s(start, unit), clock_s(end, unit))
             if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
                 raise ValueError

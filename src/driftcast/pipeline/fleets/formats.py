@@ -176,4 +176,7 @@ def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | N
         if found is not None:
             return found
     known = "; ".join(f"{one.name} ({one.summary})" for one in FORMATS.values())
-    raise UserError(f"{path}: is of no known format. Known are: {known}. If it is one of them, say --format NAME")
+    raise UserError(
+        f"{path}: is of no known format. Known are: {known}. If it is one of them, say --format NAME; a table without "
+        "names needs them, as in --header id,time,lon,lat"
+    )

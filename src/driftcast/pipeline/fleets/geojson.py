@@ -8,7 +8,7 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.mobility.packed import reading
-from driftcast.pipeline.fleets.columns import MEANT, refuse_unnamed
+from driftcast.pipeline.fleets.columns import MEANT, plain_name, refuse_unnamed
 from driftcast.pipeline.fleets.points import Point
 from driftcast.pipeline.fleets.text import not_text
 
@@ -84,7 +84,7 @@ class GeoJson:
         said = self._said.get("node")
         if said is not None:
             return str(properties[said])
-        lower = {str(name).lower(): value for name, value in properties.items()}
+        lower = {plain_name(str(name)): value for name, value in properties.items()}
         named = [lower[name] for name in MEANT["node"] if lower.get(name) is not None]
         if named or feature.get("id") is not None:
             return str(named[0] if named else feature["id"])
@@ -100,15 +100,15 @@ class GeoJson:
         keys = dict.fromkeys(key for one in found for key in one)
         known = {name for meaning in ("time", "date") for name in (*MEANT[meaning], self._said.get(meaning, ""))}
         columns = {
-            key: [one.get(key) for one in found] for key in keys if key.lower() not in known and key not in _TIMES
+            key: [one.get(key) for one in found] for key in keys if plain_name(key) not in known and key not in _TIMES
         }
         refuse_unnamed(columns, {}, str(self.path))
 
     def _times(self, properties: Mapping[str, Any], parts: Sequence[tuple[str, Any]]) -> list[Any]:
         """The time, or times, of each geometry of a feature."""
-        lower = {str(name).lower(): value for name, value in properties.items()}
+        lower = {plain_name(str(name)): value for name, value in properties.items()}
         said = self._said.get("time")
-        names = (said.lower(),) if said is not None else MEANT["time"]
+        names = (plain_name(said),) if said is not None else MEANT["time"]
         time = next((lower[name] for name in names if lower.get(name) is not None), None)
         times = next((properties[name] for name in _TIMES if properties.get(name) is not None), None)
         if isinstance(times, dict):

@@ -87,6 +87,8 @@ def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
     if not paths:
         raise UserError("no files to ingest")
     for path in paths:
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder: name its files, as in {path}/*")
         if not path.is_file():
             raise UserError(f"{path}: there is no such file")
     given = format_named(source.format) if source.format is not None else None
@@ -177,6 +179,8 @@ def _cleaned_into(
 
 def _refuse_doubtful(found: Survey, source: Source, read: Read) -> None:
     """Refuse rows that mean something else than they seem to, or that may."""
+    if not read.rows:
+        raise UserError("the files have no rows: nothing follows the names of their columns")
     if not found.readable:
         example = f" (one is {found.example[:120]!r})" if found.example else ""
         raise UserError(f"none of the rows can be read{example}: {HINTS['unreadable']}")

@@ -28,6 +28,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     time_format: str | None = None
     time_unit: str | None = None
     encoding: str | None = None
+    decimal_comma: bool = False
+    """Numbers have a comma before their decimals, and none anywhere else."""
     crs: str | None = None
     fleet: str = "fleet"
     swap: bool = False

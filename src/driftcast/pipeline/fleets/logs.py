@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from driftcast.errors import UserError
 from driftcast.pipeline.fleets.columns import (
     DATE,
+    DECIMAL_COMMA,
     TIME_OF_DAY,
     chosen_columns,
     plain_name,
+    refuse_commas,
     refuse_several,
     refuse_times,
     refuse_unnamed,
+    require_names,
     require_positions,
 )
 from driftcast.pipeline.fleets.inputs import Input, Source, stem_of
@@ -62,6 +65,7 @@ def csv_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> 
     for (delimiter, *named), same in found.items():
         where = str(same[0].path)
         if len(set(named)) < len(named):
+            require_names(named, where)
             raise UserError(f"{where}: two of its columns have the same name; rename one in its first line")
         for one in same:
             layout = _layout(named, samples(start_of(one.path, source.encoding), source.header), source, str(one.path))
@@ -136,6 +140,8 @@ def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: 
     refuse_several(values, {meaning: one for meaning, one in chosen.items() if meaning not in source.columns}, where)
     if not source.single:
         refuse_unnamed(values, chosen, where)
+    if not source.decimal_comma:
+        refuse_commas(values, chosen, where)
     if source.time_format is None:
         refuse_times(values, chosen, where)
     ends = plain_name(chosen["time"]).rpartition("_")[2]
@@ -174,12 +180,13 @@ def _raw(table: "DataFrame", layout: Layout, inputs: Sequence[Input], source: So
     stem = _looked_up({plain: stem_of(name) for plain, name in known.items()}, f.col("_metadata.file_name"))
     longitude, latitude = ("latitude", "longitude") if source.swap else ("longitude", "latitude")
     numbers = {
-        "longitude": value(longitude).try_cast("double"),
-        "latitude": value(latitude).try_cast("double"),
-        "x_m": value("x").try_cast("double"),
-        "y_m": value("y").try_cast("double"),
+        # No degrees have thousands: a comma in them stands before decimals.
+        "longitude": _number(value(longitude), True),
+        "latitude": _number(value(latitude), True),
+        "x_m": _number(value("x"), source.decimal_comma),
+        "y_m": _number(value("y"), source.decimal_comma),
     }
-    clock_s = _seconds(table, layout, source.time_format)
+    clock_s = _seconds(table, layout, source)
     # Degrees count before meters where a table has both: they are what was measured.
     if {"longitude", "latitude"} <= chosen.keys():
         numbers |= {"x_m": f.lit(None).cast("double"), "y_m": f.lit(None).cast("double")}
@@ -219,7 +226,15 @@ def _looked_up(names: Mapping[str, str], key: "Column") -> "Column":
     return f.create_map(*(f.lit(text) for pair in names.items() for text in pair))[key]
 
 
-def _seconds(table: "DataFrame", layout: Layout, time_format: str | None) -> "Column":
+def _number(written: "Column", decimal_comma: bool) -> "Column":
+    from pyspark.sql import functions as f
+
+    if decimal_comma:
+        written = f.regexp_replace(written.cast("string"), f"^{DECIMAL_COMMA}$", "$1.$2")
+    return written.try_cast("double")
+
+
+def _seconds(table: "DataFrame", layout: Layout, source: Source) -> "Column":
     """Seconds since 1970 of a number or a date, or of a date and a time of day in two columns."""
     from pyspark.sql import functions as f
 
@@ -231,13 +246,13 @@ def _seconds(table: "DataFrame", layout: Layout, time_format: str | None) -> "Co
     day = None
     if "date" in layout.chosen:
         day = f.trim(f.col(_quoted(layout.chosen["date"])).cast("string"))
-    if time_format is not None:
+    if source.time_format is not None:
         written = words if day is None else f.concat_ws(" ", day, f.trim(words))
-        return f.unix_micros(f.try_to_timestamp(written, f.lit(time_format))) / 1e6
-    seconds = _of_number(time.try_cast("double"), layout.time_unit)
+        return f.unix_micros(f.try_to_timestamp(written, f.lit(source.time_format))) / 1e6
+    seconds = _of_number(_number(time, source.decimal_comma), layout.time_unit)
     if kind != "string":
         return seconds
-    dated = f.when(f.rlike(words, f.lit(_FULL_DATE)), words)
+    dated = f.when(f.rlike(words, f.lit(_FULL_DATE)), f.replace(words, f.lit(","), f.lit(".")))
     if day is not None:
         plain = f.regexp_replace(day, f"^{DATE}$", "$1-$3$5-$4$6")
         clock = f.replace(f.trim(words), f.lit(","), f.lit("."))
