@@ -69,13 +69,14 @@ class Ledger:
 
     def on_store(self, id: EventId) -> None:
         """The protocol keeps an event."""
-        if id in self._levels:
-            return
-        level = (None if self.log is None else self.log.level(id)) or self._other(id)
-        self._levels[id] = level
-        self._kept[level] += 1
-        if self._found is None:
-            self._accepted[level] += 1
+        before, logged = self._levels.get(id), None if self.log is None else self.log.level(id)
+        if before is not None:
+            if logged is None or logged is before:
+                return
+            # Another copy was noted first, as repositories of the tree do: the level is that of the log.
+            self._count(before, -1)
+        self._levels[id] = level = logged or self._other(id)
+        self._count(level, 1)
 
     def on_custody(self, id: EventId) -> None:
         """The protocol keeps an event from now on that another node lets go of; it may have kept a copy before."""
@@ -152,6 +153,11 @@ class Ledger:
                 self._accepted[Level(level)] = number
             else:
                 self._removed[Level(level)][what.partition("/")[2]] = number
+
+    def _count(self, level: Level, events: int) -> None:
+        self._kept[level] += events
+        if self._found is None:
+            self._accepted[level] += events
 
     def _other(self, id: EventId) -> Level:
         return Level.ACCEPTED if id.source == self._node else Level.CARRIED
