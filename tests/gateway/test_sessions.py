@@ -412,8 +412,8 @@ def test_a_session_in_the_store_that_cannot_be_read_is_forgotten_and_logged_and_
     with broker(tmp_path) as node:
         for id in ("me", "you"):
             lasting(node.port, id)[0].close()
-        id = node.node.node
-    store = NodeStore(tmp_path / "n1.db", id)
+        owner = node.node.node
+    store = NodeStore(tmp_path / "n1.db", owner)
     store.application("gateway mqtt").put(b"sme", b"\xc1 is no MessagePack")
     store.commit()
     store.close()
