@@ -94,7 +94,7 @@ def test_every_protocol_that_keeps_events_starts_on_a_full_disk(
     async def story() -> None:
         with disk("limit", tmp_path) as limited:
             settings: dict[str, object] = {"recover_s": 0.5} if protocol == "tree" else {}
-            bare = config(1, protocol, store=tmp_path / "1.db", durable=True, **settings)
+            bare = config(1, protocol, store=tmp_path / "1.db", durable=True, **settings)  # type: ignore[arg-type]
             made = replace(bare, roles=("broker",), directory={"broker": (1,)})
             async with LiveNode(made) as node:
                 node.subscribe("n >= 0", None, name="log")
