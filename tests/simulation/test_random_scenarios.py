@@ -41,7 +41,7 @@ def test_cases_cover_all_protocols_and_all_faults_and_follow_from_their_number()
     protocols = {str(table["name"]) for case in cases if isinstance(table := case.tables["protocol"], dict)}
     assert protocols >= set(protocol_names())
     listed = [faults for case in cases if isinstance(faults := case.tables.get("faults"), list)]
-    kinds = {fault["kind"] for faults in listed for fault in faults if isinstance(fault, dict)}
+    kinds = {str(fault["kind"]) for faults in listed for fault in faults if isinstance(fault, dict)}
     assert kinds >= {str(kind.__struct_config__.tag) for kind in Fault.__args__}
 
 

@@ -60,7 +60,7 @@ def publication(
     )
 
 
-def attributes_and_payload(event: tuple[Mapping[str, Scalar], Payload]) -> tuple[Mapping[str, Scalar], Payload]:
+def attributes_and_payload(event: object) -> tuple[Mapping[str, Scalar], Payload]:
     """One of many events: attributes alone would be taken apart into their names."""
     if isinstance(event, tuple | list) and len(event) == 2:
         return event[0], event[1]
