@@ -13,7 +13,7 @@ WORKERS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all lint bench compiled docs lock clean
+.PHONY: help setup run test test-all fuzz lint bench compiled docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -36,6 +36,9 @@ test: setup ## Run the tests
 
 test-all: setup ## Run the tests, the long ones too
 	$(BIN)/python -m pytest -m '' $(WORKERS) $(ARGS)
+
+fuzz: setup ## Run 10,000 random scenarios, each twice; goes on where it was stopped (build/fuzz.jsonl)
+	$(BIN)/python -m driftcast.testing.fuzz --count 10000 --workers 2 $(ARGS)
 
 lint: setup ## Check rules, format and types
 	$(BIN)/ruff check .

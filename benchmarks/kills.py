@@ -112,6 +112,9 @@ class World:
         self._folder = folder
         subject = SUBJECTS[protocol]
         self._pause_s = subject.pause_s
+        self._nodes = nodes
+        self.flaws: list[str] = []
+        """What did not add up in the end."""
         self.lines = folder / "lines"
         self.stored: list[int] = []
         """The numbers of the events whose storing was acknowledged."""
@@ -213,6 +216,15 @@ class World:
                 got.add(words[1])
         return plain
 
+    def broken_books(self) -> list[str]:
+        """What does not add up at a node that runs: events accepted = events kept + events removed by name."""
+        flaws = []
+        for node in self._nodes:
+            with connect(str(self._folder / f"{node}.sock"), 60) as client:
+                found = (one.flaw(level) for level, one in client.status().retention.items())
+                flaws += [f"{node}: {flaw}" for flaw in found if flaw is not None]
+        return flaws
+
     def stop(self) -> None:
         """End everything."""
         self._stopping.set()
@@ -254,6 +266,7 @@ def kill_often(
                 made.await_start(victim)
                 _wait(partial(made.goes_on, len(made.stored)), 60)
         made.drain(120)
+        made.flaws = made.broken_books()
     return made
 
 
@@ -288,10 +301,11 @@ def main(arguments: list[str] | None = None) -> int:
                 "lost": len(made.lost()),
                 "again_after_confirmed": len(made.repeated()),
                 "again_unmarked": len(made.unmarked()),
+                "broken_books": len(made.flaws),
                 "seconds": round(time.monotonic() - begun_s),
             }
         print(json.dumps(found), flush=True)
-        bad |= any((found["lost"], found["again_after_confirmed"], found["again_unmarked"]))
+        bad |= any((found["lost"], found["again_after_confirmed"], found["again_unmarked"], found["broken_books"]))
     return int(bad)
 
 

@@ -1,4 +1,4 @@
-"""What each protocol promises when things go wrong, measured: `python -m benchmarks.promises` writes docs/promises.md.
+"""What each protocol does when things go wrong, measured: `python -m benchmarks.promises` writes docs/guarantees.md.
 
 Three live nodes in a line on loopback, a publisher, a relay and a named subscriber; 40 events; one mishap at a time.
 A protocol that keeps events keeps them in its store. With `--protocol NAME` its row alone is printed.
@@ -23,7 +23,7 @@ from driftcast.model import NodeId
 from driftcast.protocol import CountsHolders, KeepsEvents
 from driftcast.protocol.registry import protocol_named
 
-PAGE = Path(__file__).parents[1] / "docs" / "promises.md"
+PAGE = Path(__file__).parents[1] / "docs" / "guarantees.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 EVENTS = 40
 LEASE_S = 1800.0

@@ -1,6 +1,6 @@
 """What Python programs use: simulate a scenario, match a filter, connect to a live node."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from driftcast.live.door.aio import AsyncClient
     from driftcast.live.door.client import Client
+    from driftcast.live.door.values import AddressLike
     from driftcast.simulation.missed import Missed
 
 __all__ = ["Filter", "Simulated", "connect", "connect_async", "simulate"]
@@ -31,6 +32,8 @@ class Simulated:
     protocol: str = ""
     seed: int = 1
     level: str = "deliveries"
+    warnings: Sequence[str] = ()
+    """Why the run says less than it seems to, as `driftcast check` tells it."""
 
     def __repr__(self) -> str:
         ratio = self.metrics.get("delivery_ratio")
@@ -61,6 +64,7 @@ def simulate(
     "deliveries" or "full".
     """
     from driftcast.scenario.overrides import chosen_scenario
+    from driftcast.scenario.warnings import warnings_of
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
@@ -87,17 +91,18 @@ def simulate(
         outcome.protocol,
         outcome.seed,
         str(level),
+        warnings_of(chosen, seed, moving=True),
     )
 
 
-def connect(address: str) -> "Client":
+def connect(address: "AddressLike") -> "Client":
     """A client of the live node whose control channel is at `address`: its socket's path, or `127.0.0.1:port`."""
     from driftcast.live.door.client import connect as connect_to
 
     return connect_to(address)
 
 
-def connect_async(address: str, patience_s: float = 30.0) -> "AsyncClient":
+def connect_async(address: "AddressLike", patience_s: float = 30.0) -> "AsyncClient":
     """The same for asyncio, as in `async with connect_async(address) as client`. It connects again whenever the node
     was away; a question waits for the node for up to `patience_s`."""
     from driftcast.live.door.aio import AsyncClient

@@ -32,6 +32,8 @@ MAX_FILE_BYTES = 1 << 20
 
 def read_toml(path: Path) -> dict[str, object]:
     """The tables of a TOML file."""
+    if "\0" in str(path):
+        raise UserError(f"{str(path)!r}: the name of a file has no NUL character")
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UserError(f"{path}: a settings file has at most {MAX_FILE_BYTES} bytes")
@@ -56,7 +58,7 @@ def typed(value: object, kind: type[T], where: str, prefix: str = "") -> T:
     """A value as a settings type. `where` is the file or option it came from, `prefix` its place in there."""
     senseless = _senseless(value, prefix)
     if senseless is not None:
-        raise UserError(f"{where}: {senseless[0]}: {senseless[1]} is no value; give a number, or inf for no limit")
+        raise UserError(f"{where}: {senseless[0]}: {senseless[1]}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -86,6 +88,8 @@ def located(base: Path) -> Callable[[str], str]:
     """For `map_files`: names are taken from a folder and made absolute."""
 
     def place(name: str) -> str:
+        if "\0" in name:
+            raise UserError(f"{name!r}: the name of a file has no NUL character")
         found = str((_home / base / name).absolute())
         return _elsewhere.get(found, found)
 
@@ -139,10 +143,12 @@ def _mapped(value: object, hint: object, change: Callable[[str], str]) -> object
     return value
 
 
-def _senseless(value: object, path: str) -> tuple[str, float] | None:
-    """Where a number stands that no setting can mean: nan, or less than everything."""
-    if isinstance(value, float):
-        return (path or "value", value) if math.isnan(value) or value == -math.inf else None
+def _senseless(value: object, path: str) -> tuple[str, str] | None:
+    """Where a number stands that no setting can mean, and why: nan, less than everything, or beyond 64 bits."""
+    if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
+        return path or "value", f"{value} is no value; give a number, or inf for no limit"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return path or "value", f"{str(value)[:40]} does not fit in 64 bits; give a smaller number, or inf for no limit"
     items: list[tuple[str, object]] = []
     if isinstance(value, Mapping):
         items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]

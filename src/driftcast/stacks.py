@@ -56,7 +56,7 @@ def stack_plan(
         stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
     router_kind, router_settings = stated
     _check_needs(router_kind, router_settings, offers, f"{where}: router")
-    _check_needs(choice.kind, choice.settings, offers | router_kind.offers, f"{where}: protocol")
+    _check_needs(choice.kind, choice.settings, offers | router_kind.offers, f"{where}: protocol", router_kind.name)
     return StackPlan(choice.kind, choice.settings, router_kind, router_settings, beacons)
 
 
@@ -139,10 +139,13 @@ def _check_roles(machine: type[StateMachine], settings: Settings, roles: Collect
         raise UserError(f"{where}: roles: {machine.name} needs nodes with the role {wanted}; there are {there}")
 
 
-def _check_needs(machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str) -> None:
+def _check_needs(
+    machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str, router: str = ""
+) -> None:
     always, also = machine.needs - offers, settings.needs() - offers
     if always or also:
         needed = ", ".join(sorted(always | also))
         because = "" if always else " with these settings"
         offered = ", ".join(sorted(offers)) or "nothing"
-        raise UserError(f"{where}: {machine.name} needs {needed}{because}; what is offered is {offered}")
+        over = f", over the router {router}," if router else ""
+        raise UserError(f"{where}: {machine.name} needs {needed}{because}; what is offered{over} is {offered}")

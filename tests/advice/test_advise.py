@@ -19,7 +19,7 @@ def command() -> list[str]:
     return shlex.split(found.replace("\\\n", " "), comments=True)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(3600)
 def test_the_page_leads_from_a_recording_to_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
     monkeypatch.chdir(tmp_path)

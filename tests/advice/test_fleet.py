@@ -68,6 +68,18 @@ def test_what_is_no_fleet_is_refused_with_what_is_one(tmp_path: Path) -> None:
     assert "is no fleet; give a scenario (.toml), a contact plan (.parquet), movement (" in refused(
         tmp_path / "words.txt", WORKLOAD, 100.0
     )
+    # Three columns of numbers are no movement of BonnMotion, a log of GPS is to be ingested first, and a file that is
+    # cut is told of by its own reader.
+    (tmp_path / "still.txt").write_text("0 10 20\n0 30 40\n")
+    assert "may be bonnmotion or something else: make a folder of it with `driftcast ingest`" in refused(
+        tmp_path / "still.txt", WORKLOAD, 100.0
+    )
+    (tmp_path / "gps.csv").write_text("id,time,lon,lat\n1,0,8.5,47.4\n")
+    assert "there is no column time_s or node" in refused(tmp_path / "gps.csv", WORKLOAD, 100.0)
+    (tmp_path / "a.gpx").write_text("<gpx></gpx>")
+    assert "is GPS tracks (GPX, XML): make a folder of it" in refused(tmp_path / "a.gpx", WORKLOAD, 100.0)
+    (tmp_path / "cut.ns").write_text('$node_(0) set X_ 5\n$node_(0) set Y_ 5\n$ns_ at 1 "$node_(0) setd')
+    assert "cut.ns:3: expected" in refused(tmp_path / "cut.ns", WORKLOAD, 100.0)
     assert "say within what distance nodes meet" in refused(BUSES, WORKLOAD)
     assert "give --workload FILE" in refused(BUSES, None, 150.0)
     assert "is a scenario, which says its own range" in refused(EXAMPLES / "ferries.toml", None, 100.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from driftcast.cli import main
+from tests.patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
@@ -62,7 +63,7 @@ def environment(*first: Path, **variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, **variables}
 
 
-def spawn(*arguments: str | Path, env: dict[str, str] | None = None, timeout_s: float = 60.0) -> Outcome:
+def spawn(*arguments: str | Path, env: dict[str, str] | None = None, timeout_s: float = PATIENCE_S) -> Outcome:
     """Run a command in a process of its own, to its end."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cli.console import COMMAND, call, environment
+from tests.patience import PATIENCE_S
 
 CONFIG = """
 name = "{name}"
@@ -62,7 +63,7 @@ def running_node(config: Path, env: dict[str, str] | None = None) -> Iterator["s
 def stop(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
     """Exit status and what was said from here on."""
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
@@ -71,7 +72,7 @@ def status_of(socket: Path) -> dict[str, object]:
     return call("status", "--node", socket, "--json").object()
 
 
-def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> None:
     """Wait for another process to get somewhere."""
     deadline = time.monotonic() + within_s
     while not condition():

@@ -1,5 +1,6 @@
 """`contacts`: a plan from whatever a user has, and the plan replayed."""
 
+import bz2
 import errno
 from pathlib import Path
 
@@ -157,3 +158,24 @@ def test_an_interrupted_command_leaves_the_plan_that_was_there(
     assert told in call("contacts", QUICK, "--seed", "2", "--out", tmp_path).refusal(status)
     assert contacts_in(tmp_path) == before
     assert [path.name for path in tmp_path.iterdir()] == ["contacts.parquet"]
+
+
+def test_the_content_of_a_file_tells_what_it_is_not_its_name(tmp_path: Path) -> None:
+    def planned(path: Path, *arguments: str) -> list[Contact]:
+        out = tmp_path / f"out-{path.name}"
+        assert call("contacts", path, *arguments, "--out", out, "--json").object()["contacts"] == 1
+        return contacts_in(out)
+
+    (tmp_path / "packed.txt").write_bytes(bz2.compress(NS2.encode()))
+    assert planned(tmp_path / "packed.txt", "--range", "50", "--duration", "40") == [pytest.approx(MEETING)]
+    (tmp_path / "plan").write_bytes((tmp_path / "out-packed.txt" / "contacts.parquet").read_bytes())
+    assert planned(tmp_path / "plan") == [pytest.approx(MEETING)]
+    # Names of two words are no events of the ONE.
+    names = TABLE.replace(",0,", ",bus A 1,", 1)
+    (tmp_path / "names.csv").write_text(names.replace("\n20,0,", "\n20,bus A 1,"))
+    assert planned(tmp_path / "names.csv", "--range", "50") == [pytest.approx(MEETING)]
+    # The track of one node, or contacts `t i j`, are no movement of the ONE.
+    for text in ("0 1.5 5\n1 2.5 5\n2 3.5 5\n", "31220 1558 1567\n31240 1558 1567\n"):
+        (tmp_path / "numbers.txt").write_text(text)
+        line = call("contacts", tmp_path / "numbers.txt", "--range", "50", "--out", tmp_path / "out").refusal()
+        assert "expected minTime maxTime" in line

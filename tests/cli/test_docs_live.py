@@ -17,6 +17,7 @@ from tests.cli.docs_pages import Written, of_page, pages_with
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
 from tests.cli.test_policy import config as policy_config
 from tests.live.test_tutorial import free_ports
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
 
@@ -72,7 +73,7 @@ def watch(command: Written) -> None:
     with started(*command.words) as process:
         assert process.stdout is not None
         told = process.stdout.readline()
-        with urlopen(told.split()[1].rstrip(";"), timeout=10) as page:
+        with urlopen(told.split()[1].rstrip(";"), timeout=PATIENCE_S) as page:
             assert b"<canvas" in page.read()
         assert stop(process, signal.SIGINT) == (0, "", "")
 
@@ -128,7 +129,7 @@ def test_the_traces_of_nodes_are_judged_as_one_network(street: Path, spark: Spar
         with started("sub", "--node", second, "--count", "1") as subscriber:
             until(lambda: status_of(second)["subscriptions"] == 1)
             assert call("pub", "speed=31", "--node", first).status == 0
-            assert subscriber.wait(20) == 0
+            assert subscriber.wait(PATIENCE_S) == 0
         for node in nodes:
             assert stop(node)[0] == 0
     for command in of_page("docs/metrics.md", "live"):

@@ -157,7 +157,7 @@ def test_verify_does_runs_again_and_names_those_that_differ(compared: tuple[Path
 def test_sweep_leaves_runs_for_report(spark: SparkSession, study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = call("sweep", study, "--runs", "1", "--out", out, "--json").object()
-    assert found == {"out": str(out), "runs": 2, "failed": 0}
+    assert found == {"out": str(out), "runs": 2, "failed": 0, "warnings": []}
     assert not (out / "index.html").exists()
     done = call("report", out)
     assert done.status == 0

@@ -48,7 +48,8 @@ def test_a_protocol_that_runs_none_is_said_to_with_those_that_do(tmp_path: Path)
     path = tmp_path / "walk.toml"
     path.write_text(SCENARIO.replace('{ name = "processor_flooding" }', '{ name = "flooding" }'))
     able = "asp, drift, overlay, processor_flooding"
-    said = f"flooding runs no processors, so nothing is made of events; --protocol {able} do"
+    said = f"processors: flooding runs no processors, so nothing is made of events; --protocol {able} do"
     for command in ("run", "check"):
-        assert said in call(command, path).out.splitlines()
-        assert "runs no processors" not in call(command, path, "--protocol", "processor_flooding").out
+        assert f"driftcast: warning: {said}" in call(command, path).err.splitlines()
+        assert said in str(call(command, path, "--json").object()["warnings"])
+        assert "runs no processors" not in call(command, path, "--protocol", "processor_flooding").err

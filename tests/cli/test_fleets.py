@@ -18,7 +18,7 @@ from tests.cli.movements import NS2
 PAGE = REPOSITORY / "docs" / "fleets.md"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,8 +44,32 @@ def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     parts = cut(fleet, 0.6, tmp_path / "parts")
     lasting_s = [float(movement(part, 1)[0].durations_s().sum()) for part in (fleet, parts.training, parts.held_out)]
     assert lasting_s[0] == pytest.approx(lasting_s[1] + lasting_s[2], abs=1e-3)
+    # What is not said is in the folder's own scenario, until that is taken away.
+    fleet = read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"))
+    assert fleet.radio.range_m == 250.0
+    fleet = read_fleet(Path("out/buses"), None)
+    assert (fleet.nodes, fleet.duration_s, len(fleet.publish)) == (24, 1794.744, 1)
+    done = call("advise", "out/buses", "--candidates", "flooding,epidemic", "--runs", "2", "--out", "out/advice")
+    assert done.status == 0, done.err
+    assert "what is not said is taken from out/buses/scenario.toml; nodes hear each other within 250 m" in done.err
+    Path("out/buses/scenario.toml").unlink()
     with pytest.raises(UserError, match="say within what distance nodes meet"):
         read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"))
+
+
+def test_a_folder_of_contacts_is_taken_by_whoever_takes_fleets(spark: SparkSession, tmp_path: Path) -> None:
+    rows = "ann,bob,10,2000\nbob,cat,200,500\nann,cat,900,1500\nbob,cat,2500,3300\n"
+    (tmp_path / "phones.csv").write_text(f"a,b,start,end\n{rows}")
+    done = call("ingest", tmp_path / "phones.csv", "--out", tmp_path / "phones")
+    assert done.status == 0, done.err
+    assert "when: 10 s to 3300 s" in done.out
+    done = call("contacts", tmp_path / "phones", "--out", tmp_path / "again", "--json")
+    assert done.object()["contacts"] == 4
+    assert call("run", tmp_path / "phones" / "scenario.toml").status == 0
+    arguments = ("--candidates", "flooding,epidemic", "--runs", "2", "--out", tmp_path / "advice")
+    done = call("advise", tmp_path / "phones", *arguments)
+    assert done.status == 0, done.err
+    assert "Run " in done.out
 
 
 @pytest.mark.parametrize("name", ["POSITIONS", "NODES", "REJECTED", "LEGS", "CONTACTS"])

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.console import QUICK, environment
 from tests.cli.nodes import running_node, write_config
+from tests.patience import PATIENCE_S
 
 HEAVY = {
     "numpy", "pyarrow", "pandas", "pyspark", "py4j", "matplotlib", "scipy", "rich", "networkx", "msgspec", "asyncio",
@@ -33,7 +34,7 @@ def imported(*arguments: str | Path) -> set[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return set(done.stderr.split())

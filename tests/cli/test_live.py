@@ -10,8 +10,10 @@ from typing import cast
 
 import pytest
 
+from driftcast.live.commands import parse_attributes
 from tests.cli.console import COMMAND, call, environment, spawn
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
 
@@ -39,8 +41,9 @@ def test_an_event_published_at_one_node_reaches_a_subscriber_at_another(tmp_path
             until(lambda: status_of(two)["neighbors"] != [])
             assert f"neighbors car-1 ({status_of(one)['node']})\n" in call("status", "--node", two).out
             slow = call("pub", "speed=20", "road=A1", "--node", one).out.strip()
+            assert "retention accepted 1 = " in call("status", "--node", one).out
             fast = spawn("pub", "speed=31", "road=A1", "--payload", "hello", "--node", one, "--json").object()
-            out, err = subscriber.communicate(timeout=20)
+            out, err = subscriber.communicate(timeout=PATIENCE_S)
             assert (subscriber.returncode, err) == (0, "")
             assert json.loads(out) == {
                 "event": fast["event"],
@@ -58,12 +61,12 @@ def test_a_subscriber_hears_what_is_published_at_its_own_node(node: Path) -> Non
     with started("sub", "--node", node, "--count", "2") as subscriber:
         until(lambda: status_of(node)["subscriptions"] == 1)
         event = call("pub", "road=A1", "icy=true", "--payload", "mind the gap", "--node", node).out.strip()
-        bare = call("pub", "--node", node).out.strip()
-        out, err = subscriber.communicate(timeout=20)
+        bare = call("pub", "n=1", "--node", node).out.strip()
+        out, err = subscriber.communicate(timeout=PATIENCE_S)
     assert (subscriber.returncode, err) == (0, "")
     first, second = out.splitlines()
     assert first.split("  ") == [event, "road=A1 icy=true", "mind the gap"]
-    assert second.split() == [bare]
+    assert second.split() == [bare, "n=1"]
 
 
 def test_an_event_with_a_policy_is_printed_by_those_whose_attributes_satisfy_it(node: Path) -> None:
@@ -75,7 +78,7 @@ def test_an_event_with_a_policy_is_printed_by_those_whose_attributes_satisfy_it(
         until(lambda: status_of(node)["subscriptions"] == 3)
         secret = call("pub", "topic=jam", "--access", "rank = 'major' and unit = 7", "--node", node).out.strip()
         plain = call("pub", "topic=jam", "--node", node).out.strip()
-        seen = [subscriber.communicate(timeout=20)[0] for subscriber in (major, minor, nobody)]
+        seen = [subscriber.communicate(timeout=PATIENCE_S)[0] for subscriber in (major, minor, nobody)]
     assert [[line.split()[0] for line in out.splitlines()] for out in seen] == [[secret, plain], [plain], [plain]]
 
 
@@ -95,7 +98,7 @@ def test_a_subscriber_whose_node_stops_says_so_in_one_line(tmp_path: Path) -> No
     with running_node(write_config(tmp_path, "car-1")) as process, started("sub", "--node", control) as subscriber:
         until(lambda: status_of(control)["subscriptions"] == 1)
         assert stop(process) == (0, "", "")
-        out, err = subscriber.communicate(timeout=10)
+        out, err = subscriber.communicate(timeout=PATIENCE_S)
     assert (subscriber.returncode, out) == (1, "")
     assert err == f"driftcast: the node at {control} hung up\n"
 
@@ -117,6 +120,10 @@ def test_status_is_for_people_and_for_programs(node: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (["pub"], "an event has attributes: write at least one name=value"),
+        (["pub", "--payload", "hello"], "an event has attributes: write at least one name=value"),
+        (["pub", "speed=inf"], "attribute 'speed' is not a finite number"),
+        (["pub", "id=007"], "'007' is a number or a text? Write it without leading zeros, or in quotes as a text"),
         (["pub", "speed"], "'speed' is no attribute; write name=value"),
         (["pub", "=31"], "'=31' is no attribute; write name=value"),
         (["pub", "speed=31", "speed=32"], "speed"),
@@ -145,6 +152,31 @@ def test_wrong_use_of_a_running_node_is_told_in_one_line(node: Path, arguments: 
     assert told in call(*arguments, "--node", node).refusal()
 
 
+def test_a_text_that_python_reads_as_a_number_stays_a_text() -> None:
+    for written, value in (
+        ("31", 31),
+        ("-31", -31),
+        ("+31", 31),
+        ("0", 0),
+        ("2.5", 2.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("0.5", 0.5),
+        ("1_000", "1_000"),
+        (" 1", " 1"),
+        ("\u0661", "\u0661"),
+        ("0x10", "0x10"),
+        ("'007'", "007"),
+        ("1.2.3", "1.2.3"),
+        ("-", "-"),
+        ("", ""),
+        ("true", True),
+        ("True", "True"),
+    ):
+        found = parse_attributes([f"a={written}"])["a"]
+        assert (found, type(found)) == (value, type(value)), written
+
+
 def test_a_node_is_told_where_it_is(tmp_path: Path) -> None:
     config, control = write_config(tmp_path, "mover"), tmp_path / "mover.sock"
     config.write_text(config.read_text() + "[position]\nx_m = 1\ny_m = 2\n")
@@ -157,7 +189,7 @@ def test_a_node_is_told_where_it_is(tmp_path: Path) -> None:
         assert "position -\n" in call("status", "--node", control).out
 
 
-@pytest.mark.parametrize("command", ["pub", "sub", "status", "position --unknown"])
+@pytest.mark.parametrize("command", ["pub n=1", "sub", "status", "position --unknown"])
 def test_a_node_that_is_not_there_is_told_in_one_line(tmp_path: Path, command: str) -> None:
     address = tmp_path / "nobody.sock"
     assert f"no node answers at {address}" in call(*command.split(), "--node", address).refusal(1)
@@ -186,7 +218,7 @@ def test_a_node_runs_though_its_log_is_on_a_full_disk(tmp_path: Path) -> None:
         try:
             assert status_of(control)["name"] == "car-1"
             node.terminate()
-            assert node.wait(20) == 0
+            assert node.wait(PATIENCE_S) == 0
         finally:
             node.kill()
 
@@ -250,7 +282,7 @@ def test_every_line_of_standard_input_is_an_event(node: Path) -> None:
             text=True,
             check=True,
         )
-        out, _ = subscriber.communicate(timeout=40)
+        out, _ = subscriber.communicate(timeout=PATIENCE_S)
     assert len(set(done.stdout.splitlines())) == 500
     assert [line.split("  ") for line in out.splitlines()] == [
         [event, f"number={number} text=a b flag=true"] for number, event in enumerate(done.stdout.splitlines())
@@ -289,7 +321,7 @@ def test_a_named_subscription_is_taken_up_again_when_its_node_is_back(tmp_path: 
         with running_node(config):
             assert "waiting for it" in reader.stderr.readline()
             after = call("pub", "n=2", "--node", control).out.strip()
-            out, err = reader.communicate(timeout=30)
+            out, err = reader.communicate(timeout=PATIENCE_S)
         assert (reader.returncode, err) == (0, "")
         assert out.startswith(after)
 
@@ -299,3 +331,22 @@ def test_what_comes_while_nobody_reads_a_named_subscription_waits(node: Path) ->
     event = call("pub", "late=true", "--node", node).out.strip()
     done = call("sub", "late = true", "--name", "later", "--node", node, "--count", "1", "--timeout", "10")
     assert (done.status, done.out.split()[0]) == (0, event)
+
+
+@pytest.mark.parametrize(("protocol", "complete"), [("epidemic", False), ("tree", True)])
+def test_whether_the_events_from_before_were_all_is_said_on_standard_error(
+    tmp_path: Path, protocol: str, complete: bool
+) -> None:
+    config = write_config(tmp_path, "store")
+    text = config.read_text().replace('name = "epidemic"', f'name = "{protocol}"')
+    kept = 'roles = ["broker"]\nkeeps = ["road = \'A1\'"]\n' if protocol == "tree" else ""
+    config.write_text(f'{kept}{text}[store]\nfile = "store.db"\n[directory]\nbroker = ["store"]\n')
+    with running_node(config):
+        address = tmp_path / "store.sock"
+        event = call("pub", "road=A1", "--node", address).out.strip()
+        with started("sub", "road = 'A1'", "--history", "--node", address) as subscriber:
+            assert subscriber.stdout is not None
+            assert subscriber.stderr is not None
+            assert subscriber.stdout.readline().startswith(event)
+            said = subscriber.stderr.readline()
+            assert ("are complete" in said, "are not complete" in said) == (complete, not complete)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.console import QUICK, call, environment, spawn
+from tests.patience import PATIENCE_S
 
 
 def test_a_new_protocol_runs_by_name_and_passes_its_test(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_a_new_protocol_runs_by_name_and_passes_its_test(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout

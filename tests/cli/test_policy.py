@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.console import call
 from tests.cli.nodes import running_node, status_of, stop, until
+from tests.patience import PATIENCE_S
 
 SLOW = "policy slow\nroles sensor\nthen { set discovery.period_s = 0.2 }\n"
 FAST = "policy fast\nroles sensor\nif { battery > 0.5 }\nthen { set discovery.period_s = 0.1 }\n"
@@ -60,7 +61,9 @@ def test_the_same_policy_in_two_files_is_refused(tmp_path: Path) -> None:
     assert "there is another policy slow above" in call("policy", "check", *files).refusal()
 
 
-@pytest.mark.parametrize("verb", [["publish", "x"], ["withdraw", "x"], ["list"], ["history", "x"], ["state"]])
+@pytest.mark.parametrize(
+    "verb", [["publish", "x"], ["withdraw", "x"], ["list"], ["history", "x"], ["state"], ["status"]]
+)
 def test_all_else_needs_a_node(verb: list[str]) -> None:
     assert "--node" in call("policy", *verb).refusal()
 
@@ -112,7 +115,7 @@ def test_a_policy_is_retrieved_and_enforced_by_a_node_that_starts_later(tmp_path
             # Again it would be the same version.
             assert "give this one 2 or more" in call("policy", "publish", policy, "--node", a).refusal()
             repository.send_signal(signal.SIGKILL)
-            repository.wait(10)
+            repository.wait(PATIENCE_S)
         config(tmp_path, "b", "policy_repository", address, port=port)
         with running_node(store) as repository:
             state = call("policy", "state", "--node", b, "--json").object()
@@ -137,3 +140,47 @@ def test_a_policy_is_retrieved_and_enforced_by_a_node_that_starts_later(tmp_path
                 assert stop(node)[0] == 0
             assert stop(repository)[0] == 0
         assert stop(tool)[0] == 0
+
+
+@pytest.mark.live
+def test_a_policy_published_while_its_repository_is_down_is_managed_by_names(tmp_path: Path) -> None:
+    """Processes: a tool, a node that enforces and one that cannot; the repository comes when all is over."""
+    a, b = tmp_path / "a.sock", tmp_path / "b.sock"
+    policy = written(tmp_path, "slow.policy", SLOW)
+    wrong = written(tmp_path, "wrong.policy", "policy wrong\nroles sensor\nthen { run lamp }\n")
+    tool = config(tmp_path, "a", "policy_tool", settings="stored_s = 0.2, attempts = 1, patience_s = 1")
+    with running_node(tool):
+        address = str(status_of(a)["address"])
+        node = config(tmp_path, "c", "policy_decision", address, roles='"sensor"', settings="refetch_s = 3600")
+        with running_node(node):
+            for file in (policy, wrong):
+
+                def held(file: Path = file) -> bool:
+                    """Until the broker knows the subscription of the node."""
+                    call("policy", "publish", file, "--node", a, "--anyway", "--next")
+                    return f"c (decision): {'enforced' if file == policy else 'failed'}" in (
+                        call("policy", "status", file.stem, "--node", a).out
+                    )
+
+                until(held)
+            shown = call("policy", "status", "wrong", "--node", a).out
+            assert "c (decision): failed: run lamp: refused: this node has no command lamp" in shown
+            state = call("policy", "state", "--node", tmp_path / "c.sock", "--json").object()["policy_decision"]
+            assert isinstance(state, dict)
+            assert [name.split()[0] for name in state["in_force"]] == ["slow"]
+            assert state["failed"][0].startswith("wrong version")
+            assert "a node sea has not been heard of" in call("policy", "status", "--of", "sea", "--node", a).refusal()
+            assert call("policy", "list", "--node", a).err.startswith("no repository has told of slow version")
+            # A repository that has never heard of it.
+            with running_node(config(tmp_path, "b", "policy_repository", address)) as repository:
+
+                def stored() -> list[str]:
+                    told = call("policy", "state", "--node", b, "--json").object()["policy_repository"]
+                    assert isinstance(told, dict)
+                    return [name.split()[0] for name in told["policies"]]
+
+                until(lambda: stored() == ["slow", "wrong"], 60)
+                assert "b (repository): stored" in call("policy", "status", "slow", "--node", a).out
+                assert "published, stored by b" in call("policy", "withdraw", "slow", "--node", a).out
+                until(lambda: "c (decision): withdrawn" in call("policy", "status", "slow", "--node", a).out)
+                assert stop(repository)[0] == 0

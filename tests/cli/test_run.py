@@ -14,6 +14,7 @@ from driftcast.scenario.scenario import load
 from driftcast.simulation.run import run
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 from tests.cli.nodes import started
+from tests.patience import PATIENCE_S
 
 # Smaller than written, so that each takes a second; all nodes and events stay in play.
 SMALLER = ["--set", "duration_s=60", "--set", "nodes=40", "--set", "measure.from_s=0"]
@@ -30,7 +31,7 @@ def test_the_metrics_are_printed_with_their_meanings() -> None:
 
 def test_json_is_one_object_with_the_promised_keys() -> None:
     found = call("run", QUICK, "--seed", "7", "--protocol", "gossip:p=0.3", "--json").object()
-    assert list(found) == ["scenario", "protocol", "seed", "fingerprint", "metrics", "settings"]
+    assert list(found) == ["scenario", "protocol", "seed", "fingerprint", "metrics", "settings", "warnings"]
     assert (found["scenario"], found["protocol"], found["seed"]) == ("quick", "gossip", 7)
     metrics, settings = found["metrics"], found["settings"]
     assert isinstance(metrics, dict)
@@ -155,7 +156,7 @@ def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on(command: str
         assert process.stderr is not None
         told = process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert re.fullmatch(r"simulated \d+ of 20000 s in \d+ s, about \d+ s left\n", told)
     assert (process.returncode, out) == (130, "")
     last = err.splitlines()[-1]

@@ -13,6 +13,7 @@ from driftcast.simulation.run import Simulation, run
 from driftcast.trace import Level
 from tests.conformance.memory import globals_of
 from tests.conformance.subjects import FAULTS, MOBILE, SUBJECTS, Subject, label, scenario_of
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 every_protocol = pytest.mark.parametrize("subject", SUBJECTS, ids=label)
@@ -29,7 +30,7 @@ def fingerprints_elsewhere(hash_seed: str) -> dict[str, str]:
     """The fingerprint of every protocol, from another process."""
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=100
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)

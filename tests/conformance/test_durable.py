@@ -54,7 +54,7 @@ def test_there_are_protocols_that_keep_events() -> None:
 
 
 def test_of_every_protocol_the_page_says_what_it_promises_or_why_nothing() -> None:
-    promised, _, refused = (Path(__file__).parents[2] / "docs" / "promises.md").read_text().partition("is refused\n")
+    promised, _, refused = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text().partition("is refused\n")
     stored = [line for line in promised.splitlines() if "stored" in line]
     assert [name for name in KEEPERS if not any(line.startswith(f"| `{name}") for line in stored)] == []
     assert [name for name in protocol_names() if name not in KEEPERS and f"`{name}`" not in refused] == []

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 INIT = """
@@ -75,7 +77,7 @@ def test_a_folder_dropped_on_the_search_path_is_a_protocol(tmp_path: Path) -> No
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

@@ -30,6 +30,10 @@ from tests.gateway.world import Broker, broker, configured
         ),
         ('[mqtt.users.a]\npassword = "x"\nsubscribe = [""]', "mqtt.users.a.subscribe: ''"),
         ('[mqtt.users.a]\npassword = "x"\nattributes = {x = [1]}', "mqtt.users"),
+        ('anonymous = "yes"', "mqtt.anonymous: "),
+        ('[mqtt.anonymous]\npassword = "x"', "mqtt.anonymous: unknown key 'password'"),
+        ('[mqtt.anonymous]\npublish = ["#/a"]', "mqtt.anonymous.publish: '#/a': expected a topic filter"),
+        ('[mqtt.anonymous]\nattributes = {"" = 1}', "mqtt.anonymous.attributes: an attribute name"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, table: str, told: str) -> None:
@@ -42,6 +46,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, table: str, told: str
 
 def test_an_open_listener_is_said_to_be_wanted(tmp_path: Path) -> None:
     configured(tmp_path, 'host = "0.0.0.0"\nanonymous = true')
+    configured(tmp_path, 'host = "0.0.0.0"\n[mqtt.anonymous]\nsubscribe = ["#"]')
     configured(tmp_path, 'host = "::1"')
     configured(tmp_path, 'host = "0.0.0.0"\n[mqtt.users.a]\npassword = "x"')
 

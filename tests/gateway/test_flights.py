@@ -212,3 +212,21 @@ def test_what_a_group_gave_to_one_whose_session_ended_goes_to_nobody_else(tmp_pa
         other = lasting(node, "other")
         assert other.message()[1] == b"2"
         other.close()
+
+
+def test_an_event_whose_topic_mqtt_does_not_allow_is_dropped_once_and_does_not_come_again(tmp_path: Path) -> None:
+    with broker(tmp_path) as node:
+        client = lasting(node)
+        wants(client, "a/#")
+        for topic in ("a/#", "a/b"):
+            node.run(lambda topic=topic: node.node.publish({"topic": topic}))  # type: ignore[misc]
+        got = client.message()
+        assert got[0] == "a/b"
+        assert node.drops("mqtt_topic") == 1
+        client.ack(kinds.PUBACK, got[3])
+        until(lambda: node.run(lambda: node.node.status().waiting["clients"]) == 0)
+        node.restart()
+        client = lasting(node)
+        nothing_more(client)
+        assert node.drops("mqtt_topic") == 0
+        client.close()

@@ -347,7 +347,7 @@ def test_the_node_says_how_it_is(node: Broker, version: MQTTProtocolVersion) -> 
         assert int(told["$SYS/broker/clients/connected"]) == 1
         assert told["$SYS/driftcast/neighbors"] == "0"
         reader.publish("$SYS/broker/version", b"mine", qos=0)
-        until(lambda: node.drops("mqtt_not_allowed") > 0)
+        until(lambda: node.drops("mqtt_sys") > 0)
 
 
 def test_a_short_name_of_a_topic_is_understood_and_given(node: Broker) -> None:

@@ -1,5 +1,6 @@
 """Sessions over connections and restarts: what QoS 1 and 2 promise, when the node is killed at any moment."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -7,7 +8,10 @@ import pytest
 
 from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.reasons import Reason
-from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, until
+from driftcast.live.host.store import NodeStore
+from driftcast.live.keys.commands import certify, new_pair
+from driftcast.live.keys.files import KeyKind
+from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
 
 LASTING = {"session_expiry_s": 1000}
 
@@ -297,6 +301,16 @@ def test_a_message_of_qos_2_that_a_group_gave_to_one_goes_to_no_other(tmp_path: 
             member.close()
 
 
+def test_questions_for_retained_messages_are_bounded_and_those_that_are_not_asked_are_counted(tmp_path: Path) -> None:
+    """A node without neighbors keeps each question open; the 65th is not asked, and its subscriber is served."""
+    with broker(tmp_path, protocol='name = "epidemic"') as node, Raw(node.port, connect("reader")) as reader:
+        reader.connected()
+        reader.say(b"".join(subscribe(f"r/{id}", id=id) for id in range(1, 71)))
+        for _ in range(70):
+            reader.expect(kinds.SUBACK)
+        assert node.drops("mqtt_retained_not_asked") > 0
+
+
 def test_retained_messages_outlive_a_crash_and_the_oldest_make_room(tmp_path: Path) -> None:
     with broker(tmp_path, "max_retained = 3", protocol='name = "flooding"') as node:
         with Raw(node.port, connect("writer")) as writer:
@@ -370,3 +384,46 @@ password = "p"
             assert thief.connected()[1] == Reason.NOT_AUTHORIZED
         for reader in readers.values():
             reader.close()
+
+
+@pytest.mark.promise("publishing-refused")
+def test_a_client_is_told_that_the_certificate_of_the_node_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not authorized, which no client takes for a reason to try again."""
+    for name, kind in (("n1.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
+        new_pair(tmp_path / name, kind)
+    certify(tmp_path / "n1.key.pub", tmp_path / "operator.key", tmp_path / "n1.cert", "n1", days=1)
+    keys = '[keys]\nidentity = "n1.key"\ncertificate = "n1.cert"\noperator = "operator.key.pub"\n'
+    with broker(tmp_path, protocol=f"{EPIDEMIC}\n{keys}") as node, Raw(node.port, connect("x")) as client:
+        client.connected()
+        client.say(publish("a", b"x", 1, 1))
+        assert client.expect(kinds.PUBACK)[1][:2] == b"\x00\x01"
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + 2 * 86_400)
+        client.say(publish("a", b"x", 1, 2))
+        assert client.expect(kinds.PUBACK)[1] == b"\x00\x02" + bytes((Reason.NOT_AUTHORIZED,))
+        assert node.drops("mqtt_refused") == 1
+
+
+def test_a_session_in_the_store_that_cannot_be_read_is_forgotten_and_logged_and_the_others_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with broker(tmp_path) as node:
+        for id in ("me", "you"):
+            lasting(node.port, id)[0].close()
+        owner = node.node.node
+    store = NodeStore(tmp_path / "n1.db", owner)
+    store.application("gateway mqtt").put(b"sme", b"\xc1 is no MessagePack")
+    store.commit()
+    store.close()
+    for logged in (True, False):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR, "driftcast.live"), broker(tmp_path) as node:
+            told = [one for one in caplog.messages if one.startswith("an MQTT session in the store cannot be read")]
+            assert len(told) == logged, "it is gone from the store too"
+            if not logged:
+                for id, kept in (("me", False), ("you", True)):
+                    client, present = lasting(node.port, id)
+                    assert present == kept
+                    client.close()

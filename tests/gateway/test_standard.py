@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from driftcast.gateway.mqtt import properties as kinds
+from driftcast.gateway.mqtt.octets import Cursor
+from driftcast.gateway.mqtt.properties import read_properties
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import Reason
 from tests.gateway.world import Raw, binary, broker, configured, connect, packet, publish, subscribe, text
@@ -144,7 +146,7 @@ def test_nobody_publishes_what_the_node_says_of_itself(tmp_path: Path) -> None:
 
 
 def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(tmp_path: Path) -> None:
-    users = 'anonymous = true\n[mqtt.users.major]\npassword = "p"\nattributes = {rank = "major"}\n'
+    users = '[mqtt.anonymous]\nsubscribe = ["a"]\n[mqtt.users.major]\npassword = "p"\nattributes = {rank = "major"}\n'
     kept = {"session_expiry_s": 1000}
     with broker(tmp_path, users) as node:
         standing = node.subscriptions
@@ -158,3 +160,15 @@ def test_who_comes_back_as_somebody_else_shares_with_those_who_may_see_the_same(
             client.say(packet(0xA2, b"\x00\x05\x00", text("$share/g/a")))
             client.expect(kinds.UNSUBACK)
             assert node.subscriptions == standing
+
+
+def test_a_client_that_asks_for_no_reasons_in_words_is_told_the_code_alone(tmp_path: Path) -> None:
+    """[MQTT-3.1.2-29]"""
+    with broker(tmp_path) as node:
+        for wanted, told in ((1, True), (0, False)):
+            with Raw(node.port, connect("me", properties={"request_problem_information": wanted})) as client:
+                client.connected()
+                client.say(subscribe("$filter/speed > 30"))
+                _, body = client.expect(kinds.SUBACK)
+                assert body[-1] == Reason.TOPIC_FILTER_INVALID
+                assert ("reason" in read_properties(Cursor(body, 2), kinds.SUBACK)) == told

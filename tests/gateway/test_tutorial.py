@@ -15,6 +15,7 @@ from tests.cli.console import EXAMPLES, REPOSITORY, call
 from tests.cli.docs_pages import BLOCK, of_page
 from tests.cli.nodes import running_node, started, status_of, until
 from tests.live.test_tutorial import free_ports
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
 
@@ -61,7 +62,9 @@ def shell(line: str, port: int) -> Iterator["subprocess.Popen[str]"]:
 def test_the_python_of_the_page_runs(port: int) -> None:
     first, second = (block.replace("1883", str(port)) for block in blocks("python"))
     for block, told in ((first, "cars/11 34\n"), (second, "cars/11 b'{\"speed\": 34}'\n")):
-        done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", block], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         # Of its own disconnecting the library logs a line or two.
         assert (done.stdout, done.returncode) == (told, 0), done.stderr
 
@@ -89,10 +92,10 @@ def test_the_tools_of_mosquitto_work_as_the_page_shows(port: int, block: str) ->
         until(lambda: int(str(status_of(SOCKET)["subscriptions"])) == before + len(readers))
         for line in writers:
             with shell(line, port) as writer:
-                assert writer.communicate(timeout=20) == ("", "")
+                assert writer.communicate(timeout=PATIENCE_S) == ("", "")
         topic, payload = re.findall(r"-t (\S+).* -m '(.*)'", writers[-1])[0]
         for reader in (one, other)[: len(readers)]:
-            assert reader.communicate(timeout=20) == (f"{topic} {payload}\n", "")
+            assert reader.communicate(timeout=PATIENCE_S) == (f"{topic} {payload}\n", "")
 
 
 @pytest.mark.skipif(not MOSQUITTO, reason="mosquitto-clients is not installed")
@@ -100,9 +103,9 @@ def test_the_tools_of_mosquitto_work_as_the_page_shows(port: int, block: str) ->
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_the_tools_of_mosquitto_work_in_both_versions(port: int, version: str, qos: int) -> None:
     with shell(f"mosquitto_pub -V {version} -q {qos} -r -t kept/it -m kept", port) as writer:
-        assert writer.wait(20) == 0
+        assert writer.wait(PATIENCE_S) == 0
     with shell(f"mosquitto_sub -V {version} -q {qos} -C 1 -t kept/#", port) as reader:
-        assert reader.communicate(timeout=20) == ("kept\n", "")
+        assert reader.communicate(timeout=PATIENCE_S) == ("kept\n", "")
 
 
 def test_every_drop_and_key_stands_on_the_page() -> None:

@@ -14,9 +14,10 @@ from driftcast.gateway.mqtt.octets import Cursor, Frames, binary, text, variable
 from driftcast.gateway.mqtt.properties import NONE, Properties, read_properties, write_properties
 from driftcast.live.config import NodeConfig, load_config
 from driftcast.live.node import LiveNode
+from tests.patience import PATIENCE_S
 
 T = TypeVar("T")
-WAIT_S = 20.0
+WAIT_S = PATIENCE_S
 EPIDEMIC = 'name = "epidemic"\ndurable = true'
 CONFIG = """
 name = "{name}"

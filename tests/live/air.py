@@ -1,10 +1,16 @@
 """An air for transports between nodes with keys: it carries what is said when a test lets it go."""
 
+import asyncio
 import math
 import socket
+import time
+from collections.abc import Callable
+from random import Random
 
+from driftcast.live.keys.membership import Membership
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
+from driftcast.live.link.handshake import OURS, Offer
 from driftcast.live.link.sealed import SealedTransport
 from driftcast.live.link.transport import Receive, Transport, Trouble
 from driftcast.model import NodeId
@@ -21,14 +27,42 @@ class Air:
         self.ears: dict[Address, Ear] = {}
         self.said: list[tuple[Address, Address, bytes]] = []
         self.waiting: list[tuple[Address, Address, bytes]] = []
+        self.loss = 0.0
+        self.mtu = 65_507
+        self.lost = 0
+        self._rng = Random(1)
 
     def carry(self) -> None:
         while self.waiting:
             origin, target, datagram = self.waiting.pop(0)
             self.said.append((origin, target, datagram))
+            if len(datagram) > self.mtu or self._rng.random() < self.loss:
+                self.lost += 1
+                continue
             for address, ear in self.ears.items():
                 if address != origin and target in (address, GROUP):
                     ear.hear(datagram, origin, target == GROUP)
+
+
+async def carried_until(air: Air, condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Carry what is said, as time goes by, until something is so."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s
+        air.carry()
+        await asyncio.sleep(0.005)
+
+
+def meet(air: Air, *speakers: "Speaker") -> None:
+    """All of them know each other, and have each other's keys."""
+    for _ in range(2):
+        for speaker in speakers:
+            speaker.say(b"beacon")
+            air.carry()
+    for speaker in speakers:
+        assert {session.member.node for session in speaker.transport.sessions} == {
+            other.node for other in speakers if other is not speaker
+        }
 
 
 class Ear(Transport):
@@ -76,11 +110,14 @@ class Speaker:
         operator: Operator = OPERATOR,
         port: int | None = None,
         expires_s: float = math.inf,
+        membership: Membership | None = None,
+        offer: Offer = OURS,
     ) -> None:
         self.node = node
         self.ear = Ear(air, node if port is None else port)
-        self.membership = operator.vetting(node, expires_s=expires_s).membership
+        self.membership = membership or operator.vetting(node, expires_s=expires_s).membership
         self.transport = SealedTransport(self.ear, node, self.membership, 256)
+        self.transport.offer = offer
         self.heard: list[tuple[NodeId, bytes]] = []
         self.dropped: list[str] = []
         self.transport.open(self._hear, lambda reason, times: self.dropped.append(reason))

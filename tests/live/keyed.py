@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from driftcast.live.config import NodeConfig
-from driftcast.live.keys.certificate import Certificate, Revocations, issue, sign_list
+from driftcast.live.keys.certificate import FORMAT, GRACE_S, Certificate, issue
 from driftcast.live.keys.config import Keys
 from driftcast.live.keys.primitives import SigningKey
+from driftcast.live.keys.revocations import NEVER_S, Revocations, Times, revoke_nodes
 from driftcast.live.keys.section import TOGETHER
 from driftcast.live.keys.signing import Signatures
 from driftcast.live.keys.vetting import Vetting
@@ -38,11 +39,12 @@ class Operator:
         expires_s: float = math.inf,
         list_file: Path | None = None,
         together: int = TOGETHER,
+        grace_s: float = GRACE_S,
     ) -> Keys:
         """The keys of a node, with its certificate."""
         private = private_of(node)
         certificate = Certificate(
-            1,
+            FORMAT,
             node,
             SigningKey(private).public,
             f"node-{node}",
@@ -51,6 +53,7 @@ class Operator:
             publish,
             subscribe,
             dict(attributes or {}),
+            grace_s,
         )
         return Keys(private, None, issue(self.key, certificate), self.key.public, list_file, together)
 
@@ -58,11 +61,10 @@ class Operator:
         """The same node with keys."""
         return replace(config, keys=self.keys(config.node, *policy, **more))  # type: ignore[arg-type]  # as `keys`
 
-    def revoked(self, *nodes: NodeId) -> bytes:
+    def revoked(self, *nodes: NodeId, until_s: float = NEVER_S) -> bytes:
         """A newer list that names these too."""
-        before_s = {**self._list.before_s, **dict.fromkeys(nodes, time.time())}
-        self._list = Revocations(number=self._list.number + 1, before_s=before_s)
-        return sign_list(self.key, self._list)
+        self._list = revoke_nodes(self.key, self._list, dict.fromkeys(nodes, Times(time.time(), until_s)), time.time())
+        return self._list.difference(0)
 
     def vetting(self, node: NodeId, **more: object) -> Vetting:
         """What a node judges by."""

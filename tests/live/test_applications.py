@@ -32,7 +32,7 @@ def with_application(config: NodeConfig, name: str, allowed: Allowed | None = No
     return replace(config, applications=(*config.applications, one), allowed=allowed or config.allowed)
 
 
-def command(node: LiveNode, name: str, verb: str, **body: object) -> asyncio.Future[dict[str, object]]:
+def command(node: LiveNode, name: str, verb: str, /, **body: object) -> asyncio.Future[dict[str, object]]:
     """What an application says."""
     told: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
     node.command(name, verb, msgspec.json.encode(body), lambda reply: told.set_result(msgspec.json.decode(reply)))
@@ -117,6 +117,41 @@ def test_only_commands_of_the_list_run_with_its_arguments(config: MakeConfig, ru
             assert "this node has no command rm" in told["d"][1]
             assert "are not for policies to change" in told["e"][1]
             assert "this node has no command nothing" in told["f"][1]
+
+    run(story())
+
+
+def test_a_live_cluster_manager_and_the_node_of_a_context_are_named_by_their_names(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    """Live nodes have ids of 63 bits, hashes of names or keys, which nobody writes into a configuration."""
+    boss, lamp = 2**62 + 7, 2**62 + 11
+
+    async def story() -> None:
+        manager = with_application(config(boss, "epidemic"), "policy_tool", stored_s=0.2)
+        manager = with_application(manager, "policy_decision", manager=True)
+        managed = with_application(
+            config(lamp, "epidemic"), "policy_enforcement", manager=f"node-{boss}", roles=["sensor"], enroll_s=0.1
+        )
+        async with LoopbackNetwork([manager, managed]) as network:
+            state = await command(network.nodes[lamp], "policy_enforcement", "list")
+            assert state["manager"] == f"node-{boss}, which has not been heard of"
+            network.link(boss, lamp)
+            text = PERIOD.replace("then", "if { battery < 0.2 } then")
+
+            async def state_of() -> object:
+                """At the lamp, as the tool tells it."""
+                told = await command(network.nodes[boss], "policy_tool", "status", node=f"node-{lamp}")
+                policies = told.get("policies", [])
+                assert isinstance(policies, list)
+                return [row["state"] for policy in policies for row in policy["nodes"]]
+
+            await command(network.nodes[boss], "policy_tool", "publish", text=text, anyway=True)
+            network.nodes[boss].publish({"policy.context": f"node-{lamp}", "battery": 0.1}, lease_s=600)
+            for _ in range(100):
+                if await state_of() == ["enforced"]:
+                    break
+            assert await state_of() == ["enforced"]
 
     run(story())
 
@@ -218,7 +253,7 @@ def test_clients_keep_events_and_ask_for_them(config: MakeConfig, run: Run, tmp_
             other.advertise("y = 1")
         with connect(address) as another:
             # What nobody says to keep any longer is not offered, once the node has noticed.
-            found = [another.request("x > 0", 1.0) for _ in range(20)]
+            found = [another.request("x > 0", 0.1) for _ in range(20)]
             assert found[-1] == ([], False)
 
     async def story() -> None:

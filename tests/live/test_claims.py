@@ -163,8 +163,8 @@ def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) ->
     assert vetting.signatures.flaw(good) == "event_of_a_revoked_node"
 
 
-def tree(config: MakeConfig, node: NodeId, store: Path) -> NodeConfig:
-    plain = config(node, "tree", store=store / f"{node}", group_s=0.2, refresh_s=0.5, cache=100)
+def tree(config: MakeConfig, node: NodeId, store: Path, no_route: str = "wait") -> NodeConfig:
+    plain = config(node, "tree", store=store / f"{node}", group_s=0.2, refresh_s=0.5, cache=100, no_route=no_route)
     return replace(plain, roles=("broker",) if node in BROKERS else (), directory={"broker": BROKERS})
 
 
@@ -177,7 +177,8 @@ def test_a_repository_answers_nobody_who_claims_more_than_is_certified(
     config: MakeConfig, run: Run, tmp_path: Path
 ) -> None:
     async def story() -> None:
-        victim = OPERATOR.keyed(tree(config, BROKER, tmp_path))
+        # The insider sends no beacons: a request of somebody who is no neighbor would wait for the way back.
+        victim = OPERATOR.keyed(tree(config, BROKER, tmp_path, no_route="drop"))
         bad = OPERATOR.keyed(tree(config, BAD, tmp_path), subscribe="topic = 't'", attributes={"rank": "private"})
         async with LiveNode(victim) as second, insider(bad, second) as forged:
             second.advertise("true", stored=True)

@@ -198,7 +198,7 @@ def test_who_comes_back_as_somebody_else_gets_nothing_that_waited_for_whom_it_wa
         (lambda client: client.subscribe("", lease_s=-1), "a lease is longer than 0 s"),
         (lambda client: client.publish({"n": 2**63}), "does not fit in 64 bits"),
         (lambda client: client.publish({"": 1}), "an attribute name has"),
-        (lambda client: client.publish({"n": [1]}), "not understood: Expected"),
+        (lambda client: client.publish({"n": 1}, copies=65), "not understood: Expected"),
         (lambda client: client.publish({"n": 1}, payload=bytes(MAX_EVENT_BYTES)), "fit in a datagram"),
         (lambda client: client.publish({"n": 1}, payload=bytes(2 << 20)), "fit through the control channel"),
         (lambda client: client.publish({"n": 1}, access="role ="), "access: filter: expected"),

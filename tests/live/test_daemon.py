@@ -14,10 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import driftcast
-from driftcast.errors import WorkError
+from driftcast.cli import main
+from driftcast.errors import UserError, WorkError
 from driftcast.live import commands, peers
 from driftcast.live.commands import Wanted, publish, run_node, subscribe
 from driftcast.live.config import TraceConfig, load_config
+from driftcast.live.keys import commands as keys
+from driftcast.live.keys.files import KeyKind
 from driftcast.live.link import interface
 from driftcast.live.link.address import Address, format_address
 from driftcast.live.node import LiveNode
@@ -26,6 +29,7 @@ from driftcast.live.reload import Reloading
 from driftcast.loopback.network import Inbox, until
 from driftcast.trace import Level
 from tests.live.conftest import MakeConfig, Run
+from tests.patience import PATIENCE_S
 
 CONFIG = """
 name = "car-1"
@@ -75,7 +79,7 @@ def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path,
             assert process.stderr.readline().startswith("this node is open")
             publish(str(tmp_path / "car-1.sock"), {"speed": 31})
             process.send_signal(number)
-            output = process.communicate(timeout=10)[1]
+            output = process.communicate(timeout=PATIENCE_S)[1]
         finally:
             process.kill()
     assert (process.returncode, output) == (0, "")
@@ -146,7 +150,7 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
                 await asyncio.sleep(0.1)
                 assert not node.neighbors
                 known.append(True)
-                await until(lambda: node.neighbors == [2], 20)
+                await until(lambda: node.neighbors == [2], PATIENCE_S)
 
     run(story())
 
@@ -154,22 +158,23 @@ def test_a_peer_that_is_not_known_at_boot_is_found_later(
 def test_a_name_server_that_does_not_answer_holds_up_no_start(
     config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolved(address: Address, family: socket.AddressFamily) -> Address:
-        if address[0] == "there.invalid":
-            await asyncio.sleep(0.5)
-        return "127.0.0.1", address[1]
-
     async def story() -> None:
+        answers = asyncio.Event()
+
+        async def resolved(address: Address, family: socket.AddressFamily) -> Address:
+            if address[0] == "there.invalid":
+                await answers.wait()
+            return "127.0.0.1", address[1]
+
         monkeypatch.setattr(interface, "resolve", resolved)
         monkeypatch.setattr(peers, "NAMES_S", 0.05)
         async with LiveNode(config(2)) as other:
             plain = config(1)
             named = (("there.invalid", other.address[1]),)
-            loop = asyncio.get_running_loop()
-            began = loop.time()
+            # It starts while there is no answer.
             async with LiveNode(replace(plain, interfaces=(replace(plain.interfaces[0], peers=named),))) as node:
-                assert loop.time() - began < 0.4
-                await until(lambda: node.neighbors == [2], 20)
+                answers.set()
+                await until(lambda: node.neighbors == [2], PATIENCE_S)
 
     run(story())
 
@@ -225,7 +230,43 @@ def test_a_hangup_signal_reads_the_configuration_again(tmp_path: Path) -> None:
         assert (told["level"], told["message"]) == ("info", "the configuration was read again")
         assert told["file"] == str(path)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.promise("reload")
+def test_a_hangup_signal_brings_a_new_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a node whose own has ended: it refused to publish, and then publishes again."""
+
+    def certified(days: float) -> None:
+        keys.certify(tmp_path / "car.key.pub", tmp_path / "operator.key", tmp_path / "car.cert", "car-1", days=days)
+
+    for name, kind in (("car.key", KeyKind.IDENTITY), ("operator.key", KeyKind.OPERATOR)):
+        keys.new_pair(tmp_path / name, kind)
+    certified(1e-6)
+    path, address = tmp_path / "car-1.toml", str(tmp_path / "car-1.sock")
+    section = '[keys]\nidentity = "car.key"\ncertificate = "car.cert"\noperator = "operator.key.pub"\n'
+    path.write_text(CONFIG.format(port=0) + '[log]\nlevel = "info"\n' + section)
+    command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            assert any("certificate ended on" in line for line in lines)
+            assert any("runs flooding" in line for line in lines)
+            with pytest.raises(UserError, match="certificate ended on"):
+                publish(address, {"speed": 31})
+            assert main(["pub", "speed=31", "--node", address]) == 2
+            assert "send the node SIGHUP" in capsys.readouterr().err
+            certified(10)
+            process.send_signal(signal.SIGHUP)
+            assert any("a new certificate counts" in line for line in lines)
+            publish(address, {"speed": 31})
+            assert main(["status", "--node", address]) == 0
+            assert "certificate_ends 2" in capsys.readouterr().out
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=20)
+        finally:
+            process.kill()
 
 
 def test_a_disk_that_fails_ends_the_trace_and_not_the_node(
@@ -236,7 +277,7 @@ def test_a_disk_that_fails_ends_the_trace_and_not_the_node(
         await node.start()
         (trace,) = (tmp_path / "traces").iterdir()
         (trace / "trace").write_text("no folder any more")
-        await until(lambda: "cannot write the trace" in caplog.text, within_s=5)
+        await until(lambda: "cannot write the trace" in caplog.text, PATIENCE_S)
         assert node.drops["trace_failed"] == 1
         node.publish({"n": 1})
         assert not node.trace.events(), "nothing more is kept for a trace that has ended"

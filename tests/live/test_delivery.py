@@ -44,6 +44,8 @@ def nobody(lost: WorkError | None) -> None:
 def test_what_is_not_acknowledged_comes_again_marked_and_what_is_does_not(
     config: MakeConfig, run: Run, tmp_path: Path
 ) -> None:
+    """G-22"""
+
     async def story() -> None:
         made = config(1, "epidemic", store=tmp_path / "store", durable=True)
         async with LiveNode(made) as node:
@@ -210,6 +212,8 @@ def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(
 
 
 def test_stored_is_refused_where_nothing_is_kept_with_what_to_do(config: MakeConfig, run: Run, tmp_path: Path) -> None:
+    """G-20"""
+
     async def story() -> None:
         async with LiveNode(config(1, store=tmp_path / "flooding")) as node:
             with pytest.raises(

@@ -68,9 +68,10 @@ LIVE_REASONS = {
     "link_unproven",
     "link_unexpected_response",
     "answered_too_often",
+    "digests_too_often",
 }
 """Live nodes learn by silence what the simulator knows, and acknowledge and challenge in messages of their own; and who
-has to wait for an answer asks again."""
+has to wait for an answer asks again. While events are on their way, hashes differ for a moment and draw digests."""
 AIR_REASONS = {"out_of_reach", "not_a_neighbor"}
 """Whether somebody is sent to after it has gone, or speaks before it was found, is a matter of moments."""
 OF_KEYS = {"link_unexpected_handshake", "link_unsealed", "link_stranger"}

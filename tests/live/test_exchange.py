@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from driftcast.live.config import NodeConfig
 from driftcast.live.link.address import Address
 from driftcast.live.link.compound import taken_apart, together
-from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
+from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.interface import UDP
 from driftcast.live.link.settings import LinkSettings
-from driftcast.live.link.transport import UdpTransport
+from driftcast.live.link.transport import Receive, Trouble, UdpTransport
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
 from driftcast.model import Event, Failure, NodeId, Scalar
@@ -259,5 +261,36 @@ def test_nothing_is_told_after_a_stop(config: MakeConfig, run: Run) -> None:
             pair.say(2, 2, target=99)
         await asyncio.sleep(0.05)
         assert Talker.all[1].outcomes == []
+
+    run(story())
+
+
+class Open(Fated):
+    """Lets a test bring a datagram from any address."""
+
+    def open(self, receive: Receive, trouble: Trouble) -> None:
+        super().open(receive, trouble)
+        self.receive = receive
+
+
+@pytest.mark.parametrize("ack_timeout_s", [0.2, 0.4])
+def test_a_node_waits_for_the_answer_to_a_challenge_as_long_as_for_two_acknowledgements(
+    config: MakeConfig, run: Run, ack_timeout_s: float
+) -> None:
+    """Timers of one loop fire in the order of their deadlines, however busy the machine is."""
+
+    async def story() -> None:
+        transport, loop = Open(lambda frame: True), asyncio.get_running_loop()
+        async with LiveNode(config(1, link=LinkSettings(ack_timeout_s=ack_timeout_s)), {UDP: transport}) as node:
+            dropped: list[int] = []
+
+            def look() -> None:
+                dropped.append(node.drops.get("link_unproven", 0))
+
+            loop.call_later(1.5 * ack_timeout_s, look)
+            transport.receive(pack(LinkFrame(LinkKind.DATA, 9, 1, 1, b"x")), ("127.0.0.1", 9), False)
+            loop.call_later(3 * ack_timeout_s, look)
+            await until(lambda: len(dropped) == 2)
+            assert dropped == [0, 1]
 
     run(story())

@@ -77,9 +77,9 @@ def test_each_flaw_has_its_name() -> None:
     assert unpack(bytes(good[: LINK_HEADER_BYTES - 1])) is LinkFlaw.TRUNCATED
     assert unpack(changed(0, 0)) is LinkFlaw.NOT_OURS
     assert unpack(changed(1, 9)) is LinkFlaw.VERSION
-    assert unpack(changed(2, 16)) is LinkFlaw.KIND
+    assert unpack(changed(2, 17)) is LinkFlaw.KIND
     assert unpack(changed(2, LinkKind.HELLO)) is LinkFlaw.KEYED
-    assert unpack(changed(2, 16), keyed=True) is LinkFlaw.KIND
+    assert unpack(changed(2, 17), keyed=True) is LinkFlaw.KIND
     assert unpack(changed(3, 0x80)) is LinkFlaw.SENDER
     assert unpack(bytes(good[:LINK_HEADER_BYTES])) is LinkFlaw.BODY
     assert unpack(acknowledgement + b"x") is LinkFlaw.BODY

@@ -17,11 +17,11 @@ from driftcast.live.keys.primitives import SigningKey
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
 from driftcast.live.link.greeting import BURST
+from driftcast.live.link.handshake import OURS
 from driftcast.live.link.quota import QuotaSettings
 from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
 from driftcast.model import Event, EventId
-from driftcast.protocol import Beacon
+from driftcast.protocol import Beacon, BeaconSettings
 from driftcast.wire import Layer
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
@@ -128,7 +128,7 @@ def test_a_bad_members_summaries_and_garbage_cost_no_memory(config: MakeConfig, 
     run(story())
 
 
-@pytest.mark.parametrize("count", [3000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("count", [3000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
 @pytest.mark.parametrize("member", [True, False], ids=["member", "stranger"])
 def test_mutated_real_frames_leave_honest_traffic_as_it_is(
     count: int, member: bool, config: MakeConfig, run: Run
@@ -243,8 +243,8 @@ def test_a_host_that_shakes_hands_without_end_is_held_back(config: MakeConfig, r
                 cookie = int.from_bytes(frame.body, "big")
                 network = OPERATOR.vetting(1).membership.network
                 for number in range(5 * int(BURST)):
-                    key = Random(number).randbytes(32)
-                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, key + network)), second.address)
+                    body = OURS.text() + network + Random(number).randbytes(32)
+                    stranger.sendto(pack(LinkFrame(LinkKind.INITIATION, 7, 1, cookie, body)), second.address)
                     if number % 20 == 19:
                         await asyncio.sleep(0.001)
                 await until_dropped(second, "link_handshakes_full", 50)
@@ -260,7 +260,8 @@ def over_quota(node: LiveNode) -> set[object]:
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "open"])
 def test_who_takes_more_than_its_share_is_not_read_for_a_while(keyed: bool, config: MakeConfig, run: Run) -> None:
     async def story() -> None:
-        tight = QuotaSettings(share=0.02, advance_s=0.05)
+        # Beacons take less than that on any machine, and a flood more also where others keep its cores busy.
+        tight = QuotaSettings(share=0.005, advance_s=0.05)
         made = [config(id, "epidemic") for id in (1, 2, BAD)]
         if keyed:
             made = [OPERATOR.keyed(one) for one in made]
@@ -273,11 +274,10 @@ def test_who_takes_more_than_its_share_is_not_read_for_a_while(keyed: bool, conf
                 busy.publish({"loud": n})
                 if n % 50 == 49:
                     await asyncio.sleep(0.01)
-                    if n > 1000 and second.drops["neighbor_over_quota"]:
+                    # The trace has so many rows of bad datagrams in a second, and others may have filled this one.
+                    if n > 1000 and second.drops["neighbor_over_quota"] and BAD in over_quota(second):
                         break
-            await until_dropped(second, "neighbor_over_quota")
-            # The trace has so many rows of bad datagrams in a second, and others may have filled this one.
-            await until(lambda: BAD in over_quota(second))
+            assert BAD in over_quota(second)
             await fifty_arrive(first, inbox)
 
     run(story())
@@ -285,7 +285,8 @@ def test_who_takes_more_than_its_share_is_not_read_for_a_while(keyed: bool, conf
 
 def test_a_node_has_only_so_many_neighbors(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
-        made = config(1, "epidemic")
+        # So patient that a machine that is busy loses no neighbor by itself.
+        made = config(1, "epidemic", beacons=BeaconSettings(period_s=0.05, missed=100))
         few = replace(
             made, interfaces=tuple(replace(one, quotas=QuotaSettings(neighbors=1)) for one in made.interfaces)
         )

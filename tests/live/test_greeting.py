@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from driftcast.live.keys.primitives import Ephemeral
 from driftcast.live.link import greeting
 from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.handshake import End, agreed, introduce, transcript
+from driftcast.live.link.handshake import OURS, End, handshake, introduce
 from driftcast.live.node import LiveNode
 from driftcast.loopback.network import until
 from tests.live.conftest import MakeConfig, Run
@@ -55,18 +54,18 @@ def finishes(stranger: socket.socket, node: LiveNode) -> Iterator[bytes]:
     """It begins as it should, and introduces itself with a certificate of its own making."""
     response = asked(stranger, node, LinkKind.KEYED_CHALLENGE, 5, bytes(8))
     cookie = int.from_bytes(response.body, "big")
-    mine = Ephemeral()
-    reply = asked(stranger, node, LinkKind.INITIATION, cookie, mine.public + NETWORK)
-    assert reply.kind is LinkKind.REPLY
-    seen = transcript(NETWORK, ME, End(reply.sender, reply.session), mine.public, reply.body[:32])
-    keys = agreed(mine, reply.body[:32], b"", seen)
-    assert keys is not None
     forged = Operator("another").vetting(ME.node).membership
-    sealed = introduce(forged, b"finish", keys.finish, seen, bytes(32))
+    forged.network = NETWORK
+    state = handshake(forged, True, OURS, ME, node.node, cookie)
+    reply = asked(stranger, node, LinkKind.INITIATION, cookie, OURS.text() + NETWORK + state.write(b""))
+    assert reply.kind is LinkKind.REPLY
+    state.read(reply.body[1:])
+    sealed = state.write(introduce(forged, OURS, ME.session))
     while True:
         yield pack(LinkFrame(LinkKind.FINISH, *ME, cookie, sealed))
 
 
+@pytest.mark.promise("cookies")
 def test_no_answer_to_a_stranger_is_longer_than_what_it_answers(
     config: MakeConfig, run: Run, stranger: socket.socket
 ) -> None:

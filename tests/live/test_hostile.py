@@ -64,6 +64,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
                 "link_unproven",
                 "too_many_hops",
                 "lease_over",
+                "flood_over",
             }
             assert sum(node.drops.values()) > 1000
             assert {"link_truncated", "link_not_driftcast", "frame_malformed", "frame_other_protocol"} <= set(

@@ -11,19 +11,21 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.config import load_config
 from driftcast.live.keys import commands, primitives
 from driftcast.live.keys.certificate import (
+    FORMAT,
     MAX_CERTIFICATE_BYTES,
-    MAX_REVOKED,
     Certificate,
-    Revocations,
     issue,
+    issued_by,
+    read_card,
     read_certificate,
-    read_list,
-    sign_list,
+    written_card,
 )
+from driftcast.live.keys.certified import Certified
 from driftcast.live.keys.files import KeyKind, read_key, write_key
 from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.membership import Certified, Refusal
-from driftcast.live.keys.primitives import Cipher, Ephemeral, SigningKey, signed_by
+from driftcast.live.keys.membership import Refusal
+from driftcast.live.keys.primitives import AgreementKey, Cipher, SigningKey, signed_by
+from driftcast.live.keys.revocations import Revocations, Times, read_list, revoke_nodes
 from driftcast.live.keys.signing import EventFlaw, plain
 from driftcast.live.keys.vetting import CERTIFICATE
 from driftcast.live.link.frame import Novelty
@@ -62,7 +64,7 @@ def test_the_commands_make_all_that_a_node_needs(tmp_path: Path, capsys: pytest.
     assert config.node == node_of(b"car-1"), "the id of a certified node is that of its name, as without keys"
     assert config.keys is not None
     mine = config.keys.membership().mine
-    assert (mine.name, dict(mine.attributes)) == ("car-1", {"rank": "major"})
+    assert dict(mine.attributes) == {"rank": "major"}
     capsys.readouterr()
     assert main(["keys", "show", f"{folder}/car-1.cert"]) == 0
     assert "publish road is not null" in capsys.readouterr().out
@@ -165,7 +167,7 @@ def test_a_certificate_is_good_as_it_was_signed_and_for_its_time() -> None:
 
 def test_a_certificate_that_is_too_long_or_has_a_bad_filter_is_not_issued() -> None:
     def certificate(publish: str, name: str = "a") -> Certificate:
-        return Certificate(1, 1, bytes(32), name, 0.0, 1.0, publish)
+        return Certificate(FORMAT, 1, bytes(32), name, 0.0, 1.0, publish)
 
     long = " or ".join(f"n = {n}" for n in range(400))
     for bad in (certificate(long), certificate("n >"), certificate("n = 1", "")):
@@ -182,20 +184,25 @@ def test_only_a_newer_list_of_the_operator_counts(tmp_path: Path) -> None:
     assert not isinstance(judge.member(known), Refusal)
     first = operator.revoked(2)
     second = operator.revoked(3)
-    assert not judge.take_revocations(sign_list(Operator("another").key, Revocations(number=9)))
+    assert not judge.take_revocations(Operator("another").revoked(2))
     assert not judge.take_revocations(b"")
     assert judge.take_revocations(second)
     assert not judge.take_revocations(first), "an older one, replayed"
     assert judge.member(known) is Refusal.REVOKED
     again = operator.keys(1, list_file=tmp_path / "list").membership()
     assert again.number == 2, "it was written down"
-    with pytest.raises(UserError, match="at most"):
-        sign_list(operator.key, Revocations(before_s=dict.fromkeys(range(MAX_REVOKED + 1), 0.0)))
-    full = sign_list(operator.key, Revocations(before_s={2**63 - 1 - n: 1e12 - n for n in range(MAX_REVOKED)}))
-    assert len(full) < 60_000, "fits in a datagram"
-    assert read_list(operator.key.public, full) is not None
 
 
+def test_a_list_ends_where_it_would_not_be_taken() -> None:
+    """Some 140,000 nodes: longer ones are refused where they are made."""
+    many = dict.fromkeys(range(2**62, 2**62 + 150_000), Times(1e9, 1e12))
+    with pytest.raises(UserError, match="at most 4 MiB"):
+        revoke_nodes(OPERATOR.key, Revocations(), many, 1e9)
+    made = revoke_nodes(OPERATOR.key, Revocations(), dict(list(many.items())[:100_000]), 1e9)
+    assert read_list(OPERATOR.key.public, made.difference(0)) == made
+
+
+@pytest.mark.promise("signed")
 def test_an_event_is_good_as_it_was_signed() -> None:
     made = signed(OPERATOR.vetting(1).signatures, EVENT)
     judge = OPERATOR.vetting(2).signatures
@@ -245,7 +252,7 @@ def test_a_signature_for_one_purpose_is_none_for_another() -> None:
 
 
 def test_a_key_that_everybody_shares_a_secret_with_is_refused() -> None:
-    assert Ephemeral().shared(bytes(32)) is None
+    assert AgreementKey().shared(bytes(32)) is None
     assert Cipher(bytes(32)).open(1, b"short", b"") is None
 
 
@@ -267,6 +274,7 @@ def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     return Refresh("t", Entry(subscription, Position(0, 0), (0, 0))), vetted.codecs[Layer.DISSEMINATION]
 
 
+@pytest.mark.promise("certified")
 def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
     certified = OPERATOR.vetting(1, subscribe="road = 'A1'", attributes={"rank": "major"}).certified
 
@@ -299,3 +307,45 @@ def test_without_the_library_a_node_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(WorkError, match=r"pip install 'driftcast\[keys\]'"):
         SigningKey(bytes(32))
     assert "driftcast[keys]" in primitives.MISSING
+
+
+WRITTEN_CERTIFICATE = bytes.fromhex(
+    "9c0207c42091eaa1ecea53b8500c8dd74d5eba1a6014ebd66223279d3138fc1698d92d28a1a56361722d37cb408f400000000000"
+    "cb409f420000000000b0726f6164206973206e6f74206e756c6ca872616e6b203d203182a472616e6b01a178cb3fe00000000000"
+    "00cb404e000000000000c4109cfe66b5758c34833a6c2d4190c45a05c440f983163a95dbba8f56bcbd0bf4c5dd20c74aa8fb6b3b"
+    "1fc0fa3554d0134bfc7a30400e9a7ff38ee15fcbbae4bca7df696bd9785bc3d295ad85e04e19c7ee9b0b"
+)
+WRITTEN_CARD = bytes.fromhex(
+    "980207c42091eaa1ecea53b8500c8dd74d5eba1a6014ebd66223279d3138fc1698d92d28a1cb408f400000000000cb409f420000"
+    "000000cb404e000000000000c42049fd8b4e4dc81722757387860f6f2c7db25fcb4a66fe56fd0606dac54f9eeccfc440f983163a"
+    "95dbba8f56bcbd0bf4c5dd20c74aa8fb6b3b1fc0fa3554d0134bfc7a30400e9a7ff38ee15fcbbae4bca7df696bd9785bc3d295ad"
+    "85e04e19c7ee9b0b"
+)
+WRITTEN_LIST = bytes.fromhex(
+    "960202cb409c200000000000820793cb4097700000000000cb40a7700000000000010893cb409a900000000000cb40a771000000"
+    "00000200c4403a942063c2d1166aab48019170bb5ae054c30533ef3b80fda9948f09c40fb1d2c5a75c63e62daff2b581d22c9d72"
+    "b9ffda299902bc1b8b66ca3393d67975e001"
+)
+WRITTEN_CHANGES = bytes.fromhex(
+    "960202cb409c200000000000810893cb409a900000000000cb40a77100000000000201c4403a942063c2d1166aab48019170bb5a"
+    "e054c30533ef3b80fda9948f09c40fb1d2c5a75c63e62daff2b581d22c9d72b9ffda299902bc1b8b66ca3393d67975e001"
+)
+
+
+def test_certificates_and_lists_of_this_format_stay_readable() -> None:
+    """Files of operators hold these bytes, and so do nodes of other versions."""
+    certificate = read_certificate(WRITTEN_CERTIFICATE)
+    key = SigningKey(private_of(7)).public
+    given = (FORMAT, 7, key, "car-7", 1000.0, 2000.5, "road is not null", "rank = 1", {"rank": 1, "x": 0.5}, 60.0)
+    assert certificate is not None
+    assert msgspec.structs.astuple(certificate)[:10] == given
+    assert msgspec.msgpack.encode(certificate) == WRITTEN_CERTIFICATE
+    assert written_card(certificate) == WRITTEN_CARD
+    card = read_card(WRITTEN_CARD)
+    assert card is not None
+    assert issued_by(OPERATOR.key.public, card)
+    first = revoke_nodes(OPERATOR.key, Revocations(), {7: Times(1500.0, 3000.0)}, 1600.0)
+    second = revoke_nodes(OPERATOR.key, first, {8: Times(1700.0, 3000.5)}, 1800.0)
+    assert (second.difference(0), second.difference(1)) == (WRITTEN_LIST, WRITTEN_CHANGES)
+    assert read_list(OPERATOR.key.public, WRITTEN_LIST) == second
+    assert read_list(OPERATOR.key.public, WRITTEN_CHANGES, first) == second

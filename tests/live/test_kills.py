@@ -14,24 +14,23 @@ def check(made: World) -> None:
     assert made.lost() == set(), "acknowledged as stored, and lost"
     assert made.repeated() == [], "confirmed, and delivered again"
     assert made.unmarked() == [], "delivered again without a word"
+    assert made.flaws == [], "the books of a node do not balance"
 
 
 def test_every_protocol_that_keeps_events_is_killed() -> None:
     assert set(SUBJECTS) == {name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)}
 
 
-@pytest.mark.timeout(300)
 def test_killed_nodes_and_applications_lose_nothing_and_repeat_nothing_confirmed(tmp_path: Path) -> None:
     check(kill_often(tmp_path, ["publisher", "subscriber", "application"], times=3, seed=1))
 
 
-@pytest.mark.timeout(300)
 def test_a_killed_relay_brings_the_only_copy_when_it_is_back(tmp_path: Path) -> None:
     check(kill_often(tmp_path, ["relay"], times=3, seed=3, nodes=LINE, protocol="first_contact"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("protocol", SUBJECTS)
 def test_every_protocol_that_keeps_events_survives_kills_of_everybody(tmp_path: Path, protocol: str) -> None:
     victims = [victim for victim in VICTIMS if victim != "relay" or SUBJECTS[protocol].relays]

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from driftcast.live.node import LiveNode
 from driftcast.live.service import Service
 from driftcast.loopback.network import Inbox, until
 from tests.live.conftest import MakeConfig, Run
+from tests.patience import PATIENCE_S
 
 
 async def asked(port: int, request: bytes) -> tuple[str, dict[str, str], str]:
@@ -138,6 +140,39 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
         yield opened
 
 
+def heard(manager: socket.socket, said: list[str]) -> list[str]:
+    """All that was said so far: the queue of a socket has room for a few messages only."""
+    with suppress(BlockingIOError):
+        while True:
+            said.append(manager.recv(1000).decode())
+    return said
+
+
+def test_a_service_manager_that_does_not_listen_holds_up_nobody(
+    run: Run, manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    monkeypatch.setenv("WATCHDOG_USEC", "1000")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                other.sendto(b"of another service", str(tmp_path / "notify"))
+
+    async def story() -> None:
+        service = Service()
+        service.ready("node a runs")
+        said: list[str] = []
+        await until(lambda: "READY=1\nSTATUS=node a runs" in heard(manager, said), PATIENCE_S)
+        # It says that it is alive until the queue is full again, and goes on.
+        told = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.2, told.set)
+        await told.wait()
+        service.stopping()
+
+    run(story())
+
+
 def test_a_service_manager_is_told_of_the_start_of_life_and_of_the_end(
     run: Run, manager: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,19 +180,12 @@ def test_a_service_manager_is_told_of_the_start_of_life_and_of_the_end(
     monkeypatch.setenv("WATCHDOG_USEC", "20000")
     said: list[str] = []
 
-    def listen() -> bool:
-        try:
-            said.append(manager.recv(1000).decode())
-        except BlockingIOError:
-            return False
-        return said.count("WATCHDOG=1") >= 3
-
     async def story() -> None:
         service = Service()
         service.ready("node a runs")
-        await until(listen)
+        await until(lambda: heard(manager, said).count("WATCHDOG=1") >= 3, PATIENCE_S)
         service.stopping()
-        await until(lambda: listen() or "STOPPING=1" in said)
+        await until(lambda: "STOPPING=1" in heard(manager, said), PATIENCE_S)
 
     run(story())
     assert said[0] == "READY=1\nSTATUS=node a runs"

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import pytest
 
+import driftcast
 from driftcast.dissemination.overlay.protocol import Overlay
 from driftcast.live.config import NodeConfig
+from driftcast.live.door.consumer import Reader
 from driftcast.live.host.processing import ProcessorConfig
 from driftcast.loopback.network import LoopbackNetwork, until
 from driftcast.model import Event, NodeId, Processor, SubscriptionId
@@ -40,10 +42,10 @@ class Watched(Overlay):
         super().on_start(now)
 
 
-def laptop(config: NodeConfig, function: Path) -> NodeConfig:
+def laptop(config: NodeConfig, function: Path, **settings: object) -> NodeConfig:
     kind = router_named("aodv")
     router = typed(AODV, kind.settings_type, "test")
-    plan = StackPlan(Watched, typed(SETTINGS, Overlay.settings_type, "test"), kind, router, BEACONS)
+    plan = StackPlan(Watched, typed({**SETTINGS, **settings}, Overlay.settings_type, "test"), kind, router, BEACONS)
     roles = ("broker",) if config.node in BROKERS else ()
     processors = (ProcessorConfig(Processor("runoff", ""), function, "runoff", 10.0),) if roles else ()
     return replace(config, plan=plan, roles=roles, directory={"broker": BROKERS}, processors=processors)
@@ -102,5 +104,82 @@ def test_a_modulator_moves_while_events_flow_and_none_is_lost(
             assert set(makers) == {A, B}
             dropped = {reason for node in network.nodes.values() for reason in node.drops}
             assert not {reason for reason in dropped if reason.startswith(("event_", "subscription_"))}
+
+    run(story())
+
+
+def test_clients_are_told_that_a_processor_began_without_its_state(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    """The home of a consumer is killed: another broker runs its processor, from the beginning."""
+    function = tmp_path / "f.py"
+    function.write_text(RUNOFF)
+    control = tmp_path / "control"
+
+    async def story() -> None:
+        made = [config(node, control=control if node == C else None) for node in (A, B, C)]
+        quick = [laptop(one, function, patience_s=2.0, seek_s=1.0, resend_s=1.0) for one in made]
+        laptops = [replace(one, names={A: "ant", B: "bee"}) for one in quick]
+        async with LoopbackNetwork(laptops) as network:
+            for a, b in ((A, B), (B, C), (A, C)):
+                network.link(a, b)
+            await network.discovered()
+            client = await asyncio.to_thread(driftcast.connect, str(control))
+            deliveries = await asyncio.to_thread(client.subscribe, "true", name="depths", processor="runoff")
+
+            async def depth() -> int:
+                """The next result; it rains until there is one."""
+                while True:
+                    network.nodes[C].publish({"rain": 1})
+                    delivery = await asyncio.to_thread(deliveries.next_delivery, 0.5)
+                    if delivery is not None:
+                        return int(str(delivery.event.attributes["depth"]))
+
+            depths = [await depth() for _ in range(30)]
+            assert depths == sorted(set(depths))
+            assert deliveries.gaps == []
+            overlay = Watched.all[C].client
+            home = overlay.home
+            assert home is not None
+            name = {A: "ant", B: "bee"}[home]
+            details = (await asyncio.to_thread(client.status)).details
+            assert details["home broker"] == name
+            assert details["modulators of this node"] == f"{deliveries.subscription} at {name}"
+            runs = network.nodes[home].status().details["modulators here"]
+            assert runs.startswith(f"runoff for {deliveries.subscription}")
+            await network.crash(home)
+            await until(lambda: overlay.home not in (None, home), 60.0)
+            # What was on its way comes first; then the processor counts from the beginning.
+            while not deliveries.gaps:
+                await depth()
+            assert await depth() < depths[-1]
+            assert deliveries.gaps == ["processor_restarted"]
+            assert network.nodes[C].status().counts["gaps"] == 1
+            await asyncio.to_thread(client.close)
+
+    run(story())
+
+
+def test_a_reader_that_comes_after_its_node_started_again_is_told_too(
+    config: MakeConfig, run: Run, tmp_path: Path
+) -> None:
+    function = tmp_path / "f.py"
+    function.write_text(RUNOFF)
+    gaps: list[str] = []
+    reader = Reader(lambda *_: None, gap=lambda _, reason: gaps.append(reason))
+
+    async def story() -> None:
+        one = laptop(config(C, store=tmp_path / "store"), function)
+        async with LoopbackNetwork([one]) as network:
+            network.nodes[C].subscribe("true", reader, "depths", processor="runoff")
+            network.nodes[C].subscribe("true", reader, "rain")
+            await asyncio.sleep(0)
+            assert gaps == []
+            await network.stop(C)
+            await network.start(C)
+            network.nodes[C].subscribe("true", reader, "rain")
+            network.nodes[C].subscribe("true", reader, "depths", processor="runoff")
+            await until(lambda: bool(gaps))
+            assert gaps == ["node_restarted"]
 
     run(story())

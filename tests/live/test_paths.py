@@ -1,14 +1,15 @@
 """Where other nodes are: who is asked, how often, when somebody speaks in a neighbor's name."""
 
 import asyncio
+from collections.abc import Iterable
 
 from driftcast.live.link.address import Address
-from driftcast.live.link.frame import LinkFrame, LinkKind
+from driftcast.live.link.frame import MAX_SENDERS, LinkFrame, LinkKind
 from driftcast.live.link.paths import Held, Paths, PathUser
 from driftcast.model import NodeId
 from tests.live.conftest import Run
 
-HERE, THERE = ("host", 1), ("host", 2)
+HERE, THERE, ELSEWHERE = ("host", 1), ("host", 2), ("host", 3)
 PATIENCE_S = 0.1
 
 
@@ -45,6 +46,51 @@ def test_a_neighbor_that_has_answered_is_not_asked_again(run: Run) -> None:
             await asyncio.sleep(2 * PATIENCE_S)
             assert [place for place, _ in user.asked].count(HERE) == (1 if answers else 2)
             user.asked.clear()
+        paths.close()
+
+    run(story())
+
+
+def frame_of(sender: NodeId) -> LinkFrame:
+    return LinkFrame(LinkKind.DATA, sender, 1, 1, b"x")
+
+
+def prove(paths: Paths, user: Asking, senders: Iterable[NodeId], address: Address) -> None:
+    """Each sender speaks from an address, and everybody who is asked answers."""
+    for sender in senders:
+        assert not paths.admit(frame_of(sender), address, False), "it has not answered yet"
+        while user.asked:
+            assert paths.on_answer(sender, *user.asked.pop(0))
+
+
+def test_the_neighbor_that_was_heard_least_recently_makes_room(run: Run) -> None:
+    async def story() -> None:
+        user = Asking()
+        # Nobody is silent in this story, so no trial ends by its timer.
+        paths = Paths(1000.0, user)
+        prove(paths, user, range(MAX_SENDERS), HERE)
+        assert paths.admit(frame_of(0), HERE, False), "as many as there is room for are all known"
+        prove(paths, user, [MAX_SENDERS], HERE)
+        assert paths.admit(frame_of(0), HERE, False), "the oldest was heard a moment ago"
+        assert paths.admit(frame_of(2), HERE, False)
+        assert not paths.admit(frame_of(1), HERE, False), "the second oldest has to answer again"
+        paths.close()
+
+    run(story())
+
+
+def test_of_second_addresses_the_one_that_was_heard_least_recently_makes_room(run: Run) -> None:
+    async def story() -> None:
+        user = Asking()
+        paths = Paths(1000.0, user)
+        prove(paths, user, range(MAX_SENDERS), HERE)
+        prove(paths, user, range(MAX_SENDERS), THERE)
+        assert paths.admit(frame_of(0), THERE, False), "as many as there is room for are all known"
+        prove(paths, user, [2], ELSEWHERE)
+        assert paths.admit(frame_of(0), THERE, False), "the oldest was heard a moment ago"
+        assert paths.admit(frame_of(2), THERE, False)
+        assert not paths.admit(frame_of(1), THERE, False), "the second oldest has to answer again"
+        assert paths.address(1) == HERE, "what is meant for that node goes where it went"
         paths.close()
 
     run(story())

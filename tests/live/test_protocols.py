@@ -12,6 +12,7 @@ from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from driftcast.protocol import StackPlan, UsesRouter
 from driftcast.protocol.registry import protocol_named, protocol_names
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run
+from tests.patience import PATIENCE_S
 
 OFFERED = offered(store=False, facts=HostFacts())
 PROTOCOLS = [
@@ -43,7 +44,7 @@ def test_events_reach_a_subscriber_at_a_neighbor(
             inbox = Inbox()
             network.nodes[2].subscribe("topic = 't'", inbox)
             published = []
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE_S
             while not inbox.events and time.monotonic() < deadline:
                 published.append(network.nodes[1].publish({"topic": "t"}, lease_s=60))
                 await asyncio.sleep(0.05)

@@ -92,7 +92,7 @@ def test_a_node_that_is_busy_refuses_or_lets_wait(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, busy = tmp_path / "1.sock", [True]
-    monkeypatch.setattr(LiveNode, "busy", property(lambda node: busy[0]))
+    monkeypatch.setattr(LiveNode, "is_busy", lambda node, more=0: busy[0])
 
     async def story() -> None:
         async with LiveNode(config(1, control=place)) as node:

@@ -185,8 +185,10 @@ def test_answers_that_were_asked_for_twice_wait_in_order_for_who_reads_late_and_
                 for n in range(MANY):
                     said = json.loads(answers.readline())
                     assert (said["answer"], said["id"], said["attributes"]["n"]) == ("answered", number, n)
+            # The node has no neighbor: both stay open for their patience, also for who has said all it wants to.
+            for number in (1, 2):
                 said = json.loads(answers.readline())
-                assert (said["answer"], said["id"]) == ("closed", number)
+                assert (said["answer"], said["id"], said["complete"]) == ("closed", number, False)
             assert answers.readline() == b""
 
     assert "client_slow" not in beside(client, "epidemic")

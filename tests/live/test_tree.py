@@ -8,6 +8,7 @@ from pathlib import Path
 from driftcast.live.config import NodeConfig
 from driftcast.loopback.network import Inbox, LoopbackNetwork, until
 from tests.live.conftest import MakeConfig, Run
+from tests.patience import PATIENCE_S
 
 BROKERS = (1, 2, 3)
 CLIENT = 4
@@ -16,7 +17,7 @@ CLIENT = 4
 async def served(network: LoopbackNetwork, publisher: int, inbox: Inbox) -> None:
     """Publish until something has come."""
     inbox.events.clear()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not inbox.events and time.monotonic() < deadline:
         network.nodes[publisher].publish({"topic": "t"}, lease_s=60)
         await asyncio.sleep(0.05)

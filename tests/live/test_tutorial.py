@@ -17,13 +17,13 @@ from typing import NamedTuple
 import pytest
 
 import driftcast
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "tutorial-processors.md"
 FOLDER = Path("examples/live/temperatures")
-PATIENCE_S = 20.0
 
 
 class Block(NamedTuple):
@@ -153,7 +153,7 @@ def test_the_tutorial_shows_what_happens(terminal: Terminal) -> None:
             terminal.shows(block.text)
     assert terminal.shell.stdin is not None
     terminal.shell.stdin.close()
-    assert terminal.shell.wait(10) == 0, terminal.printed()
+    assert terminal.shell.wait(PATIENCE_S) == 0, terminal.printed()
     printed = terminal.printed()
     # Each of the four readings was converted once, but for the one that has no temperature in Kelvin.
     shown = Counter(re.findall(r"unit=\S+ value=\S+", printed))

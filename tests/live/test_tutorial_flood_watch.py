@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import driftcast
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "tutorial-flood-watch.md"
 FOLDER = REPOSITORY / "examples" / "live" / "flood-watch"
-PATIENCE_S = 120.0
 
 
 def blocks(*languages: str) -> list[tuple[str, str]]:

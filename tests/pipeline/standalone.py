@@ -15,13 +15,13 @@ import pyspark
 
 from benchmarks.cost import children
 from driftcast.pipeline.java import find_java, make_java_home
+from tests.patience import PATIENCE_S
 
 SPARK_HOME = Path(pyspark.__file__).parent
-LIMIT_S = 180.0
 _SMALL = ("-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
-def wait_for(told: str, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
+def wait_for(told: str, condition: Callable[[], object], limit_s: float = PATIENCE_S) -> None:
     """Return when it is true."""
     until = time.monotonic() + limit_s
     while not condition():

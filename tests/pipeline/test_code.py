@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from driftcast.pipeline.code import units
+from tests.patience import PATIENCE_S
 from tests.unit.test_architecture import MAY_IMPORT
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -50,7 +51,7 @@ def digest(root: Path, machine: str, *paths: str, also: Path | None = None) -> t
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     before, changed = json.loads(done.stdout)

@@ -24,7 +24,8 @@ from driftcast.pipeline.fleets import buckets, page
 from driftcast.pipeline.fleets import ingest as ingesting
 from driftcast.pipeline.fleets.bucket_tables import Positions, resampled_rows
 from driftcast.pipeline.fleets.cleaning import Rules, cleaned, tracks
-from driftcast.pipeline.fleets.ingest import Source, ingest
+from driftcast.pipeline.fleets.ingest import ingest
+from driftcast.pipeline.fleets.inputs import Source
 from driftcast.pipeline.fleets.picture import Sight
 from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
 from driftcast.pipeline.fleets.tables import resampled
@@ -77,6 +78,13 @@ CASES: list[tuple[list[tuple[float, float]], dict[int, str]]] = [
     (walk((5, (50.0, 99_999.0))), {5: "jump"}),
     (walk((5, (50.0, 99_999.0)), (6, (60.0, 99_999.0))), {5: "jump", 6: "jump"}),
     (walk((0, (0.0, 99_999.0))), {0: "jump"}),
+    # A row or two after a jump, or before one, are as good as they are.
+    (walk((5, (50.0, 99_999.0)), (8, (80.0, 99_999.0))), {5: "jump", 8: "jump"}),
+    (walk((5, (50.0, 99_999.0)), (7, (70.0, 88_888.0)), (9, (90.0, 77_777.0))), {5: "jump", 7: "jump", 9: "jump"}),
+    (walk((37, (370.0, 99_999.0))), {37: "jump"}),
+    (walk((2, (20.0, 99_999.0))), {2: "jump"}),
+    (days((17, (170.0, 99_999.0))), {17: "jump"}),
+    (days((22, (30_020.0, 99_999.0))), {22: "jump"}),
     (walk((39, (390.0, 99_999.0))), {39: "jump"}),
     (days(), {}),
     (days((19, (190.0, 99_999.0))), {19: "jump"}),
@@ -228,7 +236,7 @@ def test_a_fleet_is_written_for_others_and_read_again(
     else:
         assert unsaid == 1
         player = Ns2(file=str(tmp_path / "out")) if name == "ns2" else One(file=str(tmp_path / "out"))
-        moving = player.recorded()[1]
+        moving = player.recorded().moving
     for time_s in (0.0, 105.0, 299.0, 1000.0, 1185.0):
         there, here = played.positions(time_s), moving.positions(time_s)
         # The ONE counts places from the least, and numbers nodes as they appear.
@@ -346,7 +354,7 @@ def awkward_log(folder: Path) -> list[Path]:
     return paths
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_nodes_of_any_size_are_ingested_alike(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

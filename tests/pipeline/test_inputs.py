@@ -22,6 +22,7 @@ from driftcast.scenario.inputs import input_digest, input_files
 from driftcast.scenario.scenario import Scenario, scenario_from
 from driftcast.simulation.run import Run, run
 from driftcast.trace import Level
+from tests.patience import PATIENCE_S
 from tests.pipeline.deaths import Counting
 
 MEETING = "0.0 CONN 0 1 up\n50.0 CONN 0 1 down\n"
@@ -121,7 +122,7 @@ def test_the_files_that_count_are_those_that_a_run_opens(folder: Path, name: str
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == files

@@ -10,7 +10,7 @@ from tests.cli.console import EXAMPLES
 
 NOTEBOOK = EXAMPLES / "from-scenario-to-metric.ipynb"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_every_cell_of_the_notebook_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

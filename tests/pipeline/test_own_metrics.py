@@ -19,7 +19,7 @@ OWN = EXAMPLES / "metrics"
 HEAD = "from driftcast.pipeline import metric\n\n"
 NOTHING = "    pass\n"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_an_experiment_uses_them_in_tables_and_claims(spark: SparkSession, tmp_path: Path) -> None:

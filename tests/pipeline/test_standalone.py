@@ -11,6 +11,7 @@ import pytest
 from driftcast.contacts.exact import contacts
 from driftcast.model import Area
 from tests.cli.console import QUICK, call, environment, spawn
+from tests.patience import PATIENCE_S
 from tests.pipeline.scenarios import tiny
 from tests.pipeline.standalone import kill, python_with, standalone, wait_for
 
@@ -120,7 +121,7 @@ def made_experiment(folder: Path) -> None:
     protocol.write_text(f"import mine\n{protocol.read_text()}\nassert mine.LEAST == 1\n")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_path: Path) -> None:
     folder = tmp_path / "driver"
     folder.mkdir()
@@ -168,14 +169,14 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_a_cluster_whose_workers_lack_a_package_is_refused_in_one_line(tmp_path: Path) -> None:
     python = python_with(tmp_path / "python", ("numpy", "pyarrow"))
     env = environment(PYSPARK_PYTHON=str(python))
     with standalone(tmp_path / "cluster", workers=1) as cluster:
         options = ("--protocols", "flooding", "--runs", "1", "--out", str(tmp_path / "out"))
         conf = ("--master", cluster.master, "--conf", "spark.executor.memory=512m")
-        found = spawn("compare", QUICK, *options, *conf, env=env, timeout_s=300.0)
+        found = spawn("compare", QUICK, *options, *conf, env=env, timeout_s=PATIENCE_S)
     refusal = found.refusal(1)
     assert refusal.startswith(f"driftcast: {cluster.master}: the Python of its workers, {python} on ")
     assert "has no msgspec: `" in refusal

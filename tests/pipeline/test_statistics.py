@@ -4,11 +4,22 @@ import math
 from random import Random
 
 import pytest
-from scipy import stats
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize, stats
 
 from benchmarks.coverage import POPULATIONS, RUNS, TRIES, coverage, decided_by_chance
-from driftcast.pipeline.report.tables import csv_text, mean_text, number
-from driftcast.pipeline.statistics import SHARE, Interval, average, interval, paired_differences
+from driftcast.pipeline.report.tables import csv_text, interval_texts, mean_text, number, told_apart
+from driftcast.pipeline.statistics import (
+    DIFFERENCE_OF_SHARES,
+    SHARE,
+    Interval,
+    average,
+    interval,
+    paired_differences,
+    ratio_interval,
+    transformed,
+)
 from driftcast.pipeline.student import student_t
 
 
@@ -56,6 +67,35 @@ def test_no_share_is_more_than_one() -> None:
     assert (found.low, found.high) == (bare.low, 1.0)
 
 
+def test_a_metric_that_only_sounds_like_a_share_has_no_bounds() -> None:
+    values = [0.9, 3.2, 4.1, 2.7]
+    assert interval(values, SHARE) == interval(values)
+    assert interval([2.0] * 5, SHARE) == interval([2.0] * 5)
+    assert interval([-0.1, 0.5, 0.7], SHARE) == interval([-0.1, 0.5, 0.7])
+
+
+@given(st.lists(st.floats(0, 1), min_size=3, max_size=12))
+def test_the_interval_of_a_share_is_one_of_shares(values: list[float]) -> None:
+    found = interval(values, SHARE)
+    assert found.mean is not None
+    if found.low is not None and found.high is not None:
+        assert 0 <= found.low <= found.mean * (1 + 1e-12)
+        assert found.mean * (1 - 1e-12) <= found.high <= 1
+
+
+@given(st.floats(-1, 1), st.floats(1e-7, 1), st.floats(1e-7, 1))
+def test_what_differs_looks_different(mean: float, below: float, above: float) -> None:
+    values = [mean, mean - below, mean + above]
+    texts = told_apart(values, 2)
+    read = [float(text.replace(",", "")) for text in texts]
+    little = (below + above) / 1000
+    for value, shown in zip(values, read, strict=True):
+        assert abs(value - shown) <= max(below, above)
+        assert shown or abs(value) <= little
+    assert (texts[0] != texts[1]) or below <= little
+    assert (texts[0] != texts[2]) or above <= little
+
+
 def test_a_run_without_an_end_leaves_no_interval() -> None:
     assert interval([1.0, 2.0, math.inf]) == Interval(3, math.inf, None, None)
     assert interval([math.inf] * 3).low is None
@@ -73,6 +113,15 @@ def test_numbers_are_shown_with_the_digits_that_matter() -> None:
     assert mean_text(Interval(5, 0.14163, 0.0216, 0.2616)) == "0.14 ± 0.12"
     assert mean_text(Interval(5, 7353.2, 6701.0, 8005.4)) == "7,353 ± 652"
     assert mean_text(Interval(5, 0.96, 0.90, 0.98)) == "0.960 (0.900 to 0.980)"
+    assert mean_text(Interval(5, 0.9995, 0.90, 1.0)) == "0.9995 (0.9000 to 1.0000)"
+    assert mean_text(Interval(5, 0.0103, 0.0001, 0.0205)) == "0.01030 ± 0.01020"
+    assert mean_text(Interval(5, 0.5, 0.5 - 1e-9, 0.5 + 5e-9)) == "5.00000000e-01 (4.99999999e-01 to 5.00000005e-01)"
+    assert mean_text(Interval(5, 2e-12, 1e-12, 3e-12)) == "2.00e-12 ± 1.00e-12"
+    assert interval_texts(0.00952, 0.00951, 0.0096) == ("0.00952", "0.00951", "0.00960")
+    assert interval_texts(0.25, -1e-9, 0.5) == ("0.250", "0.000", "0.500")
+    assert interval_texts(0.0, 0.0, 0.0) == ("0", "0", "0")
+    assert interval_texts(3.0, None, None) == ("3.00", "–", "–")
+    assert told_apart([0.0, 0.0], 2) == ["0.00", "0.00"]
     assert mean_text(Interval(0, None, None, None)) == "–"
     assert mean_text(Interval(1, 3.0, None, None)) == "3.00"
     assert mean_text(Interval(9, 0.0, 0.0, 0.0)) == "0"
@@ -105,3 +154,146 @@ def test_chance_decides_one_experiment_in_twenty_at_most(runs: int) -> None:
     alone, together = decided_by_chance(2000, runs, Random(runs))
     assert alone > 0.5
     assert together < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
+
+
+# --- worked by hand, and beside scipy
+
+SKEWED = [0.1, 0.2, 0.2, 0.3, 0.9, 2.4]
+
+
+def test_what_is_told_of_an_interval() -> None:
+    found = Interval(5, 0.5, 0.4, 0.7)
+    assert found.shown() == {"n": 5, "mean": 0.5, "low": 0.4, "high": 0.7}
+    assert [found.below, found.above] == pytest.approx([0.1, 0.2])
+    assert found.lean == 0.0
+    for nothing in (Interval(0, None, None, None), Interval(2, 0.5, None, None), Interval(1, None, 0.1, 0.2)):
+        assert (nothing.below, nothing.above) == (0.0, 0.0)
+
+
+def test_what_knows_no_luck_is_exact() -> None:
+    assert interval([2.0] * 4, exact=True).exact is True
+    assert interval([2.0] * 4).exact is False
+    assert interval([0.5] * 4, SHARE).exact is False
+    assert interval([1.0, 2.0, 3.0]).exact is False
+    assert interval([1.0, 2.0, 3.0], exact=True).exact is False
+
+
+def test_an_interval_is_students_and_halls_together() -> None:
+    found = interval(SKEWED)
+    n, t = len(SKEWED), student_t(len(SKEWED) - 1)
+    assert found.mean is not None
+    assert found.mean == pytest.approx(sum(SKEWED) / n)
+    assert found.error == pytest.approx(stats.sem(SKEWED))
+    assert found.lean == pytest.approx(stats.skew(SKEWED) / math.sqrt(n))
+    # Where Hall's transformed statistic is as large as Student's quantile, found by bisection.
+    above = -optimize.brentq(lambda x: transformed(x, found.lean) + t, -100, 0)
+    below = optimize.brentq(lambda x: transformed(x, found.lean) - t, 0, 100)
+    assert above > t > below
+    assert found.high == pytest.approx(found.mean + above * stats.sem(SKEWED))
+    assert found.low == pytest.approx(found.mean - t * stats.sem(SKEWED))
+    mirrored = interval([-value for value in SKEWED])
+    assert found.low is not None
+    assert found.high is not None
+    assert [mirrored.low, mirrored.high] == pytest.approx([-found.high, -found.low])
+
+
+def test_halls_transformation() -> None:
+    assert transformed(2.0, 0.3) == pytest.approx(2 + 0.3 * (4 / 3 + 1 / 6) + 0.09 * 8 / 27)
+    assert transformed(-2.0, 0.3) == pytest.approx(-2 + 0.3 * (4 / 3 + 1 / 6) - 0.09 * 8 / 27)
+    assert transformed(2.0, 0.0) == 2.0
+
+
+def test_fewer_than_three_runs_have_no_interval() -> None:
+    assert interval([]) == Interval(0, None, None, None)
+    assert interval([1.0, 2.0]) == Interval(2, 1.5, None, None)
+    assert interval([1.0, 1.0], SHARE) == Interval(2, 1.0, None, None)
+    assert interval([1.0, 2.0, 3.0]).low is not None
+    assert interval([1.0] * 3, SHARE).low is not None
+
+
+def test_runs_that_are_all_alike_know_what_they_did_not_see() -> None:
+    unseen = 1 - 0.025 ** (1 / 5)
+    found = interval([0.2] * 5, SHARE)
+    assert [found.low, found.high] == pytest.approx([0.2 - unseen * 0.2, 0.2 + unseen * 0.8])
+    assert found.bounds == SHARE
+    apart = interval([0.2] * 5, DIFFERENCE_OF_SHARES)
+    assert [apart.low, apart.high] == pytest.approx([0.2 - unseen * 1.2, 0.2 + unseen * 0.8])
+    assert interval([0.2] * 5) == Interval(5, 0.2, None, None)
+    # Of ten runs that deliver all, docs/metrics.md says 0.69; of a hundred 0.96.
+    assert interval([1.0] * 10, SHARE).low == pytest.approx(0.69, abs=0.005)
+    assert interval([1.0] * 100, SHARE).low == pytest.approx(0.96, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    "found", [interval(SKEWED), interval([1.0, 2.0, 4.0]), interval([0.2] * 5, SHARE), interval([0.0] * 5, SHARE)]
+)
+def test_a_value_at_an_end_of_the_interval_has_one_chance_in_twenty(found: Interval) -> None:
+    assert found.mean is not None
+    for end in (found.low, found.high):
+        assert end is not None
+        if end == found.mean:
+            continue
+        assert found.tails(end) == pytest.approx(0.05, abs=1e-6)
+        inside, outside = found.mean + (end - found.mean) * 0.9, found.mean + (end - found.mean) * 1.1
+        near, far = found.tails(inside), found.tails(outside)
+        assert near is not None
+        assert far is not None
+        assert near > 0.05 > far >= 0
+    assert found.tails(found.mean) == 1.0
+
+
+def test_tails_by_hand() -> None:
+    # Of five runs alike at 0.2: a true mean of 0.6 asks that half of all runs differ by all that they can.
+    assert interval([0.2] * 5, SHARE).tails(0.6) == pytest.approx(2 * 0.5**5)
+    assert interval([0.2] * 5, SHARE).tails(0.1) == pytest.approx(2 * 0.5**5)
+    assert interval([0.2] * 5, SHARE).tails(0.201) == 1.0
+    assert interval([0.2] * 5, DIFFERENCE_OF_SHARES).tails(-0.4) == pytest.approx(2 * 0.5**5)
+    assert interval([0.2] * 5, SHARE).tails(7.0) == 0.0
+    # On the side where there is nothing left, nothing but the mean itself is possible.
+    assert interval([0.0] * 5, SHARE).tails(-0.1) == 0.0
+    assert interval([1.0] * 5, SHARE).tails(1.1) == 0.0
+    assert interval([3.0] * 5, exact=True).tails(3.0) == 1.0
+    assert interval([3.0] * 5, exact=True).tails(3.1) == 0.0
+    assert interval([3.0] * 5).tails(3.0) is None
+    assert Interval(0, None, None, None).tails(0.0) is None
+    assert Interval(3, None, 0.0, 1.0).tails(0.0) is None
+    symmetric = interval([1.0, 2.0, 3.0])
+    assert symmetric.tails(1.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
+    assert symmetric.tails(3.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
+
+
+def test_a_ratio_of_two_means() -> None:
+    above, below = [2.0, 5.0, 6.0, 9.0], [1.0, 2.0, 4.0, 4.0]
+    found = ratio_interval(above, below)
+    ratio, mean = 22 / 11, 11 / 4
+    residuals = [(one - ratio * other) / mean for one, other in zip(above, below, strict=True)]
+    assert found.n == 4
+    assert found.mean == pytest.approx(ratio)
+    assert found.error == pytest.approx(math.sqrt(sum(one**2 for one in residuals) / 3 / 4))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < ratio < found.high
+    assert ratio_interval([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == Interval(3, 2.0, None, None)
+    assert ratio_interval([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], exact=True) == Interval(3, 2.0, 2.0, 2.0)
+    assert ratio_interval([1.0, 2.0], [1.0, -1.0]) == Interval(2, None, None, None)
+    assert ratio_interval([], []) == Interval(0, None, None, None)
+
+
+def test_what_rounding_leaves_of_two_that_are_equal_is_no_difference() -> None:
+    assert paired_differences({1: 0.1 + 0.2, 2: 1.0}, {1: 0.3, 2: 1.0 + 1e-9}) == [0.0, pytest.approx(-1e-9)]
+    assert average([]) == {}
+    assert average([{2: 1.0}, {1: 4.0, 2: 3.0}]) == {1: None, 2: 2.0}
+
+
+def test_small_things_count_too() -> None:
+    near = interval([1.0, 2.0, 3.0])
+    for value in (1.7, 2.3):
+        assert near.tails(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
+    assert interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
+    assert ratio_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
+    assert ratio_interval([2.0], [1.0]) == Interval(1, 2.0, None, None)
+    # What arithmetic leaves of a large ratio is no spread.
+    assert ratio_interval([1e6, 2e6, 3e6 * (1 + 1e-13)], [1.0, 2.0, 3.0]).low is None
+    with pytest.raises(ValueError, match="zip"):
+        ratio_interval([1.0, 2.0, 3.0], [1.0, 2.0])
+    assert list(average([{3: 1.0, 1: 4.0}, {2: 1.0}])) == [1, 2, 3]

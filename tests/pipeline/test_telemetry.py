@@ -23,6 +23,7 @@ from driftcast.pipeline.traces import judged, judged_by_minute
 from driftcast.trace import Level
 from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
 from tests.cli.console import COMMAND, call, environment
+from tests.patience import PATIENCE_S
 from tests.pipeline.live_parts import BEGUN_S, LiveParts, write_part
 from tests.pipeline.scenarios import tiny
 
@@ -31,7 +32,7 @@ COMING_AND_GOING: list[dict[str, object]] = [
     {"nodes": "50%", "filter": "topic in (1, 2)", "until_s": 45.0},
 ]
 # A step takes seconds of two free cores, and these tests take several; on a machine that is busy that is long.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(3600)
 LOSSY = {"model": "disk", "range_m": 200.0, "loss": 0.2}
 
 
@@ -196,6 +197,38 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     assert by_minute[3_000_000_000]["final"] is False
 
 
+def test_deliveries_of_events_whose_minute_is_final_are_in_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    written = Written(traces)
+    at = BEGUN_S
+    arguments = ("watch", traces, "--out", out, "--late", "60", "--wait", "60", "--once", "--json")
+    delivered: dict[str, object] = {"event": "1:1", "hops": 1}
+
+    def waiting() -> list[tuple[int, int, int]]:
+        return [(row["minute_s"], row["node"], row["rows"]) for row in pq.read_table(out / "waiting").to_pylist()]
+
+    written.add("b", "subscriptions", [subscription(2, at - 10), subscription(3, at - 10)])
+    written.add("a", "events", [event("1:1", at + 2)])
+    written.add("b", "trace", [row(at + 3, 2, "deliver", subscription=f"2:{at - 10}", **delivered), row(at + 600)])
+    found = call(*arguments).object()
+    assert (found["left_out"], found["waiting"], waiting()) == (0, 0, [])
+    # The event's minute is final. Its delivery to another node comes late: it is recent, but its event is left behind.
+    written.add("c", "trace", [row(at + 590, 3, "deliver", subscription=f"3:{at - 10}", **delivered)] * 2)
+    written.add("c", "trace", [row(at + 4, 4, "deliver", subscription="4:0", **delivered)])
+    found = call(*arguments).object()
+    assert (found["left_out"], found["waiting"]) == (0, 2)
+    assert sorted(waiting()) == [(int(at), 4, 1), (int(at + 540) // 60 * 60, 3, 1)]
+    assert found["rows"] == 5
+    # When nobody waits for the event any more, it is left out.
+    written.add("a", "trace", [row(at + 1200)])
+    found = call(*arguments).object()
+    assert (found["left_out"], found["waiting"], waiting()) == (2, 0, [])
+    lost = pq.read_table(out / "left_out").to_pylist()
+    assert [(one["reason"], one["node"]) for one in sorted(lost, key=lambda one: one["node"])] == [
+        ("event_unknown", 3), ("event_unknown", 4)
+    ]  # fmt: skip
+
+
 def test_a_step_looks_again_at_minutes_in_which_other_subscriptions_stood() -> None:
     schema = arrow_schema(SUBSCRIPTION_COLUMNS)
 
@@ -296,7 +329,7 @@ def test_a_step_that_is_over_before_anybody_waits_for_it_is_looked_at(
     watcher.start(0.2, once=False)
     while watcher.commit.step < 0:
         time.sleep(0.05)
-    impatient = threading.Timer(20.0, ended.set)
+    impatient = threading.Timer(PATIENCE_S, ended.set)
     impatient.start()
     looks: list[int] = []
 

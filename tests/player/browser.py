@@ -9,9 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.patience import PATIENCE_S
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HOW = "no Chromium here; install it with: apt-get install chromium"
-WAIT_S = 30.0
 
 
 def browser() -> str | None:
@@ -56,7 +57,7 @@ class Browser:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -77,7 +78,7 @@ class Browser:
         # One of its own each time, so that the page before is not taken for it.
         self._opened += 1
         self.call("Page.navigate", url=f"{address}?{self._opened}{asked}")
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + PATIENCE_S
         there = f"location.search === '?{self._opened}' && document.readyState === 'complete' && !!window.driftcast"
         while not self.run(there):
             assert time.monotonic() < deadline, f"{address} does not open: {self.errors}"

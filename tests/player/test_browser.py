@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from driftcast.player.show import player
+from driftcast.player.show import player, player_of_scenario
+from driftcast.player.story import Tables
+from driftcast.scenario.overrides import apply
+from driftcast.scenario.scenario import scenario_from
 from tests.player.browser import HOW, Browser, browser
-from tests.player.worlds import MOMENTS_S, RANGE_M, Truth, is_cut, recorded
+from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Truth, is_cut, recorded, scenario
 
 pytestmark = pytest.mark.skipif(browser() is None, reason=HOW)
 
@@ -46,6 +51,13 @@ def drawn(shown: Browser) -> None:
         shown.run("new Promise(requestAnimationFrame)")
 
 
+def come_true(shown: Browser, condition: str) -> None:
+    """Wait, frame by frame, however long a frame takes."""
+    shown.run(
+        f"new Promise((done) => {{ const look = () => {condition} ? done() : requestAnimationFrame(look); look(); }})"
+    )
+
+
 def test_it_shows_what_the_trace_says(shown: Browser) -> None:
     scene, tables, _ = recorded()
     event = tables.events.sort_by("time_s").column("event")[1].as_py()
@@ -80,17 +92,15 @@ def test_it_shows_what_the_trace_says(shown: Browser) -> None:
 def test_it_plays_and_pauses(shown: Browser) -> None:
     shown.run("driftcast.setSpeed(20)")
     shown.press(" ")
-    shown.run("new Promise((done) => setTimeout(done, 600))")
+    come_true(shown, "driftcast.state().time_s > 1")
     shown.press(" ")
     seen = state(shown)
     assert not seen["playing"]
-    assert seen["time_s"] > 1.0
-    shown.run("new Promise((done) => setTimeout(done, 200))")
+    drawn(shown)
     assert state(shown)["time_s"] == seen["time_s"]
     shown.run("driftcast.seek(59.9), driftcast.setSpeed(100), driftcast.play()")
-    shown.run("new Promise((done) => setTimeout(done, 600))")
+    come_true(shown, "!driftcast.state().playing")
     assert state(shown)["time_s"] == 60.0
-    assert state(shown)["playing"] is False
 
 
 def test_it_scrubs(shown: Browser) -> None:
@@ -161,3 +171,233 @@ def test_a_phone_has_no_need_to_scroll_sideways(tmp_path: Path, page: Path) -> N
         assert phone.run("play.getBoundingClientRect().bottom") <= 700
         assert phone.run("document.querySelector('.stage canvas').getBoundingClientRect().height") > 120
         assert phone.errors == []
+
+
+def islands_of(links: list[list[int]], nodes: int) -> set[frozenset[int]]:
+    """Which nodes hang together, worked out link by link; those that are alone are none."""
+    together = {node: {node} for node in range(nodes)}
+    for a, b in links:
+        joined = together[a] | together[b]
+        for node in joined:
+            together[node] = joined
+    return {frozenset(island) for island in together.values() if len(island) > 1}
+
+
+PIXEL = """(() => { const { places, view } = driftcast.state(), canvas = document.querySelector('.stage canvas');
+  const ratio = canvas.width / canvas.clientWidth, [x, y] = places[NODE];
+  return Array.from(canvas.getContext('2d').getImageData(
+    Math.floor(ratio * (canvas.clientWidth / 2 + (x - view.x) * view.scale)),
+    Math.floor(ratio * (canvas.clientHeight / 2 - (y - view.y) * view.scale)), 1, 1).data).join(); })()"""
+"""The color in the middle of a node."""
+
+
+def crowd(nodes: int, folder: Path, islands: int) -> Path:
+    """Pairs that stand far from each other."""
+    places = [[100.0 * (node // 2) + 5 * (node % 2), 50.0 * (node % 2)] for node in range(2 * islands)]
+    places += [[100.0 * islands + 300.0 * one, 900.0] for one in range(nodes - len(places))]
+    table: dict[str, object] = {
+        "duration_s": 1.0,
+        "nodes": nodes,
+        "area_m": (100.0 * islands + 300.0 * (nodes - 2 * islands) + 1, 1000.0),
+        "mobility": {"model": "given", "positions": places},
+        "radio": {"model": "disk", "range_m": 60.0},
+        "protocol": {"name": "flooding"},
+    }
+    file = folder / f"{islands}.html"
+    file.write_text(player_of_scenario({"flooding": scenario_from(table, "crowd")}, 1))
+    return file
+
+
+def test_no_two_islands_of_a_moment_look_alike_and_each_keeps_its_looks(shown: Browser) -> None:
+    before: dict[frozenset[int], int] = {}
+    kept = 0
+    for step in (*range(241), *range(240, -1, -1)):
+        shown.run(f"driftcast.seek({step / 4})")
+        seen = state(shown)
+        islands = islands_of(seen["links"], 10)
+        signs = {island: {seen["signs"][node] for node in island} for island in islands}
+        assert all(len(one) == 1 for one in signs.values()), step
+        now = {island: one.pop() for island, one in signs.items()}
+        assert len(set(now.values())) == len(islands) == seen["islands"], step
+        assert all(0 <= sign < 12 for sign in now.values())
+        assert all((seen["signs"][node] < 0) == (not any(node in one for one in islands)) for node in range(10))
+        kept += sum(now[island] == before[island] for island in now if island in before)
+        assert all(now[island] == before[island] for island in now if island in before), step
+        before = now
+    assert kept > 100
+
+
+@pytest.mark.parametrize(
+    ("islands", "legend"),
+    [
+        (12, "one color, one island"),
+        (13, "one color and shape, one island"),
+        (96, "one color and shape, one island"),
+        (97, "97 islands share 96 signs"),
+    ],
+)
+def test_the_legend_says_how_islands_are_told_apart(window: Browser, tmp_path: Path, islands: int, legend: str) -> None:
+    window.open(crowd(2 * islands + 1, tmp_path, islands))
+    drawn(window)
+    signs = [sign for sign in state(window)["signs"] if sign >= 0]
+    assert len(set(signs)) == islands
+    if islands < 14:
+        colors = {window.run(PIXEL.replace("NODE", str(2 * island))) for island in range(islands)}
+        assert len(colors) == 12
+        assert window.run(PIXEL.replace("NODE", str(2 * islands))) not in colors
+    assert legend in window.run("document.getElementById('legend').textContent")
+    assert window.errors == []
+
+
+def test_what_is_linked_at_the_end_is_linked_at_the_last_moment(shown: Browser) -> None:
+    shown.run("driftcast.seek(59.999999)")
+    before = state(shown)
+    shown.run("driftcast.seek(60)")
+    after = state(shown)
+    assert before["links"]
+    assert sorted(after["links"]) == sorted(before["links"])
+    assert all(place is not None for place in after["places"])
+    # And again after a jump back.
+    shown.run("driftcast.seek(0), driftcast.seek(60)")
+    assert sorted(state(shown)["links"]) == sorted(before["links"])
+
+
+def test_a_run_whose_length_is_no_whole_number_of_microseconds_ends_with_its_nodes(
+    window: Browser, tmp_path: Path
+) -> None:
+    odd = apply(scenario("flooding"), {"duration_s": 60.00000049, "faults": []})
+    file = tmp_path / "odd.html"
+    file.write_text(player_of_scenario({"flooding": odd}, SEED))
+    window.open(file)
+    window.run("driftcast.seek(1e9)")
+    seen = state(window)
+    assert all(place is not None for place in seen["places"])
+    assert seen["links"]
+
+
+RECORDED = [("a", 50_000.0, 70_000.0), ("b", 50_040.0, 70_020.0), ("c", 50_020.0, 70_035.0)]
+
+
+@pytest.mark.parametrize("corner", [(0.0, 0.0), (-60_000.0, -80_000.0)])
+def test_without_an_area_the_map_frames_what_moves(
+    window: Browser, tmp_path: Path, corner: tuple[float, float]
+) -> None:
+    """Forty meters somewhere far away: a square kilometer at the origin would show a dot, or nothing."""
+    lines = ["node,time_s,x_m,y_m"]
+    for name, x_m, y_m in RECORDED:
+        lines += [
+            f"{name},0,{x_m + corner[0]},{y_m + corner[1]}",
+            f"{name},20,{x_m + corner[0] + 10},{y_m + corner[1]}",
+        ]
+    (tmp_path / "walk.csv").write_text("\n".join(lines) + "\n")
+    table: dict[str, object] = {
+        "duration_s": 20.0,
+        "nodes": 3,
+        "mobility": {"model": "csv", "file": "walk.csv"},
+        "radio": {"model": "disk", "range_m": 30.0},
+        "protocol": {"name": "flooding"},
+        "base": str(tmp_path),
+    }
+    file = tmp_path / "walk.html"
+    file.write_text(player_of_scenario({"flooding": scenario_from(table, "walk")}, 1))
+    window.open(file)
+    extent = state(window)["extent"]
+    # 50 m by 35 m, and a twentieth of the longer one on every side.
+    assert extent == pytest.approx(
+        {"x": 50_000 + corner[0] - 2.5, "y": 70_000 + corner[1] - 2.5, "width": 55.0, "height": 40.0}, abs=0.05
+    )
+    for moment in (0, 10, 20):
+        window.run(f"driftcast.seek({moment})")
+        assert on_the_map(window) == 3
+
+
+def on_the_map(window: Browser) -> int:
+    """How many nodes are inside each canvas, at least."""
+    found: int = window.run(
+        """(() => { const { places, view } = driftcast.state();
+      return Math.min(...[...document.querySelectorAll('.stage canvas')].map((canvas) => places.filter((place) => {
+        if (!place) return false;
+        const x = canvas.clientWidth / 2 + (place[0] - view.x) * view.scale;
+        const y = canvas.clientHeight / 2 - (place[1] - view.y) * view.scale;
+        return x > 0 && y > 0 && x < canvas.clientWidth && y < canvas.clientHeight;
+      }).length)); })()"""
+    )
+    return found
+
+
+def assert_undistorted(window: Browser) -> None:
+    """A meter is as long sideways as upwards: the pixels of a canvas are square."""
+    for wide, high in window.run(
+        """[...document.querySelectorAll('.stage canvas')].map((canvas) => {
+      const box = canvas.getBoundingClientRect(); return [canvas.width / box.width, canvas.height / box.height]; })"""
+    ):
+        assert wide == pytest.approx(high, rel=0.02)
+
+
+def cut_off(window: Browser) -> list[str]:
+    """Texts that do not fit where they stand, and boxes that are not within the window."""
+    found: list[str] = window.run(
+        """(() => { const found = [];
+      for (const one of document.querySelectorAll('h1, h2, aside, aside *, #controls, #controls *, .stage, footer')) {
+        if (one.closest('[hidden], option')) continue;
+        const box = one.getBoundingClientRect();
+        const inline = getComputedStyle(one).display === 'inline';
+        if (one.scrollWidth > Math.ceil(box.width) && !inline) found.push('too narrow: ' + one.outerHTML.slice(0, 80));
+        if (box.right > innerWidth + 0.5 || box.left < -0.5) found.push('outside: ' + one.outerHTML.slice(0, 80));
+      }
+      return found; })()"""
+    )
+    return found
+
+
+@pytest.mark.parametrize(("width", "height", "ratio"), [(390, 844, 3), (844, 390, 3), (375, 667, 2)])
+def test_a_phone_shows_maps_undistorted(tmp_path: Path, page: Path, width: int, height: int, ratio: int) -> None:
+    with Browser(tmp_path / "profile") as phone:
+        phone.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=ratio, mobile=True
+        )
+        phone.open(page)
+        # What the panel says changes; and then the phone is turned.
+        for script in ("driftcast.seek(57)", "driftcast.followEvent('0:1')", "driftcast.followNode(3)"):
+            phone.run(script)
+            drawn(phone)
+            assert_undistorted(phone)
+            assert cut_off(phone) == []
+        phone.run("driftcast.followNode(-1)")
+        phone.call(
+            "Emulation.setDeviceMetricsOverride", width=height, height=width, deviceScaleFactor=ratio, mobile=True
+        )
+        drawn(phone)
+        assert_undistorted(phone)
+        assert on_the_map(phone) == 10
+        assert phone.errors == []
+
+
+def test_two_protocols_with_long_names_fit_1280_pixels(window: Browser, tmp_path: Path) -> None:
+    scene, epidemic, _ = recorded()
+    _, flooding, _ = recorded("flooding")
+    labels = ("spray_and_wait:copies=16,buffer=1000", "topic_holder/replicated_aodv")
+    reason = "a_reason_with_a_very_long_name_for_a_drop"
+    dropped = [
+        Tables(_renamed(tables.trace, reason), tables.events, tables.subscriptions) for tables in (epidemic, flooding)
+    ]
+    file = tmp_path / "two.html"
+    file.write_text(
+        player("a scenario with a rather long name, seed 1", scene, dict(zip(labels, dropped, strict=True)))
+    )
+    window.open(file)
+    for script in ("driftcast.seek(60)", "driftcast.followEvent('0:1')", "driftcast.followNode(3)"):
+        window.run(script)
+        drawn(window)
+        assert reason in window.run("facts.textContent")
+        assert cut_off(window) == []
+        assert_undistorted(window)
+    window.run("driftcast.followNode(-1)")
+    assert on_the_map(window) == 10
+
+
+def _renamed(trace: pa.Table, reason: str) -> pa.Table:
+    """The same drops for another reason."""
+    at = trace.schema.get_field_index("reason")
+    column = trace.column("reason")
+    return trace.set_column(at, trace.schema.field(at), pc.if_else(column.is_valid(), reason, column).cast(column.type))

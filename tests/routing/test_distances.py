@@ -54,7 +54,8 @@ def test_a_protocol_that_needs_distances_is_refused_over_a_router_that_knows_non
     over("aodv", LINE)
     with pytest.raises(UserError) as refused:
         placed("gpsr", [(0.0, 0.0), (100.0, 0.0)])
-    assert str(refused.value).startswith("net: protocol: courier needs distances; what is offered is ")
+    told = "net: protocol: courier needs distances; what is offered, over the router gpsr, is "
+    assert str(refused.value).startswith(told)
     table = {"duration_s": 1.0, "nodes": 2, "mobility": {"model": "line"}, "protocol": {"name": "flooding"}}
     assert Capability.DISTANCES not in scenario_from(table, "x").offers()
 

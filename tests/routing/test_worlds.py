@@ -147,6 +147,7 @@ def test_the_settings_of_the_router_are_in_the_result(tmp_path: Path) -> None:
         protocol = { name = "courier" }
         router = { name = "aodv", variant = "ns2", buffer = 7 }
         publish = [{ nodes = [0], count = 1, attributes = { to = 2 } }]
+        subscribe = [{ nodes = [2] }]
         """
     )
     done = call("run", str(path), "--json")

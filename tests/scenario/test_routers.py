@@ -13,6 +13,7 @@ from driftcast.model import NodeId
 from driftcast.protocol import Link, Place, Protocol, StackPlan, UsesRouter
 from driftcast.protocol.registry import protocol_names
 from driftcast.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
+from driftcast.scenario.scenario import scenario_from
 from driftcast.simulation.run import run
 from driftcast.wire import Message
 from tests.pipeline.scenarios import tiny
@@ -131,3 +132,24 @@ def test_a_router_is_written_on_the_command_line_like_any_setting() -> None:
     first, second = parse_protocols(written)
     assert (first["router"], second) == ({"name": "gpsr", "beacon_s": 0.5}, {"name": "flooding"})
     assert protocol_label(first) == "routed router=(gpsr beacon_s=0.5)"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "router", "needed"),
+    [
+        ({"name": "topic_holder", "variant": "broker_aodv"}, "gpsr", "routes to nodes with these settings"),
+        ({"name": "topic_holder", "variant": "rendezvous_aodv"}, "gpsr", "routes to nodes with these settings"),
+        ({"name": "topic_holder", "variant": "broker_gpsr"}, "aodv", "routes to places with these settings"),
+        ({"name": "overlay"}, "gpsr", "routes to nodes"),
+    ],
+)
+def test_a_protocol_is_refused_over_a_router_that_cannot_find_its_targets(
+    protocol: dict[str, object], router: str, needed: str
+) -> None:
+    tables = {"duration_s": 1.0, "nodes": 2, "mobility": {"model": "line"}, "roles": {"broker": "100%"}}
+    scenario_from({**tables, "protocol": protocol}, "x")
+    for written in ({"protocol": {**protocol, "router": router}}, {"protocol": protocol, "router": {"name": router}}):
+        with pytest.raises(UserError) as refused:
+            scenario_from({**tables, **written}, "x")
+        told = f"x: protocol: {protocol['name']} needs {needed}; what is offered, over the router {router}, is "
+        assert str(refused.value).startswith(told)

@@ -17,3 +17,8 @@ def test_by_hand() -> None:
     # 192 + 8 * (64 + 36); and 192 + 800 / 11, rounded up, + 10 + (192 + 8 * 14).
     assert airtime_us(36, unicast=False) == 992
     assert airtime_us(36, unicast=True) == 192 + 73 + 10 + 304
+    # 8 * (64 + 35) = 792 bits are exactly 72 microseconds at 11 Mb/s, and one byte more is rounded up.
+    assert airtime_us(35, unicast=True) == 192 + 72 + 10 + 304
+    assert airtime_us(46, unicast=True) - airtime_us(35, unicast=True) == 8
+    # One bit more than 53 microseconds carry.
+    assert airtime_us(9, unicast=True) == 192 + 54 + 10 + 304

@@ -1,14 +1,19 @@
 """Applications in the simulator: they react, keep what they stored over a crash, and retune their node."""
 
+import math
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
 
 from driftcast.errors import UserError
+from driftcast.model import Event
+from driftcast.protocol.application import Application, Key
 from driftcast.scenario.scenario import load, scenario_from
 from driftcast.services.policy.repository import Repository
 from driftcast.simulation.run import Simulation, run
+from driftcast.streams import stream
 from driftcast.trace import Level
 
 BEACONS = "policy beacons roles sensor then { set discovery.period_s = 5; set color = 'red'; run led 'off' }"
@@ -203,3 +208,179 @@ def test_two_of_the_same_at_one_node_are_refused() -> None:
     twice = [{"name": "policy_tool", "nodes": [0]}, {"name": "policy_tool", "nodes": "all"}]
     with pytest.raises(UserError, match="node 0 runs policy_tool already"):
         Simulation(scenario_from(tables(applications=twice), "test"), 1)
+
+
+class Alarm(Application):
+    """Sets timers when it starts, and notes by its node's clock when each runs out."""
+
+    name = "alarm"
+    DELAYS_S: ClassVar[dict[Key, float]] = {"soon": 10.0, "past": -5.0, "never": math.inf, "again": 3.0, "off": 4.0}
+
+    def on_start(self, now: float) -> None:
+        self.rang: dict[Key, list[float]] = {}
+        for key, delay_s in self.DELAYS_S.items():
+            self.port.set_timer(key, delay_s)
+        # A timer that is set again runs out once; one that is set to never, or cancelled, not at all.
+        self.port.set_timer("again", 6.0)
+        self.port.set_timer("forgotten", 2.0)
+        self.port.set_timer("forgotten", math.inf)
+        self.port.cancel_timer("off")
+
+    def on_timer(self, now: float, key: Key) -> None:
+        self.rang.setdefault(key, []).append(now)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.4])
+def test_timers_run_by_the_clock_of_their_node(monkeypatch: pytest.MonkeyPatch, drift: float) -> None:
+    monkeypatch.setattr("driftcast.scenario.applications.application_named", {"alarm": Alarm}.__getitem__)
+    skew = {"kind": "clock_skew", "nodes": [2], "drift": drift}
+    alarm: dict[str, object] = {"applications": [{"name": "alarm", "nodes": [2]}], "command": [], "faults": [skew]}
+    simulation = simulated(0.0, **alarm)
+    node = simulation.network.nodes[2]
+    assert node.clock is not None
+    assert (abs(node.clock.drift) > 0.01) is (drift > 0)
+    applications = node.applications
+    assert applications is not None
+    started = applications.tenants.application("alarm")
+    assert isinstance(started, Alarm)
+    simulation.advance(59.0)
+    # By its own clock each takes as long as it was set to; by the world's, so much less as the clock is fast.
+    assert sorted(started.rang) == ["again", "past", "soon"]
+    for key, after_s in (("past", 0.0), ("again", 6.0), ("soon", 10.0)):
+        (now,) = started.rang[key]
+        assert now == pytest.approx(after_s, abs=1e-4), key
+    late = Alarm.DELAYS_S["soon"] / (1 + node.clock.drift)
+    again = simulated(late - 0.001, **alarm).network.nodes[2].applications
+    assert again is not None
+    still = again.tenants.application("alarm")
+    assert isinstance(still, Alarm)
+    assert "soon" not in still.rang
+
+
+def test_a_node_that_crashed_hears_of_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driftcast.scenario.applications.application_named", {"alarm": Alarm}.__getitem__)
+    crash = {"kind": "crash", "nodes": [2], "at_s": 5.0, "down_s": 20.0}
+    more: dict[str, object] = {"applications": [{"name": "alarm", "nodes": [2]}], "command": [], "faults": [crash]}
+    simulation = simulated(1.0, **more)
+    applications = simulation.network.nodes[2].applications
+    assert applications is not None
+    before = applications.tenants.application("alarm")
+    assert isinstance(before, Alarm)
+    simulation.advance(40.0)
+    assert sorted(before.rang) == ["past"]
+    applications = simulation.network.nodes[2].applications
+    assert applications is not None
+    after = applications.tenants.application("alarm")
+    assert isinstance(after, Alarm)
+    assert after is not before
+    assert {key: times for key, times in after.rang.items() if key != "past"} == {
+        "again": [pytest.approx(31.0)],
+        "soon": [pytest.approx(35.0)],
+    }
+
+
+class Diary(Application):
+    """Wants everything, keeps everything, and does as it is told."""
+
+    name = "diary"
+
+    def on_start(self, now: float) -> None:
+        self.heard: list[str] = []
+        self.stopped = False
+        self.drawn = self.rng.random()
+        self.port.subscribe("all", "true")
+        self.port.advertise("kept", "true", stored=True)
+
+    def on_stop(self, now: float) -> None:
+        self.stopped = True
+
+    def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        self.heard.append(str(event.attributes["text"]))
+
+    def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
+        if verb == "publish":
+            self.port.publish({"text": body.decode()}, b"", 60.0, "rank = 'major'")
+        elif verb == "end":
+            self.port.unsubscribe("all")
+            self.port.unadvertise("kept")
+        self.port.reply(command, b'{"verb":"%s"}' % verb.encode())
+
+
+@pytest.fixture
+def diaries(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Nodes 1 and 2 keep diaries; node 2 crashes for a while."""
+    monkeypatch.setattr("driftcast.scenario.applications.application_named", {"diary": Diary}.__getitem__)
+    crash = {"kind": "crash", "nodes": [2], "at_s": 20.0, "down_s": 10.0}
+    return {"applications": [{"name": "diary", "nodes": [1, 2]}], "command": [], "faults": [crash]}
+
+
+def diary(simulation: Simulation, node: int) -> Diary:
+    applications = simulation.network.nodes[node].applications
+    assert applications is not None
+    found = applications.tenants.application("diary")
+    assert isinstance(found, Diary)
+    return found
+
+
+def test_what_an_application_wanted_ends_with_its_node(diaries: dict[str, object]) -> None:
+    simulation = simulated(19.0, **diaries)
+    node = simulation.network.nodes[2]
+    first = diary(simulation, 2)
+    before = set(node.subscriptions)
+    assert len(before) == len(node.advertisements) == 1
+    simulation.advance(25.0)
+    assert not node.subscriptions
+    assert not node.advertisements
+    simulation.advance(40.0)
+    second = diary(simulation, 2)
+    # A new object with subscriptions of its own, whose numbers nobody else has.
+    assert second is not first
+    assert len(node.subscriptions) == len(node.advertisements) == 1
+    assert before.isdisjoint(node.subscriptions)
+    assert all(id.sequence > 1 << 40 for id in {*before, *node.subscriptions})
+    assert not first.stopped
+    simulation.advance(60.0)
+    simulation.finish()
+    assert second.stopped
+    assert not first.stopped
+
+
+def test_an_application_ends_what_it_wanted_itself(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    node = simulation.network.nodes[1]
+    node.command("diary", "end", b"")
+    simulation.advance(6.0)
+    assert not node.subscriptions
+    assert not node.advertisements
+
+
+def test_commands_have_numbers_and_replies_are_kept_by_them(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    node = simulation.network.nodes[1]
+    numbers = [node.command("diary", verb, b"") for verb in ("first", "second")]
+    nobody = node.command("nobody", "third", b"")
+    simulation.advance(6.0)
+    assert node.applications is not None
+    assert None not in numbers
+    assert len({*numbers, nobody}) == 3
+    replies = node.applications.replies
+    assert [replies[number] for number in numbers if number is not None] == [b'{"verb":"first"}', b'{"verb":"second"}']
+    assert nobody not in replies
+
+
+def test_what_an_application_publishes_has_its_access_policy(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    simulation.network.nodes[1].command("diary", "publish", b"secret")
+    simulation.advance(10.0)
+    (row,) = simulation.trace.events().to_pylist()
+    assert "major" in row["access"]
+    assert diary(simulation, 2).heard == []
+
+
+def test_an_application_draws_from_a_stream_of_its_own_after_each_start(diaries: dict[str, object]) -> None:
+    simulation = simulated(5.0, **diaries)
+    drawn = [diary(simulation, node).drawn for node in (1, 2)]
+    assert drawn == [stream(1, "application diary", node).random() for node in (1, 2)]
+    simulation.advance(40.0)
+    assert diary(simulation, 2).drawn == stream(1, "application diary boot 1", 2).random()
+    assert diary(simulation, 1).drawn == drawn[0]

@@ -4,6 +4,7 @@ import pytest
 
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Interface, Protocol, TimerKey
+from driftcast.scenario.scenario import scenario_from
 from driftcast.simulation.run import run
 from driftcast.simulation.witness.checkers import Checkers, ViolationError
 from driftcast.wire import EventMessage, Message
@@ -185,3 +186,50 @@ def test_a_slow_clock_may_keep_an_event_longer_by_as_much_as_it_is_slow() -> Non
     checkers.on_evict(125.0, 1, EVENT.id)
     with pytest.raises(ViolationError, match="past its lease"):
         checkers.on_store(131.0, 1, EVENT.id)
+
+
+def test_an_event_that_was_forgotten_too_early_is_told_with_the_setting_that_bounds_the_memory() -> None:
+    table = {
+        "duration_s": 20.0,
+        "nodes": 6,
+        "area_m": [500.0, 10.0],
+        "mobility": {"model": "random_static"},
+        "radio": {"model": "disk", "delay_s": 0.2, "range_m": 200.0},
+        "protocol": {"name": "processor_flooding", "seen_s": 0.01, "send_by": "broadcast"},
+        "subscribe": [{}],
+        "publish": [{"count": 10}],
+    }
+    with pytest.raises(ViolationError, match=r"a second time; perhaps it was forgotten .*: raise protocol.seen_s"):
+        run(scenario_from(table, "forgetful"), 1)
+
+
+def test_a_node_may_store_an_event_in_two_places_and_must_let_go_of_both() -> None:
+    checkers = Checkers(2)
+    event = Event(EventId(0, 0), {}, lease_s=10.0)
+    checkers.on_event(0.0, event)
+    for _ in range(2):
+        checkers.on_store(1.0, 1, event.id)
+    checkers.on_evict(2.0, 1, event.id)
+    checkers.on_evict(2.0, 1, event.id)
+    with pytest.raises(ViolationError, match="which it did not store"):
+        checkers.on_evict(2.0, 1, event.id)
+    checkers.on_store(3.0, 1, event.id)
+    checkers.on_store(3.0, 1, event.id)
+    checkers.on_evict(4.0, 1, event.id)
+    with pytest.raises(ViolationError, match="node 1 still stored event 0:0, past its lease"):
+        checkers.on_lease_over(11.0, event.id)
+
+
+def test_a_broker_that_keeps_events_for_recovery_may_be_their_repository_too() -> None:
+    table = {
+        "duration_s": 60.0,
+        "nodes": 2,
+        "mobility": {"model": "random_static"},
+        "area_m": [100.0, 100.0],
+        "protocol": {"name": "tree", "variant": "recovering", "durable": True},
+        "roles": {"broker": "all"},
+        "subscribe": [{}],
+        "publish": [{"count": 10, "lease_s": 15.0}],
+        "advertise": [{"nodes": "all"}],
+    }
+    assert run(scenario_from(table, "both"), 1).metrics["delivered"]

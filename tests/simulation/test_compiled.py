@@ -27,7 +27,7 @@ def fingerprint(program: list[str], scenario: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_compiled_runs_have_the_fingerprints_of_plain_ones(tmp_path: Path) -> None:
     program = build(tmp_path)
     where = "import driftcast.radio.csma as csma; print(csma.__file__)"

@@ -6,11 +6,13 @@ from statistics import mean
 
 import pytest
 
+from driftcast.errors import UserError
 from driftcast.model import Event, EventId, Failure, NodeId, Position, Velocity
 from driftcast.protocol import Interface, Link, Protocol, Token
-from driftcast.scenario.faults import ClockSkew, Crash, Fault, GpsError, LinkCut, Loss, fault_plan
+from driftcast.scenario.faults import ClockSkew, Crash, CutOff, Fault, GpsError, LinkCut, Loss, fault_plan
 from driftcast.scenario.gps import Wandering
-from driftcast.simulation.run import Simulation
+from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation.run import Run, Simulation, run
 from driftcast.testing import Net
 from driftcast.wire import EventMessage, Message
 from tests.simulation.worlds import line, register
@@ -32,6 +34,59 @@ def test_crashes_every_so_often_do_not_overlap_and_come_about_as_often() -> None
 def test_of_two_crashes_at_once_the_earlier_stands() -> None:
     faults: list[Fault] = [Crash(nodes=[1], at_s=5.0, down_s=10.0), Crash(nodes=[1], at_s=7.0, down_s=1.0)]
     assert fault_plan(faults, {}, 5, 100.0, 1).outages == [(1, 5.0, 15.0)]
+
+
+@pytest.mark.parametrize("kind", [Crash, CutOff])
+def test_a_node_is_down_or_cut_off_while_any_of_several_overlapping_faults_says_so(kind: type[Crash | CutOff]) -> None:
+    def fault(node: int, at_s: float, length_s: float) -> Fault:
+        length = {"down_s": length_s} if kind is Crash else {"for_s": length_s}
+        return kind(nodes=[node], at_s=at_s, **length)
+
+    faults = [fault(1, 5, 10), fault(1, 7, 20), fault(2, 6, 1), fault(1, 27, 3), fault(1, 30.5, 1)]
+    plan = fault_plan(faults, {}, 5, 100.0, 1)
+    outages = plan.outages if kind is Crash else plan.absences
+    # A fault that begins as another one ends is one of its own.
+    assert outages == [(1, 5.0, 27.0), (2, 6.0, 7.0), (1, 27.0, 30.0), (1, 30.5, 31.5)]
+
+
+def test_two_skewed_clocks_of_one_node_are_refused() -> None:
+    with pytest.raises(UserError, match=r"faults\[1\]: node 0 has a skewed clock already"):
+        fault_plan([ClockSkew(offset_s=1.0), ClockSkew(drift=0.1)], {}, 3, 100.0, 1)
+
+
+def _cut_run(*faults: dict[str, object]) -> Run:
+    """Two nodes side by side; one publishes throughout, and every event lives for a moment."""
+    table = {
+        "duration_s": 100.0,
+        "nodes": 2,
+        "mobility": {"model": "given", "positions": [[0, 0], [10, 0]]},
+        "discovery": {"mode": "oracle"},
+        "protocol": {"name": "flooding"},
+        "subscribe": [{"nodes": [1]}],
+        "publish": [{"nodes": [0], "interval_s": 1.0, "to_s": 89.0, "from_s": 1.5, "lease_s": 0.5}],
+        "faults": list(faults),
+    }
+    return run(scenario_from(table, "cuts"), 1)
+
+
+@pytest.mark.parametrize("second", [(5.0, 5.0), (1.0, 89.0), (0.5, 2.0), (80.0, 100.0), (1.0, 1.0)])
+def test_a_link_that_is_cut_twice_is_whole_again_when_both_cuts_have_ended(second: tuple[float, float]) -> None:
+    first = {"kind": "link_cut", "between": [0, 1], "at_s": 1.0, "for_s": 89.0}
+    assert _cut_run(first).metrics["delivered"] == 0
+    other = {"kind": "link_cut", "between": [1, 0], "at_s": second[0], "for_s": second[1]}
+    for faults in ((first, other), (other, first), (first, other, other)):
+        assert _cut_run(*faults).metrics["delivered"] == 0
+
+
+@pytest.mark.parametrize("for_s", [0.5, 5.0, 30.0])
+def test_drawn_cuts_and_given_cuts_of_one_link_do_not_end_each_other(for_s: float) -> None:
+    given = {"kind": "link_cut", "between": [0, 1], "at_s": 30.2, "for_s": 40.0}
+    drawn = {"kind": "link_cuts", "every_s": 3.0, "for_s": for_s, "at_once": 2, "exponential": True}
+    alone = _cut_run(drawn).metrics
+    both = _cut_run(drawn, given, drawn).metrics
+    # In 40 of the 89 seconds nothing gets through.
+    assert (both["delivered"] or 0) <= 88 - 40
+    assert (both["delivered"] or 0) < (alone["delivered"] or 0)
 
 
 def test_two_losses_strike_independently() -> None:

@@ -1,8 +1,16 @@
 """The event queue: a total order, timers that can be called off, and no memory of what was."""
 
-import pytest
+from heapq import heappop, heappush
+from pathlib import Path
 
-from driftcast.simulation.kernel import Kernel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation import kernel as kernel_module
+from driftcast.simulation.kernel import Kernel, Timer, delay_us
+from driftcast.simulation.run import run
 
 
 def test_calls_come_by_time_and_then_by_the_order_in_which_they_were_asked_for() -> None:
@@ -97,3 +105,148 @@ def test_sweeping_the_queue_keeps_its_order() -> None:
     kernel.run(10_000_000)
     assert len(calls) == 1250
     assert calls == sorted(calls)  # type: ignore[type-var]  # they are tuples of numbers
+
+
+@pytest.mark.parametrize("after", [None, 7.5, 9.0])
+def test_a_later_second_whose_timers_are_all_called_off_goes_by(after: float | None) -> None:
+    """1,025 timers called off are swept, and nothing is left of the second in which they were due."""
+    kernel, calls = Kernel(), list[object]()
+    for timer in [kernel.timer(5.0, calls.append, "never") for _ in range(1025)]:
+        kernel.cancel(timer)
+    if after is not None:
+        kernel.timer(after, calls.append, "after")
+    kernel.timer(5.5, calls.append, "in the same second")
+    kernel.run(10_000_000)
+    assert calls == ["in the same second", *([] if after is None else ["after"])]
+    assert len(kernel) == 0
+    for timer in [kernel.timer(2.0, calls.append, "never") for _ in range(1025)]:
+        kernel.cancel(timer)
+    kernel.run(20_000_000)
+    assert (len(calls), len(kernel), kernel.now_us) == (1 if after is None else 2, 0, 20_000_000)
+
+
+def test_seconds_that_were_emptied_take_no_memory() -> None:
+    kernel = Kernel()
+    for second in range(1, 20_000):
+        kernel.cancel(kernel.timer(float(second), lambda _: None, None))
+    assert len(kernel) <= 1024
+    kernel.run(20_000_000_000)
+    assert kernel.popped <= 1024
+
+
+class _PlainKernel:
+    """The same order from one heap, with nothing swept and no seconds: what the kernel must do."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self._heap: list[tuple[int, int]] = []
+        self._calls: dict[int, int] = {}
+        self._sequence = 0
+
+    def add(self, time_us: int, name: int) -> int:
+        self._sequence += 1
+        heappush(self._heap, (time_us, self._sequence))
+        self._calls[self._sequence] = name
+        return self._sequence
+
+    def cancel(self, entry: int) -> None:
+        self._calls.pop(entry, None)
+
+    def pop(self, until_us: int) -> int | None:
+        """The next call that is due, or None."""
+        while self._heap and self._heap[0][0] <= until_us:
+            time_us, entry = heappop(self._heap)
+            self.now_us = time_us
+            if entry in self._calls:
+                return self._calls.pop(entry)
+        self.now_us = until_us
+        return None
+
+
+# Delays around the ends of seconds, and far away; each call of a program makes some timers and calls some off.
+_DELAYS_S = st.one_of(
+    st.sampled_from([0.0, 1e-6, 0.5, 0.999999, 1.0, 1.000001, 2.0, 3.5, 60.0, 1e6, 1e15]),
+    st.floats(0, 20, allow_nan=False),
+)
+_STEP = st.tuples(st.lists(_DELAYS_S, max_size=4), st.lists(st.integers(0, 1000), max_size=6))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    steps=st.lists(_STEP, min_size=1, max_size=60),
+    stops_s=st.lists(st.floats(0, 30, allow_nan=False), min_size=1, max_size=6),
+    compact_from=st.sampled_from([0, 1, 3, 10]),
+)
+def test_the_kernel_does_what_one_plain_heap_does(
+    steps: list[tuple[list[float], list[int]]], stops_s: list[float], compact_from: int
+) -> None:
+    """Random programs that set timers and call them off, from outside and from within calls."""
+    swept_from = kernel_module._COMPACT_FROM
+    kernel_module._COMPACT_FROM = compact_from
+    try:
+        assert _played(steps, stops_s) == _played_plainly(steps, stops_s)
+    finally:
+        kernel_module._COMPACT_FROM = swept_from
+
+
+def _played(steps: list[tuple[list[float], list[int]]], stops_s: list[float]) -> list[tuple[int, int]]:
+    kernel, timers, calls = Kernel(), list[Timer](), list[tuple[int, int]]()
+
+    def call(name: object) -> None:
+        assert isinstance(name, int)
+        calls.append((kernel.now_us, name))
+        act(len(calls))
+
+    def act(place: int) -> None:
+        delays, cancelled = steps[place] if place < len(steps) else ([], [])
+        for delay_s in delays:
+            timers.append(kernel.timer(delay_s, call, len(timers)))
+        for which in cancelled:
+            if timers:
+                kernel.cancel(timers[which % len(timers)])
+
+    act(0)
+    for stop_s in sorted(stops_s):
+        kernel.run(delay_us(stop_s))
+    return calls
+
+
+def _played_plainly(steps: list[tuple[list[float], list[int]]], stops_s: list[float]) -> list[tuple[int, int]]:
+    kernel, timers, calls = _PlainKernel(), list[int](), list[tuple[int, int]]()
+
+    def act(place: int) -> None:
+        delays, cancelled = steps[place] if place < len(steps) else ([], [])
+        for delay_s in delays:
+            timers.append(kernel.add(kernel.now_us + delay_us(delay_s), len(timers)))
+        for which in cancelled:
+            if timers:
+                kernel.cancel(timers[which % len(timers)])
+
+    act(0)
+    for stop_s in sorted(stops_s):
+        while (name := kernel.pop(delay_us(stop_s))) is not None:
+            calls.append((kernel.now_us, name))
+            act(len(calls))
+    return calls
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_node_that_comes_late_into_a_full_room_ends_no_run(tmp_path: Path, seed: int) -> None:
+    """24 nodes are told of it at once and call off, each, what they had planned for later seconds."""
+    lines = ["time_s,node,x_m,y_m"]
+    for node in range(25):
+        lines.append(f"{30 if node == 24 else 0},{node},{node % 5 * 2},{node // 5 * 2}")
+    (tmp_path / "room.csv").write_text("\n".join(lines) + "\n")
+    table = {
+        "duration_s": 120.0,
+        "nodes": 25,
+        "area_m": [10.0, 10.0],
+        "mobility": {"model": "csv", "file": "room.csv"},
+        "discovery": {"mode": "oracle"},
+        "protocol": {"name": "drift"},
+        "subscribe": [{"filter": "true"}],
+        "publish": [{"count": 200, "to_s": 20.0}],
+        "base": str(tmp_path),
+    }
+    outcome = run(scenario_from(table, "room"), seed)
+    assert outcome.metrics["delivery_ratio"] == 1.0

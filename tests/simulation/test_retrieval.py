@@ -23,6 +23,8 @@ MEASURES = [
     {"name": "stability_s", "counts": "values", "fact": "ask_complete"},
 ]
 
+PAPER = {"name": "tree", "links": "given", "refresh_s": float("inf"), "no_route": "drop"}
+
 
 def brokers(nodes: int = 7, **tables: object) -> Scenario:
     """A balanced binary tree of brokers over wires, a repository at node 0, one event of each of two roles."""
@@ -68,6 +70,28 @@ def test_who_subscribes_with_history_gets_what_came_before_once_and_nobody_else_
     ]
     done = run(brokers(subscribe=subscribe), 1, Level.DELIVERIES)
     assert [(row["node"], row["event"]) for row in rows(done, "deliver")] == [(5, "0:0")]
+
+
+def test_a_request_and_a_history_wait_for_a_link_that_is_cut_and_not_for_ever() -> None:
+    """Node 1 is alone from 5 s to 20 s: who waits so long is answered when the link is back, as in the live world."""
+    cut = [{"kind": "link_cut", "between": (0, 1), "at_s": 5.0, "for_s": 15.0}]
+    tables = {
+        "faults": cut,
+        "subscribe": [{"nodes": [1], "filter": "role = 1", "at_s": 10.0, "history": True}],
+        "request": [
+            {"nodes": [1], "at_s": 10.0, "filter": "role = 1", "patience_s": patience_s} for patience_s in (5.0, 30.0)
+        ],
+    }
+    done = run(brokers(3, **tables), 1, Level.DELIVERIES)
+    assert [(row["subscription"], row["value"], row["time_s"]) for row in rows(done, "close")] == [
+        ("1:0", 0.0, 15.0),
+        ("1:1", 1.0, pytest.approx(20.0, abs=1.0)),
+    ]
+    assert [row["event"] for row in rows(done, "answer")] == ["0:0"]
+    assert [row["time_s"] for row in rows(done, "deliver")] == [pytest.approx(20.0, abs=1.0)]
+    paper = run(brokers(3, **tables, protocol=PAPER), 1, Level.DELIVERIES)
+    assert [(row["value"], row["time_s"]) for row in rows(paper, "close")] == [(0.0, 10.0)] * 2
+    assert rows(paper, "deliver") == []
 
 
 def test_brokers_are_the_nodes_of_the_role_that_is_named() -> None:
@@ -173,7 +197,7 @@ def test_a_client_that_left_has_missed_what_did_not_come_to_it() -> None:
 def test_of_cut_off_askers_as_many_get_no_answer_as_the_closed_form_says() -> None:
     cuts = [{"kind": "link_cuts", "every_s": 10.0, "for_s": 5.0}]
     requests = [{"rate_per_s": 1.0, "from_s": 5.0, "patience_s": 2.0}]
-    done = run(brokers(15, faults=cuts, request=requests, duration_s=2000.0), 1)
+    done = run(brokers(15, faults=cuts, request=requests, duration_s=2000.0, protocol=PAPER), 1)
     # A link is down half of the time, and 0.162 of the brokers of 15 are then cut off from the root [facts, 6.1].
     ratio = done.metrics["request_ratio"]
     assert ratio is not None
@@ -187,9 +211,8 @@ def test_with_recovery_everything_comes_that_links_ever_let_through() -> None:
     ]
     born = {"filter": "role = {role}", "draw": {"role": {"integers": [1, 4]}}, "births_per_s": 0.05, "history": True}
     tables = {"faults": cuts, "publish": publish, "subscribe": [{**born, "until_s": 250.0}], "duration_s": 300.0}
-    paper = {"name": "tree", "links": "given", "refresh_s": float("inf")}
-    lossy = run(brokers(7, **tables), 1).metrics
-    recovering = {**paper, "recover_s": 2.0, "retries": 30, "history_s": 60.0}
+    lossy = run(brokers(7, **tables, protocol=PAPER), 1).metrics
+    recovering = {**PAPER, "recover_s": 2.0, "retries": 30, "history_s": 60.0}
     whole = run(brokers(7, **tables, protocol=recovering), 1).metrics
     for ratio in ("publish_ratio", "responded_ratio"):
         assert float(str(lossy[ratio])) < 0.97
@@ -254,6 +277,9 @@ class WrongAnswers(Protocol, AnswersRequests):
     def on_request(self, now: float, request: Request) -> None:
         assert self.event is not None
         self.answer(request, self.event)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        raise AssertionError("nobody goes")
 
     def answer(self, request: Request, event: Event) -> None:
         self.port.answer(request.id, event, 1)

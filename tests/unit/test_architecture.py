@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "lab": "model protocol mobility contacts radio trace scenario simulation streams functions stacks live loopback",
     "gateway": "model matching wire protocol live settings",
     # Small networks for tests.
-    "testing": "model matching wire protocol contacts scenario simulation stacks trace folders",
+    "testing": "model matching wire protocol mobility contacts radio scenario simulation stacks trace folders settings",
     # What shows them.
     "player": "model mobility contacts radio trace scenario simulation",
     "watching": "model trace live player",
@@ -63,7 +63,7 @@ FRONT_DOORS = frozenset({"__init__", "__main__", "api", "cli"})
 # The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
 LIVE_ROOMS = ("sight", "delays", "record", "keys", "link", "host", "door")
 
-MAX_MODULE_LINES = 350
+MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_ARGUMENTS = 10
 
@@ -90,7 +90,7 @@ NEEDS_SEED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.rand
 READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "driftcast.wire.reader_of"})
 READING = ("parts", "routing", "services", "dissemination")
 READS_ITS_STORE = frozenset(
-    {"parts.durable", "services.retrieval.stored", "services.policy.repository", "dissemination.overlay.ledger"}
+    {"parts.log", "services.retrieval.stored", "services.policy.repository", "dissemination.overlay.ledger"}
 )
 
 # What only an extra installs: a node on a small device has none of it.
@@ -381,7 +381,7 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
         ("live.host.store", "from driftcast.live.node import LiveNode", "live.host may not import"),
         ("live.record", "from driftcast.live.link.address import Address", "live.record may not import"),
         ("simulation.run", "def f(net):\n    return net._nodes", "simulation.run:2: _nodes is private"),
-        ("simulation.run", "\n" * 351, "has 351 lines"),
+        ("simulation.run", "\n" * 501, "has 501 lines"),
         ("simulation.run", "def f():\n" + "    pass\n" * 60, "f has 61 lines"),
         (
             "simulation.run",
@@ -409,7 +409,7 @@ def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complain
         ),
         ("parts.x", "import random\nrng = random.Random(7)\nrng.choice([1])"),
         ("parts.x", "import numpy as np\nrng: np.random.Generator = np.random.default_rng(7)\nrng.uniform()"),
-        ("parts.durable", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode"),
+        ("parts.log", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode"),
         ("parts.x", "def f(random: Rng, time: float) -> float:\n    return random.random() + time.real"),
         ("protocol.registry", "import importlib, pkgutil\nimportlib.import_module('driftcast.dissemination')"),
         ("matching.x", "from datetime import timedelta, datetime\ndatetime.fromisoformat('2020-01-01')"),

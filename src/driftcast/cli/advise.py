@@ -17,7 +17,12 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Race every protocol, with its settings, on a fleet's own movement, judge the best on time or "
         "seeds that were held out, and write a recommendation with its evidence and node configurations.",
     )
-    advise.add_argument("fleet", type=Path, metavar="FLEET", help="a scenario, a contact plan, or recorded movement")
+    advise.add_argument(
+        "fleet",
+        type=Path,
+        metavar="FLEET",
+        help="a scenario, a contact plan, recorded movement, or the folder of an ingest",
+    )
     advise.add_argument("--workload", type=Path, metavar="FILE", help="who wants and publishes what (TOML)")
     advise.add_argument(
         "--objective",
@@ -39,13 +44,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def _advise(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.advice.advise import advise
     from driftcast.pipeline.advice.deploy import write_nodes
-    from driftcast.pipeline.advice.fleet import read_fleet
+    from driftcast.pipeline.advice.fleet import read_fleet, taken_from
     from driftcast.pipeline.advice.objective import parse_objective
     from driftcast.pipeline.advice.page import sentences, write_page
 
     objective = parse_objective(arguments.objective)
     scenario = read_fleet(arguments.fleet, arguments.workload, arguments.range_m, arguments.duration_s)
     quiet = arguments.json or arguments.quiet
+    beside = taken_from(arguments.fleet, arguments.workload, arguments.range_m)
+    if beside is not None and not quiet:
+        heard = "" if scenario.contacts is not None else f"; nodes hear each other within {scenario.radio.range_m:g} m"
+        print(f"what is not said is taken from {beside}{heard}", file=sys.stderr)
     out: Path = arguments.out
     with resumable(out):
         found = advise(

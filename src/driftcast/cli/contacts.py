@@ -37,6 +37,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _contacts(arguments: argparse.Namespace) -> int:
     path = arguments.out / "contacts.parquet"
+    if not (arguments.source / "fleet.json").exists() and (arguments.source / "contacts.parquet").is_file():
+        # The folder that an ingest made of a list of contacts.
+        arguments.source = arguments.source / "contacts.parquet"
     if arguments.source.is_dir():
         plan = _of_fleet(arguments, path)
     else:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, add_master, add_scenario, console, print_json, say, shown
+from driftcast.cli.options import add_json, add_master, add_scenario, console, print_json, say, warn
 from driftcast.cli.watching import resumable
 from driftcast.errors import UserError
 
@@ -135,6 +135,8 @@ def _compare(arguments: argparse.Namespace) -> int:
             settings=dict(parse_assignment(text) for text in arguments.set),
         )
     explain(found.report.reasons)
+    # Without --json they were told before the runs.
+    warn(found.report.warnings, not arguments.json or arguments.quiet)
     if arguments.json:
         print_json(found.as_row())
     elif found.report.failed < found.report.runs:
@@ -149,15 +151,17 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     from driftcast.pipeline.failures import failure_lines
-    from driftcast.pipeline.reproduce import sweep_experiment
+    from driftcast.pipeline.reproduce import sweep_experiment, warnings_in
 
     experiment, out = _to_sweep(arguments), arguments.out
     with resumable(out):
         records = sweep_experiment(experiment, out, arguments.master, arguments.json or arguments.quiet)
     done, failed = len(records), sum(record["error"] is not None for record in records)
     explain(failure_lines(records))
+    warnings = warnings_in(out, experiment)
+    warn(warnings, not arguments.json or arguments.quiet)
     if arguments.json:
-        print_json({"out": str(arguments.out), "runs": done, "failed": failed})
+        print_json({"out": str(arguments.out), "runs": done, "failed": failed, "warnings": warnings})
     else:
         say(f"{done} runs in {arguments.out}, {failed} failed")
         say(f"next: driftcast report {arguments.out}")
@@ -200,6 +204,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             arguments.master,
             quiet=arguments.json or arguments.quiet,
         )
+    warn(found.warnings, not arguments.json or arguments.quiet)
     _print_report(found, arguments.json)
     if found.failed:
         return 1
@@ -212,6 +217,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
     found = report(arguments.directory, arguments.master)
+    warn(found.warnings, arguments.quiet)
     _print_report(found, arguments.json)
     return 1 if found.failed else 0
 
@@ -274,6 +280,8 @@ def _claims_table(claims: "list[Claim]") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
+    from driftcast.pipeline.report.tables import interval_texts
+
     table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in ("", "claim", "ours", "95 % interval"):
         table.add_column(column, justify="right" if column == "ours" else "left")
@@ -281,6 +289,6 @@ def _claims_table(claims: "list[Claim]") -> "Table":
     for claim in claims:
         alone = "" if claim.holds is claim.together else " [dim]alone[/dim]"
         mark = "[dim]calibration[/dim]" if claim.calibration else marks[claim.holds] + alone
-        interval = "" if claim.low is None else f"{shown(claim.low)} to {shown(claim.high)}"
-        table.add_row(mark, escape(claim.statement), shown(claim.ours), interval)
+        ours, low, high = interval_texts(claim.ours, claim.low, claim.high)
+        table.add_row(mark, escape(claim.statement), ours, "" if claim.low is None else f"{low} to {high}")
     return table

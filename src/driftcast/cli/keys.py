@@ -60,6 +60,13 @@ def _add_certify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         help="what its subscribers may say of themselves to access policies; may be given several times",
     )
     certify.add_argument("--days", type=float, default=365.0, metavar="N", help="good for so long (default: 365)")
+    certify.add_argument(
+        "--grace",
+        type=float,
+        default=7.0,
+        metavar="DAYS",
+        help="so long after its end events are accepted that were signed before (default: 7)",
+    )
     certify.set_defaults(command=_certify)
 
 
@@ -114,6 +121,7 @@ def _certify(arguments: argparse.Namespace) -> int:
         arguments.subscribe,
         parse_attributes(arguments.attributes),
         arguments.days,
+        arguments.grace,
     )
     say(f"{arguments.out}: {certificate.name} is node {certificate.node}")
     return 0
@@ -121,9 +129,14 @@ def _certify(arguments: argparse.Namespace) -> int:
 
 def _revoke(arguments: argparse.Namespace) -> int:
     from driftcast.live.keys.commands import revoke
+    from driftcast.live.keys.ledger import ledger_of
+    from driftcast.live.keys.revocations import NEVER_S
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)
-    say(f"{arguments.list_file}: list number {after.number}, {len(after.before_s)} nodes are out")
+    say(f"{arguments.list_file}: list number {after.number}, {len(after.entries)} nodes are out")
+    for node, one in after.entries.items():
+        if one.number == after.number and one.until_s == NEVER_S:
+            say(f"node {node} stays on the list for good: no certificate of it is in {ledger_of(arguments.operator)}")
     say("give it to one node as keys.revocations and send that node SIGHUP: it tells the others")
     return 0
 

@@ -3,8 +3,9 @@
 import argparse
 import base64
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driftcast.cli.options import add_json, print_json, say
 from driftcast.errors import UserError, WorkError
@@ -12,6 +13,8 @@ from driftcast.errors import UserError, WorkError
 if TYPE_CHECKING:
     from driftcast.model import EventId, Scalar
 
+LAST_S = 253_402_300_799
+"""The last second that has a date."""
 NORMAL = "some neighbors, little waiting, no drops but link_repeated and link_own; docs/live.md says more"
 
 
@@ -138,6 +141,8 @@ def _pub(arguments: argparse.Namespace) -> int:
         for event in publish_lines(arguments.node, sys.stdin, *how):
             _tell(event, arguments.json)
         return 0
+    if not arguments.attributes:
+        raise UserError("an event has attributes: write at least one name=value, as in driftcast pub road=A1 speed=31")
     attributes = parse_attributes(arguments.attributes)
     _tell(publish(arguments.node, attributes, *how), arguments.json)
     return 0
@@ -221,6 +226,11 @@ def _status(arguments: argparse.Namespace) -> int:
         f"{_called(neighbor, names)}/{interface}": cost_s
         for neighbor, interface, cost_s in ((*link.split("/", 1), cost_s) for link, cost_s in facts["links"].items())
     }
+    facts |= facts.pop("details")
+    facts["retention"] = [_balance(level, one) for level, one in facts["retention"].items()]
+    ends_s = facts.pop("certificate_ends_s")
+    if ends_s is not None:
+        facts["certificate_ends"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(min(ends_s, LAST_S)))
     for name, value in facts.items():
         if name in ("answer", "id"):
             continue
@@ -232,6 +242,12 @@ def _status(arguments: argparse.Namespace) -> int:
 def _called(node: str, names: dict[str, str]) -> str:
     """A neighbor, by its name too if the node knows it."""
     return f"{names[node]} ({node})" if node in names else node
+
+
+def _balance(level: str, one: dict[str, Any]) -> str:
+    """Of the events of a level, what became of them."""
+    removed = "".join(f" + {number} {reason}" for reason, number in one["removed"].items())
+    return f"{level} {one['accepted']} = {one['kept']} kept{removed}"
 
 
 def _told(value: object) -> str:

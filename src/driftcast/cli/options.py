@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,12 @@ def console() -> "Console":
 def say(text: str) -> None:
     """A line for people, never broken: paths and commands are there to be copied."""
     print(text)
+
+
+def warn(warnings: Sequence[str], quiet: bool = False) -> None:
+    """One line each, where errors go: also beside `--json`."""
+    for text in () if quiet else warnings:
+        print(f"driftcast: warning: {text}", file=sys.stderr)
 
 
 def new_folder(path: Path, option: str) -> None:

@@ -62,12 +62,27 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(history)
     history.set_defaults(command=_history)
 
+    _add_status(verbs)
+
     state = verbs.add_parser("state", help="what a node holds, stores and enforces")
     _add_node(state)
     add_json(state)
     state.set_defaults(command=_state)
 
     _add_request(commands)
+
+
+def _add_status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    status = verbs.add_parser(
+        "status",
+        help="what has become of policies at each node",
+        description="Ask all nodes what they hold, enforce and failed to enforce, and why.",
+    )
+    status.add_argument("id", nargs="?", default="", metavar="POLICY", help="only this one (default: all)")
+    status.add_argument("--of", default="", metavar="NAME", help="only at this node, by its name or number")
+    _add_node(status)
+    add_json(status)
+    status.set_defaults(command=_status)
 
 
 def _add_request(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -178,7 +193,7 @@ def _told(arguments: argparse.Namespace, told: dict[str, object]) -> int:
         state = "read" if "clashes" in told else "in order"
         say(f"{policy['id']} version {policy['version']}: {state}")
     for policy in _rows(told, "published"):
-        stored = ", ".join(str(node) for node in policy["stored_by"]) or "nobody yet"
+        stored = ", ".join(_called(told, node) for node in policy["stored_by"]) or "nobody yet"
         say(f"{policy['id']} version {policy['version']}: published, stored by {stored}")
     for kind, label in _LABELS.items():
         for line in _lines(told, kind):
@@ -212,10 +227,37 @@ def _listed(arguments: argparse.Namespace, told: dict[str, object]) -> int:
         print_json(told)
         return 0
     for policy in _rows(told, "policies"):
-        say(f"# from node {policy['from']}{', withdrawn' if policy['withdrawn'] else ''}")
+        say(f"# from {_called(told, policy['from'])}{', withdrawn' if policy['withdrawn'] else ''}")
         say(str(policy["text"]))
+    for policy in _rows(told, "unstored"):
+        nodes = ", ".join(_called(told, node) for node in policy["nodes"])
+        print(f"no repository has told of {policy['id']} version {policy['version']}, held by {nodes}", file=sys.stderr)
     if not told.get("complete"):
         print("not every repository has answered", file=sys.stderr)
+    return 0
+
+
+def _called(told: Mapping[str, object], node: object) -> str:
+    """A node, by its name if the tool knows it."""
+    names = told.get("names", {})
+    assert isinstance(names, dict)
+    return str(names.get(str(node), f"node {node}"))
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    told = _command(arguments, "status", {"id": arguments.id, "node": arguments.of})
+    if arguments.json:
+        print_json(told)
+        return 0
+    policies = _rows(told, "policies")
+    if not policies:
+        say("no node that answered holds a policy")
+    for policy in policies:
+        say(f"{policy['id']} version {policy['version']}{', withdrawn' if policy['withdrawn'] else ''}")
+        for row in policy["nodes"]:
+            version = f", version {row['version']}" if row["version"] not in (None, policy["version"]) else ""
+            why = f": {row['why']}" if row["why"] else ""
+            say(f"  {row['name']} ({row['part']}): {row['state']}{version}{why}")
     return 0
 
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.cli.options import add_json, add_scenario, console, new_folder, print_json, say, table_of
+from driftcast.cli.options import add_json, add_scenario, console, new_folder, print_json, say, table_of, warn
 from driftcast.cli.watching import watched
 from driftcast.errors import UserError, WorkError
 
@@ -44,6 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from driftcast.player.scene import Scene
     from driftcast.scenario.measures import METRIC_MEANINGS
     from driftcast.scenario.overrides import chosen_scenario
+    from driftcast.scenario.warnings import warnings_of
     from driftcast.simulation.run import run
     from driftcast.trace import Level
 
@@ -55,19 +56,21 @@ def _run(arguments: argparse.Namespace) -> int:
             raise UserError(f"{arguments.trace}: is not empty; give a new folder for the trace")
         arguments.trace.rmdir()
         level = Level(arguments.level)
+    # A run computes how nodes move anyway.
+    warnings = warnings_of(scenario, arguments.seed, moving=True)
+    warn(warnings, arguments.quiet)
     with watched(scenario.duration_s, quiet=arguments.json or arguments.quiet) as watch:
         outcome = run(scenario, arguments.seed, level, told=watch)
         if arguments.trace is not None:
             _save_whole(outcome.trace, Scene.of(scenario, arguments.seed), arguments.trace)
     if arguments.json:
-        print_json(outcome.summary())
+        print_json({**outcome.summary(), "warnings": warnings})
         return 0
     say(f"{outcome.scenario}, {outcome.protocol}, seed {outcome.seed}")
     console().print(table_of(outcome.metrics, METRIC_MEANINGS))
     for processor, failures in outcome.failures.items():
         times = "once" if failures.times == 1 else f"{failures.times} times"
         say(f"processor {processor} failed {times}: {failures.first}")
-    _tell_idle_processors(scenario)
     say(f"fingerprint {outcome.fingerprint}")
     if arguments.trace is not None:
         say(f"trace in {arguments.trace}")
@@ -98,10 +101,15 @@ def _save_whole(trace: "Trace", scene: "Scene", directory: Path) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     from driftcast.scenario.movement import check_files
     from driftcast.scenario.overrides import chosen_scenario
+    from driftcast.scenario.warnings import warnings_of
+    from driftcast.simulation.run import check_run
 
     scenario = chosen_scenario(arguments.scenario, arguments.protocol, _settings(arguments))
     plan = scenario.stack_plan()
     check_files(scenario)
+    check_run(scenario)
+    warnings = warnings_of(scenario)
+    warn(warnings, arguments.quiet)
     facts = {
         "scenario": scenario.name,
         "nodes": scenario.nodes,
@@ -111,26 +119,12 @@ def _check(arguments: argparse.Namespace) -> int:
         "discovery": _discovery(scenario, plan),
     }
     if arguments.json:
-        print_json({"ok": True, **facts})
+        print_json({"ok": True, **facts, "warnings": warnings})
     else:
-        say(f"{arguments.scenario}: fine")
+        say(f"{arguments.scenario}: {'runs, with warnings' if warnings else 'fine'}")
         for name, value in facts.items():
             say(f"  {name} {'-' if value is None else value}")
-        _tell_idle_processors(scenario)
     return 0
-
-
-def _tell_idle_processors(scenario: "Scenario") -> None:
-    """Not everybody runs processors, and the events that they would make are missing."""
-    from driftcast.protocol import RunsProcessors
-    from driftcast.protocol.registry import protocol_named, protocol_names
-
-    if not scenario.processors:
-        return
-    used = scenario.stack_plan().protocol
-    if not issubclass(used, RunsProcessors):
-        able = [name for name in protocol_names() if issubclass(protocol_named(name), RunsProcessors)]
-        say(f"{used.name} runs no processors, so nothing is made of events; --protocol {', '.join(able)} do")
 
 
 def _discovery(scenario: "Scenario", plan: "StackPlan") -> str:

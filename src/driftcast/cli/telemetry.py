@@ -138,6 +138,7 @@ def _status(watcher: "Watcher") -> str:
     # What was there before the watch began is as old as it is.
     behind = f", {watcher.behind_s:.1f} s behind" if watcher.behind_s is not None and watcher.behind_s < WEEK_S else ""
     lost = f", {found.left_out:,} left out" if found.left_out else ""
+    lost += f", {found.waiting:,} deliveries without their events" if found.waiting else ""
     refused = f", {found.refused} files refused" if found.refused else ""
     traces = "1 trace" if len(found.traces) == 1 else f"{len(found.traces)} traces"
     told = f"{found.rows:,} rows of {traces}{behind}{lost}{refused}"
@@ -153,6 +154,7 @@ def _print(watcher: "Watcher", whole: bool) -> None:
             "step": found.step,
             "rows": found.rows,
             "left_out": found.left_out,
+            "waiting": found.waiting,
             "refused": found.refused,
             "watermark_s": found.watermark_s,
             "behind_s": watcher.behind_s,

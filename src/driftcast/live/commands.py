@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from driftcast.live.node import LiveNode
 
+HISTORY_COMPLETE = "the stored events from before are complete"
+HISTORY_INCOMPLETE = "the stored events from before are not complete; what else is found comes later"
 PATIENCE_S = 3.0
 """How long a command waits for a node that does not answer yet: as long as one takes to start on a small device."""
 
@@ -27,6 +29,9 @@ BOOT_PATIENCE_S = 60.0
 BOOT_RETRY_S = 2.0
 """How often a node that waits for its interface looks for it."""
 
+_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE)
+"""Not all that Python reads as one: `1_000` and digits of other scripts are texts."""
+_PADDED = re.compile(r"[+-]?0[0-9]")
 _WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
 """An attribute in a line: blanks within quotes belong to it."""
 
@@ -215,11 +220,15 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
             processor=wanted.processor,
             state=wanted.state,
             history=wanted.history,
+            on_history=_tell_history if wanted.history else None,
         )
-        taken = 0
+        taken = told = 0
         while taken != count:
             left_s = None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())
             event = deliveries.next_event(left_s)
+            for reason in deliveries.gaps[told:]:
+                _tell(f"driftcast: results do not go on where they were: {reason}")
+            told = len(deliveries.gaps)
             if event is None:
                 break
             yield event
@@ -234,6 +243,10 @@ def _deliveries(address: str, wanted: Wanted, patience_s: float, deadline: float
                 raise
         if deliveries.ended and taken != count:
             print("driftcast: the subscription has ended with its lease", file=sys.stderr, flush=True)
+
+
+def _tell_history(complete: bool) -> None:
+    _tell(f"driftcast: {HISTORY_COMPLETE if complete else HISTORY_INCOMPLETE}")
 
 
 def move(address: str, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -270,9 +283,8 @@ def _scalar(text: str) -> Scalar:
         return text[1:-1]
     if text in ("true", "false"):
         return text == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
+    if _NUMBER.fullmatch(text) is None:
+        return text
+    if _PADDED.match(text):
+        raise UserError(f"{text!r} is a number or a text? Write it without leading zeros, or in quotes as a text")
+    return int(text) if text.lstrip("+-").isdigit() else float(text)

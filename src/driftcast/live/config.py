@@ -1,5 +1,6 @@
 """The configuration of a node: one TOML file. docs/live.md describes each key."""
 
+import errno
 import os
 import time
 from collections.abc import Mapping
@@ -120,6 +121,10 @@ class NodeFile(Section, frozen=True):
     log: LogSection = LogSection()
 
 
+class NoRoomError(WorkError):
+    """A disk is full."""
+
+
 @dataclass(frozen=True, slots=True)
 class TraceConfig:
     """How much of the trace is kept, and where; without a directory it stays in memory."""
@@ -143,6 +148,8 @@ class TraceConfig:
         try:
             directory.mkdir(parents=True)
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise NoRoomError(f"there is no room for the trace in {base}") from None
             raise WorkError(f"cannot write traces to {base}: {error.strerror or error}") from None
         return directory
 
@@ -187,7 +194,7 @@ class NodeConfig:
         """What the node's state machines may be told of it; each start begins at the position given here."""
         there = None if self.position is None else Whereabouts(self.position)
         processors = tuple(installed.processor for installed in self.processors)
-        return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads)
+        return HostFacts(there, processors, self.roles, self.directory, self.area, self.roads, self.name)
 
 
 def read_file(path: Path) -> NodeFile:
@@ -248,7 +255,7 @@ def _backlog(store: StoreSection | None) -> BacklogSettings:
 def _plan(file: NodeFile, facts: HostFacts, path: Path) -> StackPlan:
     offers = offered(file.store is not None, facts)
     discovery = file.discovery
-    beacons = BeaconSettings(period_s=discovery.period_s, missed=discovery.missed, jitter=discovery.jitter)
+    beacons = BeaconSettings(**{name: getattr(discovery, name) for name in BeaconSettings.__struct_fields__})
     # Only a directory says what others are.
     roles = None if file.directory is None else [*file.roles, *file.directory]
     plan = stack_plan(file.protocol, file.router, beacons, offers, str(path), roles)

@@ -4,15 +4,21 @@ import asyncio
 from pathlib import Path
 
 from driftcast.errors import WorkError
+from driftcast.live.config import NoRoomError, TraceConfig
 from driftcast.live.record import Record
 
 
 class Flushing:
     """Of one start of a node; without a folder the trace stays in memory."""
 
-    def __init__(self, record: Record, directory: Path | None) -> None:
+    def __init__(self, record: Record, config: TraceConfig, name: str) -> None:
         self._record = record
-        self._directory = directory
+        self._directory: Path | None = None
+        try:
+            self._directory = config.new_directory(name)
+        except NoRoomError as error:
+            # A full disk ends the trace, not the node.
+            record.give_up(error)
         self._task: asyncio.Task[None] | None = None
 
     def start(self, period_s: float) -> None:

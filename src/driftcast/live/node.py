@@ -13,15 +13,17 @@ from driftcast.live.door.messages import Status
 from driftcast.live.door.metrics import MetricsServer
 from driftcast.live.door.requests import Answered, Closed, Requests
 from driftcast.live.door.subscribers import Listener, Subscribers
+from driftcast.live.door.told import retained
 from driftcast.live.flushing import Flushing
 from driftcast.live.gateways import Door, Gateway, opened
 from driftcast.live.host.applications import Forget, LiveApplications, Replied
+from driftcast.live.host.applications_above import Applications
+from driftcast.live.host.certifying import CertifyingRuntime
 from driftcast.live.host.holding import Copies
 from driftcast.live.host.host import STANDING, LiveHost
 from driftcast.live.host.numbers import EventNumbers, Numbers, incarnation
 from driftcast.live.host.outgoing import Outgoing, Publication
 from driftcast.live.host.processing import Finished, Processing
-from driftcast.live.host.runtime import Applications, Runtime
 from driftcast.live.host.saving import Saved, Saving
 from driftcast.live.host.store import NodeStore
 from driftcast.live.host.work import Work
@@ -88,30 +90,26 @@ class LiveNode(Applications):
         await self.stop()
 
     async def _start(self) -> None:
-        config, cleanup = self.config, self._cleanup
-        self._started_s = asyncio.get_running_loop().time()
-        # What waits for named subscriptions is in the node's store or, without one, in memory.
-        file = NodeStore(config.store, config.node)
+        config, cleanup, self._started_s = self.config, self._cleanup, asyncio.get_running_loop().time()
+        file = NodeStore(config.store, config.node)  # In memory, if it has none: for what waits for subscriptions.
         cleanup.callback(file.close)
         self._saving, self._file = (saving := Saving(file)), file
         store = None if config.store is None else file
         self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        flushing = Flushing(record, config.trace.new_directory(config.name))
+        flushing = Flushing(record, config.trace, config.name)
         cleanup.callback(flushing.save)
-        work = Work(config.load_window_s)
-        self._processing = Processing(config.processors, self._on_processed, work)
+        self._processing = Processing(config.processors, self._on_processed, work := Work(config.load_window_s))
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
-        facts = config.facts()
-        self._whereabouts = facts.whereabouts
+        self._whereabouts = (facts := config.facts()).whereabouts
         trust, started = self.trust, incarnation(store)
 
         def host(whose: Layer | str) -> LiveHost:
             return LiveHost(whose, facts, store, started, work)
 
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
-        self._runtime = runtime = Runtime(
-            config.node, plan, self._interfaces, record, host, saving, above, work, trust.certified
+        self._runtime = runtime = CertifyingRuntime(
+            trust.certified, config.node, plan, self._interfaces, record, host, saving, above, work
         )
         await look_up(runtime.interfaces.values(), cleanup)
         events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
@@ -124,7 +122,9 @@ class LiveNode(Applications):
             config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
         )
         self.tune = self._applications.tune
-        self._runtime.start()
+        runtime.start()
+        outgoing.retention.started()
+        cleanup.callback(trust.start(runtime.certify_again))
         cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.end_deeds)
@@ -137,10 +137,11 @@ class LiveNode(Applications):
         await self._open_doors()
 
     async def _open_doors(self) -> None:
-        config, saving = self.config, self._saving
+        config, saving, kept, health = self.config, self._saving, self._outgoing.retention, self.trust.health
         doors: list[Door] = []
         if config.metrics is not None:
-            self.metrics = MetricsServer(self.status, self._record.delays, lambda: saving.trouble, config.metrics)
+            delays = self._record.delays
+            self.metrics = MetricsServer(self.status, delays, lambda: health(kept.trouble), config.metrics)
             doors.append(self.metrics)
         if config.control is not None:
             self._control = ControlServer(self, config.control, config.control_token)
@@ -217,10 +218,9 @@ class LiveNode(Applications):
         """They no longer do; one that is not there is no mistake."""
         self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
 
-    @property
-    def busy(self) -> bool:
-        """Whether the node cannot keep up with what was published: publishers should wait a moment."""
-        return self._outgoing.busy
+    def is_busy(self, more: int = 0) -> bool:
+        """Whether the node cannot keep up with what was published, and `more` events: publishers should wait."""
+        return self._outgoing.is_busy(more)
 
     def publish(
         self,
@@ -252,8 +252,7 @@ class LiveNode(Applications):
         history: bool = False,
     ) -> SubscriptionId:
         """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
-        With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
-        With history, stored events from before are delivered too."""
+        With a processor the filter selects what it is given; with history, stored events from before come too."""
         self._check_running()
         self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
@@ -316,7 +315,10 @@ class LiveNode(Applications):
             position=None if self._whereabouts is None else self._whereabouts.position,
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
             | {"clients": self._subscribers.waiting, "buffer": self._record.held},
+            retention=retained(self._outgoing.retention),
+            certificate_ends_s=self.trust.certificate_ends_s,
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
+            details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
         )
 
     def note_drop(self, reason: str) -> None:
@@ -338,6 +340,9 @@ class LiveNode(Applications):
 
     def close(self, request: RequestId, complete: bool) -> bool:
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        self._subscribers.close_history(subscription, complete)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._outgoing.held(event, neighbor)

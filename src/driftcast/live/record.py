@@ -4,11 +4,13 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from driftcast.live.delays import Delays
 from driftcast.live.sight import Sight
-from driftcast.model import Event, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
-from driftcast.protocol import Fact, Link
+from driftcast.model import Event, EventId, Failure, NodeId, ProcessorId, Subscription, SubscriptionId
+from driftcast.protocol import Fact, Gap, Link
+from driftcast.protocol.ledger import CUSTODY, Ledger
 from driftcast.trace import Kind, Row, Trace, rows
 from driftcast.wire import Layer, Message
 
@@ -44,6 +46,10 @@ class Record:
         self.drops: Counter[str] = Counter()
         self.held = 0
         """Events that the protocol keeps for others, as far as it says so."""
+        self.on_gap: Callable[[SubscriptionId, str], None] = lambda *_: None
+        """Told that the results of a subscription do not go on where they were, and why."""
+        self.ledger = Ledger(node)
+        """The books of what the protocol keeps."""
         self.sight = Sight()
         self.delays = Delays()
         self._node = node
@@ -142,14 +148,33 @@ class Record:
         if fact.kind in (Kind.DROP, Kind.PROCESSOR_ERROR):
             # What follows a colon is for people, and different every time.
             self.drops[fact.reason.partition(":")[0]] += 1
-        if fact.kind == Kind.STORE:
-            self.held += 1
-        elif fact.kind == Kind.EVICT:
-            self.held -= 1
+        if isinstance(fact, Gap):
+            self.counts["gaps"] += 1
+            told = {"subscription": str(fact.subscription), "reason": fact.reason}
+            LOG.warning("the results of a subscription do not go on where they were", extra={"fields": told})
+            self.on_gap(fact.subscription, fact.reason)
+        if fact.event is not None:
+            self._book(fact.kind, fact.event, fact.reason)
         if fact.kind in (Kind.STORE, Kind.EVICT, Kind.DROP):
             self.sight.note(self.time_s(), fact.kind, fact.event, fact.reason or None)
         if self.trace.full:
             self._keep(rows.noted(self.time_s(), self._node, layer, fact))
+
+    def _book(self, kind: str, event: EventId, reason: str) -> None:
+        flaw = None
+        if kind == Kind.STORE:
+            self.held += 1
+            self.ledger.on_store(event)
+        elif kind == Kind.EVICT:
+            self.held -= 1
+            flaw = self.ledger.on_evict(event, reason)
+        elif kind == Kind.DROP:
+            flaw = self.ledger.on_drop(event, reason)
+        elif kind == CUSTODY:
+            self.ledger.on_custody(event)
+        if flaw is not None:
+            LOG.error("a promise is broken: %s", flaw)
+            self.drops["promise_broken"] += 1
 
     def drop(self, layer: Layer, reason: str, peer: NodeId | None = None, message: Message | None = None) -> None:
         """The host drops something of a layer."""

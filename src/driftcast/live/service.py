@@ -9,6 +9,9 @@ import socket
 
 from driftcast.live.record import LOG
 
+RETRY_S = 0.1
+"""Until a manager that is behind is told again that the node is ready: it waits for that, and for nothing else."""
+
 
 class Service:
     """The way to the manager."""
@@ -21,8 +24,9 @@ class Service:
 
     def ready(self, status: str) -> None:
         """The node serves. From now on it says that it is alive, as long as its loop goes round."""
-        self._say(f"READY=1\nSTATUS={status}")
-        if self._path and self._watchdog_s > 0:
+        if not self._say(f"READY=1\nSTATUS={status}"):
+            self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.ready, status)
+        elif self._path and self._watchdog_s > 0:
             self._live()
 
     def stopping(self) -> None:
@@ -35,13 +39,18 @@ class Service:
         self._say("WATCHDOG=1")
         self._timer = asyncio.get_running_loop().call_later(self._watchdog_s / 2, self._live)
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str) -> bool:
+        """False if the manager has not read what it was told before: the node does not wait for it."""
         if not self._path:
-            return
+            return True
         # A name that begins with @ is one of Linux's abstract names.
         address = "\0" + self._path[1:] if self._path.startswith("@") else self._path
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+                opened.setblocking(False)
                 opened.sendto(text.encode(), address)
+        except BlockingIOError:
+            return False
         except OSError as error:
             LOG.warning("the service manager cannot be told: %s", error.strerror or error)
+        return True

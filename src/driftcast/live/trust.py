@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from driftcast.errors import UserError, WorkError
 from driftcast.live.config import NodeConfig
-from driftcast.live.host.runtime import Applications
+from driftcast.live.door.metrics import Health
+from driftcast.live.host.applications_above import Applications
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG
 from driftcast.model import Event, Request, Scalar, Subscription
 from driftcast.protocol import StackPlan
 
 if TYPE_CHECKING:
-    from driftcast.live.keys.vetting import Vetting
+    from driftcast.live.keys.config import Keys
 
 Asking = TypeVar("Asking", bound=Subscription | Request)
 
@@ -48,6 +49,19 @@ class Trust:
     def check_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
         """A UserError if to ask for that, now or for what is stored, is not allowed here."""
 
+    def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
+        """The node runs: what is done when it has another certificate. Gives what ends this."""
+        return lambda: None
+
+    def health(self, trouble: str | None) -> Health:
+        """How the node is, which has some other trouble or none."""
+        return Health(trouble)
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        """When the node's certificate ends, if it has one."""
+        return None
+
     def reload(self) -> None:
         """Look again at what may have changed in the files."""
 
@@ -57,10 +71,14 @@ class KeyedTrust(Trust):
 
     warning = None
 
-    def __init__(self, config: NodeConfig, vetting: "Vetting") -> None:
+    def __init__(self, config: NodeConfig, keys: "Keys") -> None:
+        from driftcast.live.keys.watch import watch_of
+
         self._config = config
-        self._vetting = vetting
+        self._keys = keys
+        self._vetting = vetting = keys.vetting()
         self.membership = vetting.membership
+        self._watch = watch_of(vetting.membership, keys.warn_days)
         self.sign = vetting.signatures.sign  # type: ignore[method-assign]  # the same, a call less for each event
         self.certified = vetting.certified  # type: ignore[method-assign]
         self.check_subscription = vetting.check_own  # type: ignore[method-assign]
@@ -81,13 +99,56 @@ class KeyedTrust(Trust):
         self._vetting.dropped = dropped
         return VettedApplications(applications, self._vetting.signatures, dropped)
 
+    def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
+        if self._watch is None:
+            return super().start(certify_again)
+        watch, renewed = self._watch, self.membership.renewed
+        renewed.append(certify_again)
+        watch.start()
+
+        def stop() -> None:
+            watch.stop()
+            renewed.remove(certify_again)
+
+        return stop
+
+    def health(self, trouble: str | None) -> Health:
+        own = self.membership.trouble()
+        return Health(trouble or own, None if self._watch is None or own else self._watch.warning())
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        return None if self._watch is None else self._watch.ends_s
+
     def reload(self) -> None:
-        try:
-            newer = self.membership.reload()
-        except (UserError, WorkError, OSError) as error:
-            LOG.error("the list of revocations was not read again: %s", error)
-        else:
-            LOG.info("the list of revocations was read again: %s", "a newer one" if newer else "nothing new")
+        # Each by itself: a certificate that is wrong must not keep a node from knowing who is out.
+        for what, read in (("the list of revocations", self._reload_list), ("the certificate", self._reload_keys)):
+            try:
+                LOG.info("%s", read())
+            except (UserError, WorkError, OSError) as error:
+                LOG.error("%s was not read again: %s", what, error)
+
+    def _reload_list(self) -> str:
+        from driftcast.live.keys.certified import Certified
+
+        return self.membership.reload() if isinstance(self.membership, Certified) else "no list of revocations"
+
+    def _reload_keys(self) -> str:
+        from driftcast.live.keys.certified import Certified, date_of
+        from driftcast.live.keys.primitives import SigningKey
+
+        before, after = self._keys, self._keys.reread()
+        if (before.secret, before.operator) != (after.secret, after.operator):
+            raise UserError("keys.network and keys.operator are of another network; restart the node")
+        if (before.private, before.certificate) == (after.private, after.certificate):
+            return "key and certificate were read again, nothing new"
+        if not isinstance(self.membership, Certified):
+            raise UserError("keys.identity is another, and makes this another node; restart it")
+        self.membership.renew(SigningKey(after.private), after.certificate)
+        self._keys = after
+        assert self._watch is not None
+        self._watch.check()
+        return f"a new certificate counts, until {date_of(self.membership.ends_s)}"
 
 
 def trust_of(config: NodeConfig) -> Trust:
@@ -95,4 +156,4 @@ def trust_of(config: NodeConfig) -> Trust:
     if config.keys is None:
         LOG.info("%s: %s", config.name, OPEN)
         return Trust()
-    return KeyedTrust(config, config.keys.vetting())
+    return KeyedTrust(config, config.keys)

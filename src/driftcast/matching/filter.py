@@ -55,6 +55,8 @@ class Filter:
     __slots__ = ("_parsed", "_predicate")
 
     def __init__(self, text: str = "") -> None:
+        if not isinstance(text, str):
+            raise TypeError(f'a filter is written as text, such as "speed > 30", not as {text!r}')
         self._parsed = _parsed(text)
         self._predicate = self._parsed.predicate
 

@@ -1,7 +1,6 @@
 """Plays movement files of BonnMotion: a line for each node, `time x y` for each of its waypoints."""
 
-import gzip
-import zlib
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,9 +8,10 @@ import numpy as np
 
 from driftcast.errors import UserError
 from driftcast.mobility.model import Area
-from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.packed import reading
+from driftcast.mobility.player import Recorded, TracePlayer
 from driftcast.mobility.samples import joined
-from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, open_plain
+from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S
 from driftcast.mobility.trajectory import Floats, Integers, Trajectories
 
 # A line holds all waypoints of a node: five million of them, far above what any model makes.
@@ -30,45 +30,53 @@ class BonnMotion(TracePlayer, frozen=True, kw_only=True):
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The movement in the file; `area` and `rng` play no part."""
-        node, waypoints = _read(Path(self.file))
+        node, waypoints, _ = _read(Path(self.file))
         self.require_nodes(int(node[-1]) + 1, nodes)
         return _joined(nodes, duration_s, node, waypoints)
 
     def extent(self) -> tuple[int, float]:
         """The lines of the file, and its last time."""
-        node, waypoints = _read(Path(self.file))
+        node, waypoints, _ = _read(Path(self.file))
         return int(node[-1]) + 1, float(waypoints[:, 0].max())
 
-    def recorded(self) -> tuple[list[str], Trajectories]:
+    def recorded(self) -> Recorded:
         """All nodes, by the numbers of their lines from 0 on."""
-        node, waypoints = _read(Path(self.file))
+        node, waypoints, records = _read(Path(self.file))
         nodes, lasts_s = int(node[-1]) + 1, float(waypoints[:, 0].max())
-        return [str(number) for number in range(nodes)], _joined(nodes, lasts_s, node, waypoints)
+        names = [str(number) for number in range(nodes)]
+        return Recorded(
+            names, _joined(nodes, lasts_s, node, waypoints), records, len(waypoints), records - len(waypoints)
+        )
 
 
 def _joined(nodes: int, duration_s: float, node: Integers, waypoints: Floats) -> Trajectories:
     return joined(nodes, duration_s, node, waypoints[:, 0], waypoints[:, 1], waypoints[:, 2], steps=None)
 
 
-def _read(path: Path) -> tuple[Integers, Floats]:
-    """The node of each waypoint, and its time and place as a row."""
+def _read(path: Path) -> tuple[Integers, Floats, int]:
+    """The node of each waypoint, its time and place as a row, and how many waypoints the file has."""
     found: list[Floats] = []
-    number = 0
-    try:
-        with open_plain(path) as file:
-            while raw := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(raw) > MAX_LINE_BYTES:
-                    raise UserError(f"{path}:{number}: longer than {MAX_LINE_BYTES} bytes; {_EXPECTED}")
-                if raw.strip() and not raw.lstrip().startswith(b"#"):
-                    found.append(_waypoints(raw, f"{path}:{number}"))
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise UserError(f"{path}:{number}: the gzip file is cut or broken; compress it again") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    number = records = 0
+    with reading(path) as file:
+        while raw := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(raw) > MAX_LINE_BYTES:
+                raise UserError(f"{path}:{number}: longer than {MAX_LINE_BYTES} bytes; {_EXPECTED}")
+            if number == 1:
+                raw = raw.removeprefix(BOM_UTF8)
+            if raw.strip() and not raw.lstrip().startswith(b"#"):
+                found.append(_waypoints(raw, f"{path}:{number}"))
+                records += len(raw.split()) // 3
     if not found:
         raise UserError(f"{path}: no nodes; {_EXPECTED}")
-    return np.repeat(np.arange(len(found)), [len(line) for line in found]), np.concatenate(found)
+    starts_s = np.array([line[0, 0] for line in found])
+    if len(found) > 2 and all(len(line) == 1 for line in found) and bool((np.diff(starts_s) > 0).all()):
+        raise UserError(
+            f"{path}: each line is one `time x y`, later than the line before: the track of one node, or contacts, but "
+            f"no movement of BonnMotion; {_EXPECTED}"
+        )
+    whole = np.concatenate(found)
+    return np.repeat(np.arange(len(found)), [len(line) for line in found]), whole, records
 
 
 def _waypoints(raw: bytes, where: str) -> Floats:

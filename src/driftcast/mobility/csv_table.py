@@ -72,10 +72,8 @@ class _Samples:
             raise UserError(f"{self.file.path}: no nodes; expected a line for each sample after the first line")
 
     def _rows(self) -> Iterator[list[str]]:
-        # A spreadsheet may begin its file with a mark of the byte order.
-        lines = (line.removeprefix("\ufeff") for line in self.file.lines())
         try:
-            yield from csv.reader(lines, strict=True)
+            yield from csv.reader(self.file.lines(), strict=True)
         except csv.Error as error:
             raise self.file.error(f"{error}; expected fields separated by commas") from None
 

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.mobility.model import Area, MobilityModel
+from driftcast.mobility.model import Area, MobilityModel, Recording
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model.roads import RoadMap
 from driftcast.settings import typed
@@ -45,6 +45,11 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
     def road_map(self) -> RoadMap | None:
         """The other model's."""
         return self._whole().road_map()
+
+    def recording(self) -> Recording | None:
+        """The other model's, from `from_s` on."""
+        whole = self._whole().recording()
+        return None if whole is None else whole._replace(lasts_s=whole.lasts_s - self.from_s)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The whole movement up to the end of the part, without its beginning."""

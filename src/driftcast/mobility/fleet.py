@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.mobility.model import Area, MobilityModel
+from driftcast.mobility.model import Area, MobilityModel, Recording
 from driftcast.mobility.trajectory import Trajectories
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ class Fleet(MobilityModel, frozen=True, kw_only=True):
         """The folder is known by the file in it that tells of all others."""
         changed = change(str(Path(self.folder) / FACTS_FILE))
         return msgspec.structs.replace(self, folder=str(Path(changed).parent))
+
+    def recording(self) -> Recording:
+        """The folder's facts, from `start_s` on."""
+        facts = FleetFacts.read(Path(self.folder))
+        return Recording(self.folder, facts.nodes, facts.duration_s - self.start_s)
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """The movement in the folder; `area` and `rng` play no part."""

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.mobility.given import Given
-from driftcast.mobility.model import Area, MobilityModel
+from driftcast.mobility.model import Area, MobilityModel, Recording
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model.roads import RoadMap
 from driftcast.settings import typed
@@ -44,6 +44,11 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
     def road_map(self) -> RoadMap | None:
         """The other model's."""
         return self._moving().road_map()
+
+    def recording(self) -> Recording | None:
+        """The other model's, and the stations."""
+        moving = self._moving().recording()
+        return None if moving is None else moving._replace(nodes=moving.nodes + len(self.positions))
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
         """Stations first, then the others. Stations draw nothing, so they do not change how the others move."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -11,7 +11,17 @@ from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import Area, RoadMap
 from driftcast.settings import located, map_files
 
-__all__ = ["Area", "MobilityModel"]
+__all__ = ["Area", "MobilityModel", "Recording"]
+
+
+class Recording(NamedTuple):
+    """What a recorded movement holds, of the time from the run's beginning on."""
+
+    file: str
+    nodes: int
+    lasts_s: float
+    first_only: bool = False
+    """Whether the user said that of more nodes the first are taken."""
 
 
 class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,6 +47,10 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def road_map(self) -> RoadMap | None:
         """The roads that nodes move on; None where a model knows of no roads."""
+        return None
+
+    def recording(self) -> Recording | None:
+        """What the file or folder that the model plays holds, which is read for it; None where movement is made."""
         return None
 
     def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:

@@ -10,7 +10,7 @@ import numpy as np
 
 from driftcast.errors import UserError
 from driftcast.mobility.model import Area
-from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.player import Recorded, TracePlayer
 from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
 from driftcast.mobility.trajectory import Trajectories
 
@@ -32,6 +32,15 @@ class _Node:
     x_m: float = inf
     y_m: float = inf
     commands: "array[float]" = field(default_factory=lambda: array("d"))
+    records: int = 0
+    """Lines that tell of it."""
+    repeated: int = 0
+    """Those of its start that a later one replaces."""
+
+    def superseded(self) -> int:
+        """Lines that a later one replaces: of two commands of the same time the last counts."""
+        times = self.commands[::4]
+        return self.repeated + len(times) - len(set(times))
 
 
 class Ns2(TracePlayer, frozen=True, kw_only=True):
@@ -67,10 +76,14 @@ class Ns2(TracePlayer, frozen=True, kw_only=True):
         read = _read(self.trace_file())
         return len(read), self._lasts_s(read)
 
-    def recorded(self) -> tuple[list[str], Trajectories]:
+    def recorded(self) -> Recorded:
         """All nodes of the file, by their numbers, until the last has arrived."""
-        read = _read(self.trace_file())
-        return [str(number) for number in sorted(read)], self._moving(read, len(read), self._lasts_s(read))
+        file = self.trace_file()
+        read = _read(file)
+        moving = self._moving(read, len(read), self._lasts_s(read))
+        records = sum(node.records for node in read.values())
+        superseded = sum(node.superseded() for node in read.values())
+        return Recorded([str(number) for number in sorted(read)], moving, records, records - superseded, superseded)
 
     def _lasts_s(self, read: "dict[int, _Node]") -> float:
         legs = _Legs(MAX_TIME_S)
@@ -92,13 +105,17 @@ def _read(file: TraceFile) -> dict[int, _Node]:
             x_m, y_m = (file.number(match[k], "meters", -MAX_COORDINATE_M, MAX_COORDINATE_M) for k in (3, 4))
             speed_mps = file.number(match[5], "a speed in m/s", 0.0, MAX_COORDINATE_M)
             node = nodes.setdefault(int(match[2]), _Node(file.line_number))
+            node.records += 1
             node.commands.extend((time_s, x_m, y_m, speed_mps))
         elif match := _PLACE.fullmatch(line):
             value_m = file.number(match[3], "meters", -MAX_COORDINATE_M, MAX_COORDINATE_M)
             node = nodes.setdefault(int(match[1]), _Node(file.line_number))
+            node.records += 1
             if match[2] == "X":
+                node.repeated += node.x_m != inf
                 node.x_m = value_m
             elif match[2] == "Y":
+                node.repeated += node.y_m != inf
                 node.y_m = value_m
         elif not _GOD.fullmatch(line):
             raise file.error(_EXPECTED)

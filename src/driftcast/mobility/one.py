@@ -7,7 +7,7 @@ import numpy as np
 
 from driftcast.errors import UserError
 from driftcast.mobility.model import Area
-from driftcast.mobility.player import TracePlayer
+from driftcast.mobility.player import Recorded, TracePlayer
 from driftcast.mobility.samples import joined
 from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
 from driftcast.mobility.trajectory import Trajectories
@@ -39,11 +39,12 @@ class One(TracePlayer, frozen=True, kw_only=True):
         samples.read()
         return len(samples.last_s), max(samples.last_s.values())
 
-    def recorded(self) -> tuple[list[str], Trajectories]:
+    def recorded(self) -> Recorded:
         """All nodes of the file, to its last sample."""
         samples = _Samples(self.trace_file())
         samples.read()
-        return list(samples.number), samples.trajectories(len(samples.number), max(samples.last_s.values()))
+        moving = samples.trajectories(len(samples.number), max(samples.last_s.values()))
+        return Recorded(list(samples.number), moving, samples.records, len(samples.node))
 
 
 class _Samples:
@@ -55,6 +56,8 @@ class _Samples:
         # The number and the last time of each name.
         self.number: dict[str, int] = {}
         self.last_s: dict[str, float] = {}
+        self.records = 0
+        """Lines after the first."""
 
     def read(self) -> None:
         """Go through the file once: the header, then samples in the order of time."""
@@ -65,6 +68,7 @@ class _Samples:
         bounds = self._header(header)
         now_s, at_now, before = -1.0, 0, 0
         for line in lines:
+            self.records += 1
             time_s = self._sample(line, bounds)
             if time_s < now_s:
                 raise self.file.error("the time goes back; expected samples sorted by time")

@@ -1,15 +1,28 @@
 """What the players of trace files have in common: a file, found from the scenario's folder."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.mobility.model import MobilityModel
+from driftcast.mobility.model import MobilityModel, Recording
 from driftcast.mobility.trace_file import TraceFile
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.settings import InputFile
+
+
+class Recorded(NamedTuple):
+    """All that a trace file says. Each of its records (samples, waypoints, commands) is used or superseded."""
+
+    names: list[str]
+    """Of all nodes, in their order."""
+    moving: Trajectories
+    """From the start of the file to its end."""
+    records: int
+    used: int
+    superseded: int = 0
+    """Records that a later one of the same node and time replaces, as the format has it."""
 
 
 class TracePlayer(MobilityModel, frozen=True, kw_only=True):
@@ -21,9 +34,13 @@ class TracePlayer(MobilityModel, frozen=True, kw_only=True):
         """How many nodes the file has and how long it lasts, in seconds."""
         raise TypeError(f"{type(self).__name__} does not say what its file holds")
 
-    def recorded(self) -> tuple[list[str], Trajectories]:
-        """The names of all nodes in the file, in their order, and how they move from its start to its end."""
+    def recorded(self) -> Recorded:
+        """All nodes of the file, and how they move."""
         raise TypeError(f"{type(self).__name__} does not say what its file holds")
+
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return Recording(self.file, *self.extent())
 
     def trace_file(self) -> TraceFile:
         """The file, not yet opened."""

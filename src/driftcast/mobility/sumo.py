@@ -1,12 +1,8 @@
 """Plays floating car data (FCD) of SUMO: where every vehicle was in each time step, while it was on the road."""
 
-import gzip
-import zlib
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
-from xml.parsers import expat
 
 import msgspec
 import numpy as np
@@ -14,23 +10,11 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.maps import read_map
-from driftcast.mobility.model import Area
-from driftcast.mobility.player import TracePlayer
-from driftcast.mobility.samples import joined
-from driftcast.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, open_plain
+from driftcast.mobility.fcd import ALL_KINDS, FcdSamples, read_fcd
+from driftcast.mobility.model import Area, Recording
+from driftcast.mobility.player import Recorded, TracePlayer
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import RoadMap
-
-CHUNK_BYTES = 1 << 16
-# A tag of this format has some hundred bytes. One that goes on and on would fill the memory.
-MAX_TAG_BYTES = 1 << 20
-MAX_SAMPLES = 50_000_000
-MAX_NAME = 1000
-_ROOT = "fcd-export"
-# What the parser says of a file that ends too early.
-_ENDS = frozenset(
-    {expat.errors.XML_ERROR_NO_ELEMENTS, expat.errors.XML_ERROR_UNCLOSED_TOKEN, expat.errors.XML_ERROR_PARTIAL_CHAR}
-)
 
 
 class Sumo(TracePlayer, frozen=True, kw_only=True):
@@ -43,7 +27,7 @@ class Sumo(TracePlayer, frozen=True, kw_only=True):
     name: ClassVar[str] = "sumo"
     summary: ClassVar[str] = "play floating car data of SUMO (FCD, XML or gzip); vehicles come and go"
 
-    persons: Annotated[bool, Meta(description="people on foot are nodes too")] = False
+    persons: Annotated[bool, Meta(description="people on foot and containers are nodes too")] = False
     first: Annotated[bool, Meta(description="of more vehicles than nodes, take the first instead of refusing")] = False
     map: (
         Annotated[str, Meta(min_length=1, description="the roads for protocols: highway, city, or a .toml file")] | None
@@ -75,148 +59,24 @@ class Sumo(TracePlayer, frozen=True, kw_only=True):
             )
         return samples.trajectories(nodes, duration_s)
 
-    def recorded(self) -> tuple[list[str], Trajectories]:
-        """All vehicles of the file; a person is told from a vehicle by the word before its id."""
-        samples = self._read()
-        names = [name if self.persons else name.partition(" ")[2] for name in samples.number]
-        return names, samples.trajectories(len(names), samples.time_s[-1] - samples.time_s[0])
+    def recording(self) -> Recording:
+        """The file's extent."""
+        return super().recording()._replace(first_only=self.first)
+
+    def recorded(self) -> Recorded:
+        """All vehicles of the file; a person or container is told from a vehicle by the word before its id."""
+        return self._read().recorded()
 
     def extent(self) -> tuple[int, float]:
         """The vehicles in the file, and the time from its first step to its last."""
         samples = self._read()
         return len(samples.number), samples.time_s[-1] - samples.time_s[0]
 
-    def _read(self) -> "_Samples":
-        samples = _Samples(Path(self.file), frozenset({"vehicle", "person"} if self.persons else {"vehicle"}))
-        samples.read()
-        return samples
-
-
-class _Samples:
-    """The samples of a file, read as a stream."""
-
-    def __init__(self, path: Path, kinds: frozenset[str]) -> None:
-        self.path = path
-        self.kinds = kinds
-        self.time_s = array("d")
-        """Of each step."""
-        self.node, self.step, self.x_m, self.y_m = array("q"), array("q"), array("d"), array("d")
-        self.number: dict[str, int] = {}
-        # The last step of each node, to notice one that is listed twice.
-        self._last: list[int] = []
-        self._depth = 0
-        self._read_bytes = 0
-        self._told_bytes = 0
-        self._parser = expat.ParserCreate()
-        self._parser.StartElementHandler = self._on_start
-        self._parser.EndElementHandler = self._on_end
-        # Whatever is not a tag: a sign that the parser is not collecting one without end.
-        self._parser.DefaultHandler = self._on_other
-        # Entities can make gigabytes of some hundred bytes. An FCD file has no document type to declare them in.
-        self._parser.StartDoctypeDeclHandler = self._on_doctype
-
-    def read(self) -> None:
-        """Go through the file once."""
-        try:
-            for chunk in self._chunks():
-                self._read_bytes += len(chunk)
-                self._parser.Parse(chunk, False)
-                if self._read_bytes - self._told_bytes > MAX_TAG_BYTES:
-                    raise self._error(
-                        f"a tag of more than {MAX_TAG_BYTES} bytes; expected the short tags of an FCD file"
-                    )
-            self._parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            text = expat.errors.messages[error.code]
-            cut = " (a file cut in the middle?)" if text in _ENDS else ""
-            raise UserError(f"{self.path}:{error.lineno}: {text}; expected an FCD file of SUMO{cut}") from None
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise self._error("the gzip file is cut or broken; compress it again") from None
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be read: {error.strerror or error}") from None
-        if not self.number:
-            kinds = " or ".join(sorted(self.kinds))
+    def _read(self) -> FcdSamples:
+        samples = read_fcd(Path(self.file), ALL_KINDS if self.persons else frozenset({"vehicle"}))
+        if samples.in_degrees():
             raise UserError(
-                f'{self.path}: no nodes; expected <timestep time="..."> with <{kinds} id="..." x="..." y="...">'
+                f"{self.file}: x and y are degrees; `driftcast ingest` makes a fleet in meters of it, or export "
+                "without --fcd-output.geo"
             )
-
-    def trajectories(self, nodes: int, duration_s: float) -> Trajectories:
-        """The first nodes, in straight lines from step to step."""
-        node, steps = np.array(self.node, dtype=np.int64), np.array(self.step, dtype=np.int64)
-        time_s = np.array(self.time_s)[steps] - self.time_s[0]
-        return joined(nodes, duration_s, node, time_s, np.array(self.x_m), np.array(self.y_m), steps)
-
-    def _chunks(self) -> Iterator[bytes]:
-        with open_plain(self.path) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                yield chunk
-
-    def _error(self, what: str) -> UserError:
-        return UserError(f"{self.path}:{self._parser.CurrentLineNumber}: {what}")
-
-    def _on_doctype(self, *_: object) -> None:
-        raise self._error("has a document type (DOCTYPE), which no FCD file has; expected <fcd-export>")
-
-    def _on_other(self, _: str) -> None:
-        self._told_bytes = self._read_bytes
-
-    def _on_end(self, _: str) -> None:
-        self._told_bytes = self._read_bytes
-        self._depth -= 1
-
-    def _on_start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._told_bytes = self._read_bytes
-        self._depth += 1
-        if self._depth == 3:
-            if tag in self.kinds:
-                self._on_sample(tag, attributes)
-        elif self._depth == 2:
-            if tag != "timestep":
-                raise self._error(f"<{tag[:40]}> in <{_ROOT}>; expected <timestep>")
-            self._on_step(attributes)
-        elif self._depth == 1:
-            if tag != _ROOT:
-                raise self._error(f"begins with <{tag[:40]}>; expected <{_ROOT}>, the floating car data of SUMO")
-        elif self._depth > 8:
-            raise self._error(f"<{tag[:40]}> within eight others; expected <timestep> and <vehicle>")
-
-    def _on_step(self, attributes: dict[str, str]) -> None:
-        time_s = self._number("timestep", attributes, "time", -MAX_TIME_S, MAX_TIME_S)
-        if self.time_s and time_s <= self.time_s[-1]:
-            again = "comes twice" if time_s == self.time_s[-1] else f"comes after {self.time_s[-1]:g}"
-            raise self._error(f"time {time_s:g} {again}; expected steps in the order of time")
-        self.time_s.append(time_s)
-
-    def _on_sample(self, tag: str, attributes: dict[str, str]) -> None:
-        name = attributes.get("id", "")
-        if not 0 < len(name) <= MAX_NAME:
-            raise self._error(f"<{tag}> has no id of 1 to {MAX_NAME} letters; expected one")
-        step = len(self.time_s) - 1
-        # A vehicle and a person may have the same id.
-        node = self.number.setdefault(f"{tag} {name}", len(self.number))
-        if node == len(self._last):
-            self._last.append(-1)
-        if self._last[node] == step:
-            raise self._error(
-                f"{tag} {name[:40]!r} is listed twice in the step of {self.time_s[-1]:g} s; expected it once"
-            )
-        self._last[node] = step
-        if len(self.node) >= MAX_SAMPLES:
-            raise self._error(f"more than {MAX_SAMPLES} samples; expected a shorter file, so cut it in time")
-        self.x_m.append(self._number(tag, attributes, "x", -MAX_COORDINATE_M, MAX_COORDINATE_M))
-        self.y_m.append(self._number(tag, attributes, "y", -MAX_COORDINATE_M, MAX_COORDINATE_M))
-        self.node.append(node)
-        self.step.append(step)
-
-    def _number(self, tag: str, attributes: dict[str, str], name: str, low: float, high: float) -> float:
-        text = attributes.get(name)
-        if text is None:
-            raise self._error(f"<{tag}> has no {name}; expected a number there")
-        try:
-            value = float(text)
-        except ValueError:
-            raise self._error(f"{name}={text[:40]!r} of <{tag}> is not a number; expected one") from None
-        # What is no number is within no bounds.
-        if not low <= value <= high:
-            raise self._error(f"{name}={text[:40]!r} of <{tag}> is out of bounds; expected {low:g} to {high:g}")
-        return value
+        return samples

@@ -1,13 +1,11 @@
 """Reading trace files line by line: bounded, and with errors that name file and line."""
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from driftcast.errors import UserError
+from driftcast.mobility.packed import reading
 
 # No line of any trace format comes near this; a longer one is some other kind of file.
 MAX_LINE_BYTES = 4096
@@ -17,14 +15,6 @@ MAX_LINES = 50_000_000
 MAX_COORDINATE_M = 1e9
 # Times: enough for seconds and milliseconds since 1970.
 MAX_TIME_S = 1e13
-GZIP_MAGIC = b"\x1f\x8b"
-
-
-def open_plain(path: Path) -> BinaryIO:
-    """A file to read, unpacked if it is packed with gzip: its content tells, not its name."""
-    with path.open("rb") as file:
-        packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
 
 
 class TraceFile:
@@ -37,25 +27,21 @@ class TraceFile:
 
     def lines(self) -> Iterator[str]:
         """The lines that are neither blank nor comments (#), stripped."""
-        try:
-            with open_plain(self.path) as file:
-                while raw := file.readline(MAX_LINE_BYTES + 1):
-                    self.line_number += 1
-                    if len(raw) > MAX_LINE_BYTES:
-                        raise self.error(f"longer than {MAX_LINE_BYTES} bytes; expected a text file of short lines")
-                    if self.line_number > MAX_LINES:
-                        raise self.error(f"more than {MAX_LINES} lines; expected a shorter file, so cut it in time")
-                    self.complete = raw.endswith(b"\n")
-                    try:
-                        line = raw.decode("utf-8").strip()
-                    except UnicodeDecodeError:
-                        raise self.error("not text; expected a text file in UTF-8") from None
-                    if line and not line.startswith("#"):
-                        yield line
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise self.error("the gzip file is cut or broken; compress it again") from None
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+        with reading(self.path) as file:
+            while raw := file.readline(MAX_LINE_BYTES + 1):
+                self.line_number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    raise self.error(f"longer than {MAX_LINE_BYTES} bytes; expected a text file of short lines")
+                if self.line_number > MAX_LINES:
+                    raise self.error(f"more than {MAX_LINES} lines; expected a shorter file, so cut it in time")
+                self.complete = raw.endswith(b"\n")
+                try:
+                    # A byte order mark may stand at the beginning.
+                    line = raw.decode("utf-8-sig" if self.line_number == 1 else "utf-8").strip()
+                except UnicodeDecodeError:
+                    raise self.error("not text in UTF-8; expected that, so convert the file first") from None
+                if line and not line.startswith("#"):
+                    yield line
 
     def error(self, what: str) -> UserError:
         """An error at the line read last."""

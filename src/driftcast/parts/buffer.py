@@ -1,7 +1,7 @@
 """Events kept for later: bounded in number, each with a lease."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from driftcast.matching import serves
@@ -62,19 +62,39 @@ class LeasedBuffer:
         """What was held when the node last ran: nothing, in memory. See `parts/durable.py`."""
         return []
 
-    def add(self, stored: Stored) -> Stored | None:
-        """Keep an event that is not kept yet; the one that had to go for it, or None."""
+    def add(self, stored: Stored, custody: bool = False) -> Sequence[Stored]:
+        """Keep an event that is not kept yet; what had to go for it. What is in custody is kept in a log only."""
         events = self.events
-        evicted = None
+        evicted: Sequence[Stored] = ()
         if len(events) >= self._capacity:
-            evicted = events.pop(next(iter(events)))
-        events[stored.id] = stored
+            evicted = (events.pop(next(iter(events))),)
+        self._hold(stored)
+        return evicted
+
+    def replace(self, stored: Stored) -> None:
+        """An event that is kept has another end."""
+        del self.events[stored.id]
+        self._hold(stored)
+
+    def _hold(self, stored: Stored) -> None:
+        self.events[stored.id] = stored
         if self._ends is not None:
             heapq.heappush(self._ends, stored)
-            if len(self._ends) > 2 * len(events) + _COMPACT_FROM:
+            if len(self._ends) > 2 * len(self.events) + _COMPACT_FROM:
                 # Most ends are of events that left early; those with a long lease would stay here for all of it.
                 self._ends = None
-        return evicted
+
+    def exceeds(self, capacity: int) -> bool:
+        """Whether more than so many events are kept that may make room for others."""
+        return len(self.events) > capacity
+
+    def is_promised(self, event: EventId) -> bool:
+        """Whether an event may not make room for others: none, in memory."""
+        return False
+
+    def next_to_go(self) -> EventId:
+        """What makes room if nothing else is chosen, of one that holds such: what ends first."""
+        return self.first().id
 
     def resize(self, capacity: int) -> list[Stored]:
         """Hold more or fewer from now on; what had to go for it, oldest arrival first."""

@@ -4,11 +4,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from driftcast.model import Event, EventId, Request, Subscription
+from driftcast.model import Event, EventId, NodeId, Request, Subscription
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.lease_timer import LeaseTimer
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.log import LOG_BYTES, Kept, Log, LogBytes
+from driftcast.parts.requests import OpenRequests
 from driftcast.protocol import Capability, DurableStore, Fact, Port, Settings
+from driftcast.protocol.ledger import CUSTODY
 
 LEASE = "lease"
 
@@ -17,10 +21,16 @@ class CarrySettings(Settings, frozen=True):
     """How much is carried for how long, and when a node tries again."""
 
     buffer: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="events carried; the oldest arrival makes room for a new one")
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="events carried beside stored ones; the oldest arrival makes room",
+        ),
     ] = 10_000
     max_lease_s: Annotated[
-        float, Meta(gt=0, description="no event is carried for longer, whatever its own lease; bounds the memory")
+        float,
+        Meta(gt=0, description="no event is carried for longer; at level stored a longer lease is refused"),
     ] = 3600.0
     seen_grace_s: Annotated[
         float,
@@ -37,6 +47,7 @@ class CarrySettings(Settings, frozen=True):
     durable: Annotated[bool, Meta(description="what is carried and what was met is in the node's durable store")] = (
         False
     )
+    log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:
         return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
@@ -49,11 +60,13 @@ class CarriedEvents:
         self._port = port
         self._settings = settings
         self.local = LocalSubscriptions(port)
+        self.requests = OpenRequests(port)
         # Besides what is carried, what was met and is not.
-        self._buffer, self._gone = memory(settings.buffer, store)
+        self.log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._buffer, self._gone = memory(settings.buffer, self.log, store)
         self.held = self._buffer.events
         """What is carried, oldest arrival first; to be read only."""
-        self._leasing_until = 0.0
+        self._leases = LeaseTimer(port, self._buffer, LEASE)
 
     def load(self, now: float) -> list[EventId]:
         """Go on with what was carried and met when the node last ran; what of it is over, or no longer fits."""
@@ -62,26 +75,32 @@ class CarriedEvents:
         over = reload(self._port, now, self._buffer, settings.max_lease_s)
         for stored in over:
             self._gone.add(now, stored.id, stored.until + settings.seen_grace_s)
-        self._watch_leases(now)
+        self._leases.watch(now)
         return [stored.id for stored in over]
 
     def is_new(self, id: EventId) -> bool:
         """Whether an event was not met before, as far as is remembered."""
         return id not in self.held and id not in self._gone.ids
 
-    def meet(self, now: float, event: Event, hops: int, remaining_s: float, carry: bool) -> list[EventId]:
-        """Deliver a new event and carry it, or just remember it; what had to make room for it."""
+    def meet(
+        self, now: float, event: Event, hops: int, remaining_s: float, carry: bool, entrusted: bool = False
+    ) -> list[EventId]:
+        """Deliver a new event and carry it, in custody if it is entrusted to this node and there is room, or just
+        remember it; what had to make room for it."""
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         self.local.deliver(event, hops)
         if not carry:
             self._gone.add(now, event.id, until + self._settings.seen_grace_s)
+            self.requests.meet(event, hops)
             return []
-        evicted = self._buffer.add(Stored(until, event.id, event, hops))
+        custody = entrusted and self.log is not None and self.log.can_take(event, remaining_s)
+        gone = self._buffer.add(Stored(until, event.id, event, hops), custody)
         self._port.note(Fact("store", event.id))
-        if evicted is not None:
+        self.requests.meet(event, hops)
+        for evicted in gone:
             self._forget(now, evicted, "buffer_full")
-        self._watch_leases(now)
-        return [] if evicted is None else [evicted.id]
+        self._leases.watch(now)
+        return [evicted.id for evicted in gone]
 
     def subscribe(self, now: float, subscription: Subscription) -> None:
         """A local application subscribes; with `history` it begins with what is carried here."""
@@ -91,39 +110,49 @@ class CarriedEvents:
             # What is carried has been met, and so is not delivered again when another copy comes.
             for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
                 self._port.deliver(subscription.id, stored.event, stored.hops)
+            self._port.close_history(subscription.id, complete=False)
 
     def request(self, now: float, request: Request) -> None:
         """What is carried here; what others carry nobody knows, so that is never all."""
-        for stored in self._buffer.serving(now, request.filter, request.attributes):
-            self._port.answer(request.id, stored.event, stored.hops)
-        self._port.close(request.id, complete=False)
+        self.requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
 
-    def hand_on(self, now: float, id: EventId) -> None:
+    def is_promised(self, id: EventId) -> bool:
+        """Whether this node may let go of an event only when another has confirmed its custody."""
+        return self._buffer.is_promised(id)
+
+    def take_custody(self, sender: NodeId, event: Event, remaining_s: float) -> bool:
+        """Keep an event that is carried here on the terms of its sender, who lets go of it; False if that cannot be."""
+        stored = self._buffer.get(event.id)
+        if self.log is None or stored is None:
+            return False
+        if not self.log.is_promised(event.id) and not self.log.can_take(event, remaining_s):
+            self._port.note(Fact("drop", event.id, sender, "custody_refused"))
+            return False
+        # Written in any case, so that what confirms it waits for a commit.
+        self.log.put(Kept(stored.until, event, stored.hops), custody=True)
+        self._port.note(Fact(CUSTODY, event.id, sender))
+        return True
+
+    def hand_on(self, now: float, id: EventId, reason: str = "handed_on") -> None:
         """The copy is with somebody else now."""
         stored = self._buffer.get(id)
         if stored is not None:
             self._buffer.discard(id)
-            self._forget(now, stored, "handed_on")
+            self._forget(now, stored, reason)
 
     def on_lease(self, now: float) -> list[EventId]:
         """The timer `LEASE`: what is over goes."""
-        self._leasing_until = 0.0
         gone = self._buffer.expire(now)
         for stored in gone:
             self._forget(now, stored, "lease_over")
-        self._watch_leases(now)
+        self._leases.watch(now, again=True)
         return [stored.id for stored in gone]
 
     def stop(self) -> None:
-        """Disarm the timer."""
-        self._port.cancel_timer(LEASE)
+        """Disarm the timers."""
+        self._leases.stop()
+        self.requests.stop()
 
     def _forget(self, now: float, stored: Stored, reason: str) -> None:
         self._gone.add(now, stored.id, stored.until + self._settings.seen_grace_s)
         self._port.note(Fact("evict", stored.id, reason=reason))
-
-    def _watch_leases(self, now: float) -> None:
-        end = self._buffer.next_end()
-        if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
-            self._leasing_until = end
-            self._port.set_timer(LEASE, max(0.0, end - now))

@@ -3,10 +3,13 @@
 from random import Random
 from typing import ClassVar
 
-from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.carried import LEASE, CarriedEvents, CarrySettings
-from driftcast.parts.handing import SILENT, Handing, Rule
+from driftcast.parts.handing import SILENT, Handing
 from driftcast.parts.handing_messages import MESSAGES
+from driftcast.parts.log import room_of
+from driftcast.parts.requests import REQUESTS
+from driftcast.parts.share import Rule
 from driftcast.protocol import (
     AnswersRequests,
     CountsHolders,
@@ -19,6 +22,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -33,13 +37,17 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def __init__(self, node: NodeId, settings: CarrySettings, port: Port, host: Host, rng: Random, rule: Rule) -> None:
         super().__init__(node, settings, port, host, rng)
         store = host.store if settings.durable else None
-        self._durable = settings.durable
+        self._most = settings.buffer
         self.carried = CarriedEvents(port, settings, store)
         self.handing = Handing(port, self.carried, settings, rule, store)
 
     @property
-    def durable(self) -> bool:
-        return self._durable
+    def log(self) -> RetentionLog | None:
+        return self.carried.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._most, self.carried.log)
 
     def on_start(self, now: float) -> None:
         self.handing.start(now)
@@ -62,10 +70,15 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def on_request(self, now: float, request: Request) -> None:
         self.carried.request(now, request)
 
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self.carried.requests.cancel(request)
+
     def on_link_up(self, now: float, link: Link) -> None:
+        self.carried.requests.link_up(now, link)
         self.handing.link_up(now, link)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self.carried.requests.link_down(link)
         self.handing.link_down(now, link)
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
@@ -79,6 +92,8 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
             self.handing.forget(self.carried.on_lease(now))
         elif key == SILENT:
             self.handing.on_silent()
+        elif key == REQUESTS:
+            self.carried.requests.on_timer(now)
         else:
             self.handing.on_again(now)
 

@@ -1,115 +1,81 @@
-"""What outlives a crash: a shelf of events on the durable store, a leased buffer and a memory of events met upon it.
+"""What outlives a crash: a leased buffer whose events are in a retention log, and a memory of events met.
 
 Ends are points of the node's own clock, which runs on over its starts.
 """
 
 import heapq
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from driftcast.model import Event, EventId, NodeId
+from driftcast.model import EventId
 from driftcast.parts.buffer import LeasedBuffer, Stored
+from driftcast.parts.log import Kept, Log
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import DurableStore, Fact, Port
 
-_HELD, _MET = b"held/", b"met/"
+_MET = b"met/"
 _END = struct.Struct(">d")
 _ID = struct.Struct(">QQ")
 
 
-class Kept(NamedTuple):
-    """What is written of an event that a node holds, the same by every protocol: so one takes over from another what
-    the node held before its configuration was changed."""
-
-    until: float
-    event: Event
-    hops: int
-    sender: NodeId | None = None
-    """From whom it came, where that matters."""
-    attempts: int | None = None
-    """How many are left, where they are counted."""
-
-
-class Shelf:
-    """What is held, in the order in which it came, over crashes."""
-
-    __slots__ = ("_arrivals", "_keys", "_store")
-
-    def __init__(self, store: DurableStore) -> None:
-        self._store = store
-        self._arrivals = 0
-        self._keys: dict[EventId, bytes] = {}
-
-    def load(self) -> list[Kept]:
-        """What was there when the node last ran."""
-        decode = msgspec.msgpack.Decoder(Kept).decode
-        found = []
-        for key, value in list(self._store.items(_HELD)):
-            kept = decode(value)
-            # Keys count arrivals.
-            self._arrivals = int.from_bytes(key[len(_HELD) :]) + 1
-            self._keys[kept.event.id] = key
-            found.append(kept)
-        return found
-
-    def put(self, kept: Kept) -> None:
-        """Write an event, or anew what is to be known of it."""
-        key = self._keys.get(kept.event.id)
-        if key is None:
-            key = self._keys[kept.event.id] = _HELD + self._arrivals.to_bytes(8)
-            self._arrivals += 1
-        self._store.put(key, msgspec.msgpack.encode(kept))
-
-    def erase(self, id: EventId) -> None:
-        """An event that is there goes."""
-        self._store.delete(self._keys.pop(id))
-
-
 class DurableBuffer(LeasedBuffer):
-    """One whose events are on a shelf, so that what is read back makes room in the order in which it came."""
+    """One whose events are in a retention log. Promised events are not counted in `capacity` and make room for nobody;
+    of the others, the oldest arrival goes when there are too many or the log has too many bytes."""
 
-    __slots__ = ("_shelf",)
+    __slots__ = ("log",)
 
-    def __init__(self, capacity: int, store: DurableStore) -> None:
+    def __init__(self, capacity: int, log: Log) -> None:
         super().__init__(capacity)
-        self._shelf = Shelf(store)
+        self.log = log
+
+    def exceeds(self, capacity: int) -> bool:
+        return len(self.log.loose) > capacity
+
+    def is_promised(self, event: EventId) -> bool:
+        return self.log.is_promised(event)
+
+    def next_to_go(self) -> EventId:
+        """The oldest arrival of what is not promised."""
+        return next(iter(self.log.loose))
 
     def load(self, latest: float) -> list[Stored]:
         """What was held when the node last ran, oldest arrival first; no lease ends later than `latest`, whatever the
         clock was then. What ended since is for `expire`; what no longer fits because the capacity is less now had to
         go, and is returned."""
-        gone = []
-        for until, event, hops, *_ in self._shelf.load():
-            evicted = super().add(Stored(min(until, latest), event.id, event, hops))
-            if evicted is not None:
-                self._shelf.erase(evicted.id)
-                gone.append(evicted)
-        return gone
+        for kept in self.log.load():
+            self._hold(Stored(min(kept.until, latest), kept.event.id, kept.event, kept.hops))
+        return self._make_room()
 
-    def add(self, stored: Stored) -> Stored | None:
-        evicted = super().add(stored)
-        if evicted is not None:
-            self._shelf.erase(evicted.id)
-        self._shelf.put(Kept(stored.until, stored.event, stored.hops))
-        return evicted
+    def add(self, stored: Stored, custody: bool = False) -> Sequence[Stored]:
+        self.log.put(Kept(stored.until, stored.event, stored.hops), custody)
+        self._hold(stored)
+        return self._make_room()
+
+    def replace(self, stored: Stored) -> None:
+        self.log.put(Kept(stored.until, stored.event, stored.hops))
+        super().replace(stored)
 
     def resize(self, capacity: int) -> list[Stored]:
-        gone = super().resize(capacity)
-        for stored in gone:
-            self._shelf.erase(stored.id)
-        return gone
+        self._capacity = capacity
+        return self._make_room()
 
     def discard(self, event: EventId) -> bool:
         if event in self.events:
-            self._shelf.erase(event)
+            self.log.erase(event)
         return super().discard(event)
 
     def expire(self, now: float) -> list[Stored]:
         gone = super().expire(now)
         for stored in gone:
-            self._shelf.erase(stored.id)
+            self.log.erase(stored.id)
+        return gone
+
+    def _make_room(self) -> list[Stored]:
+        gone: list[Stored] = []
+        while (id := self.log.next_to_go(self._capacity)) is not None:
+            self.log.erase(id)
+            gone.append(self.events.pop(id))
         return gone
 
 
@@ -152,11 +118,11 @@ class Memory(NamedTuple):
     met: SeenCache
 
 
-def memory(capacity: int, store: DurableStore | None) -> Memory:
-    """On a durable store, or without one for as long as the node runs."""
-    if store is None:
+def memory(capacity: int, log: Log | None, store: DurableStore | None) -> Memory:
+    """In a retention log and its store, or without them for as long as the node runs."""
+    if log is None or store is None:
         return Memory(LeasedBuffer(capacity), SeenCache())
-    return Memory(DurableBuffer(capacity, store), DurableSeenCache(store))
+    return Memory(DurableBuffer(capacity, log), DurableSeenCache(store))
 
 
 def reload(port: Port, now: float, buffer: LeasedBuffer, longest_s: float) -> list[Stored]:

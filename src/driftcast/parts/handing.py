@@ -4,40 +4,26 @@ A copy counts as handed on when its message was acknowledged. One that failed ma
 is one copy too many, which is better than none.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from driftcast.model import Event, EventId, Failure, NodeId
+from driftcast.parts.asks import Asks
 from driftcast.parts.buffer import Stored
 from driftcast.parts.carried import CarriedEvents, CarrySettings
 from driftcast.parts.copies import Copies
-from driftcast.parts.handing_messages import MAX_IDS, Ask, Handed, Offer
+from driftcast.parts.custody import Transfers
+from driftcast.parts.handing_messages import MAX_IDS, Ask, Custody, Entrusted, Handed, Offer
 from driftcast.parts.holders import Holders
 from driftcast.parts.introductions import Introductions, Wants
 from driftcast.parts.links import Neighbors
+from driftcast.parts.share import Rule
 from driftcast.protocol import DurableStore, Link, Port, Token
-from driftcast.wire import Message
+from driftcast.protocol.retention import CUSTODY_TAKEN
+from driftcast.wire import Message, hops_after
 
 AGAIN = "again"
 SILENT = "silent"
-
-
-class Share(NamedTuple):
-    """How many copies a neighbor gets, and how many stay; with none left the event is no longer carried here."""
-
-    given: int
-    kept: int
-
-
-class Rule(ABC):
-    """What a protocol decides: how many copies of an event a neighbor is to carry."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def share(self, now: float, stored: Stored, copies: int, neighbor: NodeId, wanted: bool) -> Share:
-        """What a neighbor would get to carry. One that wants the event itself gets it, whatever is said here."""
 
 
 class _Underway(NamedTuple):
@@ -62,14 +48,12 @@ class Handing:
         self.neighbors = Neighbors()
         self._copies = Copies(store)
         self._holders = Holders()
+        self._transfers = Transfers(settings.again_s)
         self._offered: dict[NodeId, set[EventId]] = {}
         """What each neighbor was offered, was given or has given: no longer to be offered."""
         self._open: dict[EventId, dict[NodeId, None]] = {}
         """To whom copies to carry were offered and who has not answered: not more than there are copies to give."""
-        self._asked: dict[EventId, tuple[float, dict[NodeId, None]]] = {}
-        """What is asked for: until when, of whom (the first), and who else has offered it."""
-        self._unheard: dict[tuple[NodeId, EventId], None] = {}
-        """Asks that failed: who has offered it is asked again, after all others."""
+        self._asks = Asks(settings.again_s)
         self._underway: dict[Token, _Underway] = {}
         self._tokens = 0
         self._armed = False
@@ -113,8 +97,8 @@ class Handing:
             return False
         self.introductions.parted(link.neighbor)
         self._offered.pop(link.neighbor, None)
-        waiting = [id for id, (_, offerers) in self._asked.items() if link.neighbor in offerers]
-        self._ask_others(now, waiting, link.neighbor)
+        self._come_back(now, link.neighbor)
+        self._ask_others(now, self._asks.offered_by(link.neighbor), link.neighbor)
         return True
 
     def on_message(self, now: float, sender: NodeId, message: Message) -> None:
@@ -129,6 +113,8 @@ class Handing:
             self._on_ask(now, sender, message.ids)
         elif isinstance(message, Handed):
             self._on_handed(now, sender, message)
+        elif isinstance(message, Custody):
+            self._on_custody(now, sender, message.ids)
 
     def on_sent(self, now: float, token: Token, failure: Failure | None) -> None:
         """The outcome of a message of `MESSAGES`."""
@@ -140,7 +126,7 @@ class Handing:
             if isinstance(message, Offer):
                 self._offered.get(sent.neighbor, set()).difference_update(message.ids)
             elif isinstance(message, Ask):
-                self._unheard.update(dict.fromkeys((sent.neighbor, id) for id in message.ids if id in self._asked))
+                self._asks.fail(sent.neighbor, message.ids)
             else:
                 self.introductions.failed(sent.neighbor)
             self._arm()
@@ -160,10 +146,11 @@ class Handing:
         self._armed = False
         self._open.clear()
         self._introduce()
-        self._ask_others(now, [id for id, (due, _) in self._asked.items() if due <= now], None)
+        self._come_back(now)
+        self._ask_others(now, self._asks.overdue(now), None)
         for neighbor in self.neighbors:
             self.consider(now, neighbor)
-        if self._asked:
+        if self._asks or self._transfers:
             self._arm()
 
     def forget(self, ids: Iterable[EventId]) -> None:
@@ -172,6 +159,7 @@ class Handing:
             self._copies.forget(id)
             self._holders.forget(id)
             self._open.pop(id, None)
+            self._transfers.forget(id)
             for offered in self._offered.values():
                 offered.discard(id)
 
@@ -224,9 +212,7 @@ class Handing:
             if id in held:
                 if mine is not None:
                     mine.add(id)
-            elif id in self._asked and next(iter(self._asked[id][1])) != sender:
-                self._asked[id][1][sender] = None
-            elif self._carried.is_new(id):
+            elif not self._asks.note_offer(sender, id) and self._carried.is_new(id):
                 # Also if it was asked for here: who offers again was not heard when it sent it.
                 wanted.append(id)
         if wanted:
@@ -235,28 +221,13 @@ class Handing:
             self._send(sender, Ask(()))
 
     def _ask(self, now: float, neighbor: NodeId, ids: dict[EventId, None]) -> None:
-        for id in ids:
-            others = self._asked[id][1] if id in self._asked else {}
-            self._asked[id] = (now + self._again_s, {neighbor: None, **others})
+        self._asks.add(now, neighbor, ids)
         self._send(neighbor, Ask(tuple(ids)))
         self._arm()
 
     def _ask_others(self, now: float, ids: list[EventId], gone: NodeId | None) -> None:
         """Who was asked has gone or has not answered: somebody else is asked who has offered it too."""
-        of: dict[NodeId, dict[EventId, None]] = {}
-        for id in ids:
-            _, offerers = self._asked[id]
-            asked = next(iter(offerers))
-            offerers.pop(asked if gone is None else gone, None)
-            if gone is not None and gone != asked:
-                continue
-            if self._unheard.pop((asked, id), False) is None and gone is None:
-                offerers[asked] = None
-            if offerers:
-                of.setdefault(next(iter(offerers)), {})[id] = None
-            else:
-                del self._asked[id]
-        for neighbor, wanted in of.items():
+        for neighbor, wanted in self._asks.others(ids, gone).items():
             group = list(wanted)
             for first in range(0, len(group), MAX_IDS):
                 self._ask(now, neighbor, dict.fromkeys(group[first : first + MAX_IDS]))
@@ -277,8 +248,12 @@ class Handing:
             if share.given or wanted:
                 leaving = copies - share.kept if share.given else 0
                 self._copies.give(id, leaving)
-                message = Handed(stored.event, stored.hops + 1, stored.until - now, share.given)
+                entrusted = share.given and not share.kept and self._carried.is_promised(id)
+                kind = Entrusted if entrusted else Handed
+                message = kind(stored.event, hops_after(stored.hops), stored.until - now, share.given)
                 self._send(sender, message, leaving)
+                if entrusted:
+                    self._transfers.add(sender, id, leaving)
         for id in answered:
             stored = self._carried.held.get(id)
             if stored is not None:
@@ -289,29 +264,50 @@ class Handing:
         if id not in self._copies:
             return
         if failure is not None:
-            self._copies.came_back(id, sent.copies)
-            self._offered.get(sent.neighbor, set()).discard(id)
+            if not isinstance(message, Entrusted) or self._transfers.end(sent.neighbor, id) is not None:
+                self._return(sent.neighbor, id, sent.copies)
             self._arm()
             return
         if message.copies and self._holders.add(id, sent.neighbor):
             self._port.held(id, sent.neighbor)
-        if self._copies.arrived(id, sent.copies):
+        if isinstance(message, Entrusted):
+            self._transfers.arrive(now, sent.neighbor, id)
+            self._arm()
+        elif self._copies.arrived(id, sent.copies):
             self.forget([id])
             self._carried.hand_on(now, id)
 
+    def _on_custody(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
+        for id in ids:
+            copies = self._transfers.end(sender, id)
+            if copies is not None and self._copies.arrived(id, copies):
+                self.forget([id])
+                self._carried.hand_on(now, id, CUSTODY_TAKEN)
+
+    def _come_back(self, now: float, gone: NodeId | None = None) -> None:
+        for neighbor, id, copies in self._transfers.give_up(now, gone):
+            self._return(neighbor, id, copies)
+
+    def _return(self, neighbor: NodeId, id: EventId, copies: int) -> None:
+        self._copies.came_back(id, copies)
+        self._offered.get(neighbor, set()).discard(id)
+
     def _on_handed(self, now: float, sender: NodeId, message: Handed) -> None:
         id = message.event.id
-        asked = self._asked.pop(id, None)
-        for offerer in () if asked is None else asked[1]:
-            self._unheard.pop((offerer, id), None)
+        self._asks.arrive(id)
         offered = self._offered.get(sender)
         if offered is not None and message.copies:
             offered.add(id)
+        entrusted = isinstance(message, Entrusted)
         if self._carried.is_new(id):
-            self._take(now, message.event, message.hops, message.remaining_s, message.copies)
+            self._take(now, message.event, message.hops, message.remaining_s, message.copies, entrusted)
+        if entrusted and self._carried.take_custody(sender, message.event, message.remaining_s):
+            self._send(sender, Custody((id,)))
 
-    def _take(self, now: float, event: Event, hops: int, remaining_s: float, copies: int) -> None:
-        self.forget(self._carried.meet(now, event, hops, remaining_s, carry=copies > 0))
+    def _take(
+        self, now: float, event: Event, hops: int, remaining_s: float, copies: int, entrusted: bool = False
+    ) -> None:
+        self.forget(self._carried.meet(now, event, hops, remaining_s, copies > 0, entrusted))
         if copies:
             self._copies.begin(event.id, copies)
             stored = self._carried.held.get(event.id)

@@ -33,4 +33,14 @@ class Handed(EventMessage, frozen=True, gc=False, tag=4):
     copies: Annotated[int, Meta(ge=0, le=MAX_COPIES)] = 0
 
 
-MESSAGES = (Wants, Offer, Ask, Handed)
+class Entrusted(Handed, frozen=True, gc=False, tag=20):
+    """The same, of an event that its sender promised to keep: it lets go of it when its custody is confirmed."""
+
+
+class Custody(Message, frozen=True, gc=False, tag=21):
+    """These were entrusted to this node, and are on its disk: it keeps them as their sender did."""
+
+    ids: Ids
+
+
+MESSAGES = (Wants, Offer, Ask, Handed, Entrusted, Custody)

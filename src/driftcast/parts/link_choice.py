@@ -15,10 +15,11 @@ from driftcast.parts.horizon import Horizon, next_sequence
 from driftcast.parts.interests import Interests
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.log import Log
 from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy
 from driftcast.parts.seen import SeenCache
-from driftcast.protocol import DurableStore, Fact, Link, Port
-from driftcast.wire import EventMessage
+from driftcast.protocol import Fact, Link, Port
+from driftcast.wire import LEASE_OVER, EventMessage, hops_after
 
 Report = TypeVar("Report")
 
@@ -98,9 +99,9 @@ class LinkChoice(Generic[Report]):
         spread: Spread,
         reports: Reports[Report],
         rules: LinkRules,
-        store: DurableStore | None = None,
+        log: Log | None = None,
     ) -> None:
-        self._keeps_own = store is not None
+        self._keeps_own = log is not None
         self._incarnation = incarnation
         self._port = port
         self._rng = rng
@@ -119,7 +120,7 @@ class LinkChoice(Generic[Report]):
         # [004 §2.3.3] "Each node periodically attempts to forward the messages in its buffer": at a random moment of an
         # interval, so that nodes started together do not try together for ever.
         phase_s = spread.retry_s * rng.random() if spread.retry_timer == "node" else None
-        self.carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s, store)
+        self.carrier = Carrier(port, spread.buffer, spread.retry_s, phase_s, log)
         self._counter = 0
 
     # Links.
@@ -161,6 +162,8 @@ class LinkChoice(Generic[Report]):
         here may have been on its way when the node was killed."""
         spread = self._spread
         for kept in self.carrier.load():
+            if self.carrier.log is not None and self.carrier.log.level(kept.event.id) is None:
+                continue  # It had to make room for those before it.
             until = min(kept.until, now + spread.lease_s)
             if until <= now:
                 self.carrier.drop(kept.event.id, "lease_over")
@@ -183,6 +186,10 @@ class LinkChoice(Generic[Report]):
         matched = self.interests.match(event)
         if self._rules.concerns(matched):
             self.local.deliver(event, hops)
+        if until <= now:
+            # So little is left that it is over before anything can be done with it.
+            self._port.note(Fact("drop", event.id, reason=LEASE_OVER))
+            return
         sent = self._forward(event, matched, hops, until - now, sender, None)
         # A publisher that was promised that its event is kept relies on it until the lease is over.
         own = self._keeps_own and sender is None
@@ -225,5 +232,5 @@ class LinkChoice(Generic[Report]):
             predicted, rest = self._rules.promising(event, rest, matched, missing)
         chosen = chosen_links(wanted, adjacent, nearby, predicted, rest, self._rng)
         if chosen:
-            self._port.send_each(chosen, self._reports.carried(event, hops + 1, remaining_s))
+            self._port.send_each(chosen, self._reports.carried(event, hops_after(hops), remaining_s))
         return chosen

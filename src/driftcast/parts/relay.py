@@ -14,25 +14,40 @@ from driftcast.wire import LEASE_OVER, EventMessage
 class RelaySettings(Settings, frozen=True):
     """What every protocol that rebroadcasts can be told."""
 
-    seen_s: Annotated[float, Meta(gt=0, description="how long an event is remembered; longer than any flood lasts")] = (
-        60.0
-    )
+    seen_s: Annotated[
+        float, Meta(ge=0.001, description="how long an event is remembered; it is passed on for half of that at most")
+    ] = 60.0
     max_hops: Annotated[int, Meta(ge=1, le=65535, description="an event with that many hops is not passed on")] = 255
     jitter_s: Annotated[
         float,
         Meta(ge=0, le=3600, description="the longest random wait before a rebroadcast; keeps neighbors from colliding"),
     ] = 0.0
 
+    def __post_init__(self) -> None:
+        if self.seen_s < 2 * self.jitter_s:
+            raise ValueError("seen_s must be at least twice jitter_s: an event is passed on for half of seen_s")
+
+    @property
+    def flood_s(self) -> float:
+        """How long an event is passed on. Whoever has met it remembers it until no copy can come any more: for the
+        other half there is room for clocks that are off."""
+        return self.seen_s / 2
+
+
+UNCOUNTED_S = 0.002
+"""What a hop may take without being counted as a wait; see the worlds' own limits."""
+FLOOD_OVER = "flood_over"
+
 
 class Relay:
     """The seen-cache and the waiting rebroadcasts of one node."""
 
-    __slots__ = ("_jitter_s", "_max_hops", "_port", "_rng", "_seen_s", "_waiting", "seen")
+    __slots__ = ("_jitter_s", "_max_hops", "_port", "_remembered_s", "_rng", "_waiting", "seen")
 
     def __init__(self, port: Port, rng: Random, settings: RelaySettings) -> None:
         self._port = port
         self._rng = rng
-        self._seen_s = settings.seen_s
+        self._remembered_s = settings.seen_s + settings.max_hops * UNCOUNTED_S
         self._max_hops = settings.max_hops
         self._jitter_s = settings.jitter_s
         self.seen = SeenCache()
@@ -40,7 +55,7 @@ class Relay:
 
     def meet(self, now: float, event: EventId) -> bool:
         """Whether this is the first time that the event is met."""
-        return self.seen.add(now, event, now + self._seen_s)
+        return self.seen.add(now, event, now + self._remembered_s)
 
     def pass_on(self, now: float, message: EventMessage) -> None:
         """Broadcast, unless the event has come too far. The message's hops already count this transmission."""

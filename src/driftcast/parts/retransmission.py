@@ -4,8 +4,8 @@ import heapq
 from math import floor, nan
 
 from driftcast.model import Event, EventId, NodeId
-from driftcast.parts.durable import Kept, Shelf
-from driftcast.protocol import DurableStore, Fact, Port
+from driftcast.parts.log import Kept, Log
+from driftcast.protocol import Fact, Port
 
 UNLIMITED = 1 << 62
 """Attempts for a copy that only its lease ends."""
@@ -86,7 +86,17 @@ class RetryBuffer:
         evicted = None
         if len(copies) >= self._capacity:
             evicted = next(iter(copies))
-            copies.pop(evicted).due = NEVER
+            self.discard(evicted)
+        self.keep(now, copy)
+        return evicted
+
+    def discard(self, event: EventId) -> None:
+        """A copy that is kept goes."""
+        self._copies.pop(event).due = NEVER
+
+    def keep(self, now: float, copy: Copy) -> None:
+        """Keep a copy of an event that is not kept yet, however many there are."""
+        copies = self._copies
         copies[copy.event.id] = copy
         self._arrivals += 1
         copy.place = self._arrivals
@@ -95,7 +105,6 @@ class RetryBuffer:
             # Most are of copies that had to make room, which would be kept here until they are due.
             self._dues = [(kept.due, kept.place, kept) for kept in copies.values()]
             heapq.heapify(self._dues)
-        return evicted
 
     def take_due(self, now: float) -> tuple[list[Copy], list[tuple[EventId, str]]]:
         """The copies to try now, each scheduled for its next time; and those that went, with the reason.
@@ -149,10 +158,10 @@ class RetryBuffer:
 
 
 class Carrier:
-    """A retry buffer with its timer, which tells the trace what it keeps and what it lets go, and writes it to the
-    durable store if there is one."""
+    """A retry buffer with its timer, which tells the trace what it keeps and what it lets go. With a retention log, its
+    capacity is that of the events that are not promised."""
 
-    __slots__ = ("_armed", "_buffer", "_port", "_shelf")
+    __slots__ = ("_armed", "_buffer", "_capacity", "_port", "log")
 
     def __init__(
         self,
@@ -160,40 +169,51 @@ class Carrier:
         capacity: int,
         interval_s: float,
         phase_s: float | None = None,
-        store: DurableStore | None = None,
+        log: Log | None = None,
     ) -> None:
         self._port = port
+        self._capacity = capacity
         self._buffer = RetryBuffer(capacity, interval_s, phase_s)
-        self._shelf = None if store is None else Shelf(store)
+        self.log = log
         self._armed: float | None = None
 
     @property
     def free(self) -> float:
         """The share of the buffer that is unused."""
-        return self._buffer.free
+        return self._buffer.free if self.log is None else 1 - len(self.log.loose) / self._capacity
 
     def load(self) -> list[Kept]:
         """What was kept when the node last ran; it is for the caller to store again, or to drop."""
-        return [] if self._shelf is None else self._shelf.load()
+        return [] if self.log is None else self.log.load()
 
     def store(self, now: float, copy: Copy) -> None:
         """Keep an event; its first attempt comes an interval later, or at the node's next."""
-        evicted = self._buffer.add(now, copy)
-        if evicted is not None:
-            self._let_go(evicted, "buffer_full")
-        self._write(copy)
+        if self.log is None:
+            evicted = self._buffer.add(now, copy)
+            if evicted is not None:
+                self._let_go(evicted, "buffer_full")
+        else:
+            self._write(copy)
+            self._buffer.keep(now, copy)
+            while (id := self.log.next_to_go(self._capacity)) is not None:
+                # While what was kept is loaded, it is in the log before it is in the buffer.
+                if id in self._buffer:
+                    self._buffer.discard(id)
+                    self._let_go(id, "buffer_full")
+                else:
+                    self.drop(id, "buffer_full")
         self._port.note(Fact("store", copy.event.id))
         self._arm(now)
 
     def drop(self, event: EventId, reason: str) -> None:
         """Of what was kept when the node last ran something is not to be stored again."""
-        assert self._shelf is not None
-        self._shelf.erase(event)
+        assert self.log is not None
+        self.log.erase(event)
         self._port.note(Fact("drop", event, reason=reason))
 
     def _let_go(self, event: EventId, reason: str) -> None:
-        if self._shelf is not None:
-            self._shelf.erase(event)
+        if self.log is not None:
+            self.log.erase(event)
         self._port.note(Fact("evict", event, reason=reason))
 
     def held_by(self, event: EventId, neighbor: NodeId) -> None:
@@ -219,9 +239,9 @@ class Carrier:
         self._port.cancel_timer("retry")
 
     def _write(self, copy: Copy) -> None:
-        if self._shelf is not None:
+        if self.log is not None:
             attempts = copy.attempts if copy.counted else None
-            self._shelf.put(Kept(copy.until, copy.event, copy.hops, copy.sender, attempts))
+            self.log.put(Kept(copy.until, copy.event, copy.hops, copy.sender, attempts))
 
     def _arm(self, now: float) -> None:
         # A timer that is too early does no harm, so what leaves the buffer does not disarm it.

@@ -74,6 +74,7 @@ class Comparison:
             "discovery": self.discovery,
             "runs": self.report.runs,
             "failed": self.report.failed,
+            "warnings": self.report.warnings,
             "reference": self.protocols[0],
             "protocols": [
                 {

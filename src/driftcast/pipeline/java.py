@@ -20,7 +20,7 @@ OLDEST_VERSION = 17
 # `DRIFTCAST_JAVA=bundled` passes over the machine's own Java, to try what a machine without one would do.
 CHOICE_VARIABLE = "DRIFTCAST_JAVA"
 # A Java that cannot tell its version within this time is as good as none. A cold start takes well under a second.
-PROBE_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 120.0
 
 _WRAPPER = """\
 #!/bin/sh

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -34,10 +34,12 @@ from driftcast.pipeline.sentence import reference_pairs, sentences
 from driftcast.pipeline.session import session
 from driftcast.pipeline.statistics import Interval
 from driftcast.pipeline.sweep import RUNS_FILE, read_runs, read_table, swept
+from driftcast.pipeline.warned import experiment_warnings, keep_warnings, kept_warnings, tell_warnings
 from driftcast.pipeline.watch import linked_player, make_players
 from driftcast.settings import typed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 DEFINITIONS = "experiments"
@@ -58,6 +60,8 @@ class Report:
     means: list[Means] = field(default_factory=list)
     differences: Summaries = field(default_factory=dict)
     """To the points that are the reference of experiments that have one, paired by seed."""
+    warnings: list[str] = field(default_factory=list)
+    """Why runs say less than they seem to."""
 
     @property
     def page(self) -> Path:
@@ -70,6 +74,7 @@ class Report:
             "report": str(self.page),
             "runs": self.runs,
             "failed": self.failed,
+            "warnings": self.warnings,
             "claims": [claim.as_row() for claim in self.claims],
             "means": [means.as_row() for means in self.means],
         }
@@ -108,8 +113,7 @@ def reproduce_experiments(
     """
     names = {experiment.name for experiment in experiments}
     with held(out):
-        swept(experiments, out, lambda: spark, quiet=quiet)
-        _store(experiments, out)
+        _sweep(experiments, out, lambda: spark, quiet)
         if watch:
             make_players(experiments, read_runs(out), out, at_once=True)
         return _written(out, spark, names)
@@ -123,10 +127,29 @@ def sweep_experiment(experiment: Experiment, out: Path, master: str | None = Non
     if master is not None:
         checked_master(master)
     with held(out):
-        rows = swept([experiment], out, lambda: session("driftcast", master), quiet=quiet)
-        _store([experiment], out)
+        rows = _sweep([experiment], out, lambda: session("driftcast", master), quiet)
     told: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
     return told
+
+
+def _sweep(
+    experiments: Sequence[Experiment], out: Path, spark: "Callable[[], SparkSession]", quiet: bool
+) -> "pa.Table":
+    """Warn, do the runs, and keep what the report needs."""
+    warnings = {experiment.name: experiment_warnings(experiment) for experiment in experiments}
+    if not quiet:
+        for found in warnings.values():
+            tell_warnings(found)
+    rows = swept(experiments, out, spark, quiet=quiet)
+    _store(experiments, out)
+    for name, found in warnings.items():
+        keep_warnings(found, out / DEFINITIONS / name)
+    return rows
+
+
+def warnings_in(out: Path, experiment: Experiment) -> list[str]:
+    """The warnings that a sweep kept of an experiment."""
+    return kept_warnings(out / DEFINITIONS / experiment.name)
 
 
 def report(out: Path, master: str | None = None) -> Report:
@@ -227,7 +250,13 @@ def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = N
         for section in sections
         if names is None or section.experiment.name in names
     ]
-    return Report(out, len(mine), failed, judged, failure_lines(mine), means, differences)
+    told = [section for section in sections if names is None or section.experiment.name in names]
+    warnings = [
+        text if len(told) == 1 else f"{section.experiment.name}: {text}"
+        for section in told
+        for text in section.warnings
+    ]
+    return Report(out, len(mine), failed, judged, failure_lines(mine), means, differences, warnings)
 
 
 def _section(
@@ -245,7 +274,8 @@ def _section(
     compared = _of(experiment, differences) if experiment.definition.reference else None
     said = sentences(experiment, known, compared) if compared is not None else []
     player = linked_player(experiment.name, out)
-    return Section(experiment, mine, known, drawn, judge(results), player, compared, said)
+    warnings = warnings_in(out, experiment)
+    return Section(experiment, mine, known, drawn, judge(results), player, compared, said, warnings)
 
 
 def _of(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:

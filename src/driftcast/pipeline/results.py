@@ -58,7 +58,7 @@ class Results:
                     if value is not None:
                         found.setdefault(time_s, {}).setdefault(seed, []).append(value)
         return [
-            (time_s, interval(sum(values) / len(values) for values in by_seed.values()))
+            (time_s, interval((sum(values) / len(values) for values in by_seed.values()), bounds_of(metric)))
             for time_s, by_seed in sorted(found.items())
         ]
 

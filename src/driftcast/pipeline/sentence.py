@@ -4,9 +4,12 @@ import math
 from collections.abc import Mapping
 
 from driftcast.pipeline.experiment import Experiment
+from driftcast.pipeline.report.tables import told_apart
 from driftcast.pipeline.statistics import FEWEST, Interval
 
 NONE = Interval(0, None, None, None)
+PLACES = 2
+"""Of a ratio, as people read it; more where two would show no difference."""
 Found = Mapping[tuple[str, str], Interval]
 """(point, metric) -> mean or difference, and its interval."""
 
@@ -44,27 +47,24 @@ def sentence(protocol: str, reference: str, more: Interval, frames: Interval, re
     if more.low is None or more.high is None:
         if more.mean == 0 and more.n >= FEWEST:
             return f"{protocol} delivers as much as {reference} in each of {_runs(more.n)}{price}."
-        found = f"{protocol} delivers {_amount(more.mean)} than {reference} in {_runs(more.n)}{price}"
+        (text,) = told_apart([abs(more.mean)], PLACES)
+        found = f"{protocol} delivers {_amount(more.mean, text)} than {reference} in {_runs(more.n)}{price}"
         return f"{found}; that decides nothing yet: ask for more with --runs."
     ends = (more.low, more.high) if more.mean >= 0 else (-more.high, -more.low)
-    within = f"({_number(ends[0])} to {_number(ends[1])})"
+    text, *shown = told_apart([abs(more.mean), *ends], PLACES)
+    within = f"({shown[0]} to {shown[1]})"
     if more.low <= 0 <= more.high:
-        found = f"{protocol} delivers {_amount(more.mean)} {within} in {_runs(more.n)}{price}"
+        found = f"{protocol} delivers {_amount(more.mean, text)} {within} in {_runs(more.n)}{price}"
         return f"Between {protocol} and {reference} nothing is decided: {found}; more runs may tell."
-    return f"{protocol} delivers {_amount(more.mean)} {within} than {reference}{price}."
+    return f"{protocol} delivers {_amount(more.mean, text)} {within} than {reference}{price}."
 
 
 def _runs(count: int) -> str:
     return "one run" if count == 1 else f"{count} runs"
 
 
-def _amount(mean: float) -> str:
-    return f"{_number(abs(mean))} {'more' if mean > 0 else 'less'}" if mean else "neither more nor less"
-
-
-def _number(value: float) -> str:
-    """Two places, as ratios are read; more where they would show nothing."""
-    return f"{value:.2f}" if abs(value) >= 0.005 or value == 0 else f"{value:.1g}"
+def _amount(mean: float, text: str) -> str:
+    return f"{text} {'more' if mean > 0 else 'less'}" if mean else "neither more nor less"
 
 
 def _price(frames: Interval, reference: Interval) -> str:

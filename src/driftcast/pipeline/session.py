@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 ATTEMPTS_PER_TASK = 4
 # Spark idles at 200 MB; tables of metrics and the shuffles of a trace fit beside it, also on a small laptop.
 DRIVER_MEMORY = "1g"
-# How long the Java side may take to clean up after itself before it is ended.
-STOP_TIMEOUT_S = 10.0
+# How long the Java side may take to clean up after itself, on a busy machine too, before it is ended.
+STOP_TIMEOUT_S = 60.0
 
 # Errors of Spark are one line each, and none where they raise in the caller too or a lost worker is replaced.
 _LOGGING = """\

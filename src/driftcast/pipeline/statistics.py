@@ -89,6 +89,9 @@ def interval(values: Iterable[float | None], bounds: Bounds | None = None, exact
     if n == 0:
         return Interval(0, None, None, None)
     low, high = min(known), max(known)
+    if bounds is not None and not bounds[0] <= low <= high <= bounds[1]:
+        # The name of a user's metric may sound like a share. Its values say that it is none.
+        bounds = None
     if low == high or high - low <= ROUNDING * max(abs(low), abs(high)) < math.inf:
         return _alike(n, known[0], bounds, exact)
     mean = math.fsum(known) / n
@@ -146,7 +149,11 @@ def _around(middle: float, residuals: Sequence[float]) -> Interval:
 
 
 def _within(found: Interval, bounds: Bounds) -> Interval:
-    """No mean lies where no value can."""
+    """No mean lies where no value can.
+
+    To leave out what is impossible does not change how often the interval contains the true mean, and the skewness of
+    values near a bound is already in it.
+    """
     if found.low is None or found.high is None:
         return found
     return found._replace(low=max(found.low, bounds[0]), high=min(found.high, bounds[1]))

@@ -1,5 +1,6 @@
 """Which links faults cut, and when: worked out by the simulator's rules, without its nodes."""
 
+from collections import Counter
 from functools import partial
 
 from driftcast.contacts.plan import ContactPlan
@@ -49,7 +50,8 @@ class _CutLinks(Network):
                 wired.set_contact(a, b, up=True)
             self.topologies.append(wired)
         self._kernel = kernel
-        self._absent: set[NodeId] = set()
+        # Cuts of a pair, or of a node from everybody, that stand now: it is whole when the last of them has ended.
+        self._standing: Counter[tuple[int, int]] = Counter()
         self._crashed: set[NodeId] = set()
         self._since: dict[tuple[int, int], int] = {}
         self._cuts: list[Cut] = []
@@ -65,9 +67,8 @@ class _CutLinks(Network):
         self._note((min(a, b), max(a, b)), cut)
 
     def set_absent(self, id: NodeId, absent: bool) -> None:
-        (self._absent.add if absent else self._absent.discard)(id)
-        self._set_node(id)
         self._note((id, EVERYBODY), absent)
+        self._set_node(id)
 
     def crash(self, id: NodeId) -> None:
         self._crashed.add(id)
@@ -87,12 +88,13 @@ class _CutLinks(Network):
 
     def _set_node(self, id: NodeId) -> None:
         for topology in self.topologies:
-            topology.set_node(id, up=id not in self._absent and id not in self._crashed)
+            topology.set_node(id, up=not self._standing[id, EVERYBODY] and id not in self._crashed)
 
     def _note(self, pair: tuple[int, int], cut: bool) -> None:
-        # What is cut twice is whole again when the first of the two cuts ends, as in the simulator.
+        # What is cut twice is whole again when both cuts have ended, as in the simulator.
         now = self._kernel.now_us
+        self._standing[pair] += 1 if cut else -1
         if cut:
             self._since.setdefault(pair, now)
-        elif (since := self._since.pop(pair, None)) is not None and since < now:
+        elif not self._standing[pair] and (since := self._since.pop(pair)) < now:
             self._cuts.append((*pair, since, now))

@@ -11,7 +11,7 @@ from driftcast.errors import UserError
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.player.cuts import Cut, cuts_of
 from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import Scenario
+from driftcast.scenario.scenario import DEFAULT_AREA_M, Scenario
 
 SCENE_FOLDER = "scene"
 """In the folder of a trace, beside its tables."""
@@ -25,6 +25,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     nodes: int
     duration_s: float
     area_m: tuple[float, float] | None
+    """None where nobody named one: the page frames what moves."""
     roads: list[list[float]] = []
     """Of each road its width and then the places along its middle, x and y by turns."""
     squares: tuple[int, int] | None = None
@@ -109,10 +110,12 @@ def _ground(scenario: Scenario, moves: bool) -> Ground:
     columns, rows = getattr(model, "columns", None), getattr(model, "rows", None)
     # Only of the models whose squares mean something to the nodes; a grid of standing nodes has columns too.
     lives = isinstance(columns, int) and isinstance(rows, int) and hasattr(model, "groups")
+    # A recording takes no notice of the area, so a default says nothing of where its nodes are.
+    framed = moves and not (scenario.area_m == DEFAULT_AREA_M and model is not None and model.recording() is not None)
     return Ground(
         nodes=scenario.nodes,
         duration_s=scenario.duration_s,
-        area_m=scenario.area_m if moves else None,
+        area_m=scenario.area_m if framed else None,
         roads=roads,
         squares=(int(columns), int(rows)) if lives and columns is not None and rows is not None else None,
         moves=moves,

@@ -91,7 +91,8 @@ def player_data(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> 
     plain = bool((stage.names == np.arange(len(stage.names))).all())
     header = {
         "title": title,
-        "duration_s": stage.duration_s,
+        # As exact as all other times, so that what lasts to the end is there at the end.
+        "duration_s": round(stage.duration_s * MICROSECONDS) / MICROSECONDS,
         "nodes": len(stage.names),
         "names": None if plain else [str(name) for name in stage.names.tolist()],
         "area_m": ground.area_m,

@@ -13,7 +13,7 @@ from driftcast.protocol.optional import (
     UsesRouter,
 )
 from driftcast.protocol.plan import StackPlan
-from driftcast.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
+from driftcast.protocol.port import Fact, Gap, Interface, Link, Place, Port, TimerKey, Token
 from driftcast.protocol.probes import Probe, Snapshot
 from driftcast.protocol.stack import Stack
 
@@ -27,6 +27,7 @@ __all__ = [
     "Capability",
     "DurableStore",
     "Fact",
+    "Gap",
     "GlobalView",
     "Host",
     "Interface",

@@ -40,7 +40,7 @@ class ApplicationPort(ABC):
         """An event with a new id."""
 
     @abstractmethod
-    def subscribe(self, key: Key, filter: str, history: bool = False) -> None:
+    def subscribe(self, key: Key, filter: str) -> None:
         """`on_event` follows for each event; a key that is in use is another subscription from now on."""
 
     @abstractmethod

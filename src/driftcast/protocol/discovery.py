@@ -37,6 +37,13 @@ class BeaconSettings(Settings, frozen=True):
     period_s: Annotated[float, Meta(ge=0.01, le=3600, description="time between two beacons")] = 1.0
     missed: Annotated[float, Meta(ge=1, le=100, description="silent periods after which a link is lost")] = 3.0
     jitter: Annotated[float, Meta(ge=0, le=0.5, description="share by which each period varies")] = 0.1
+    believed_s: Annotated[
+        float,
+        Meta(ge=0.01, le=3600, description="longest period of a neighbor that is believed; the own one is in any case"),
+    ] = 60.0
+    """Whoever announces more is given up `missed` times this after its last beacon: a stranger that is never heard
+    again is a neighbor for three minutes, not for hours. Networks beacon every few seconds; nodes that sleep for longer
+    between beacons say so here."""
 
 
 class Neighborhood(ABC):
@@ -64,7 +71,7 @@ class BeaconDiscovery(StateMachine):
     summary = "neighbors by periodic beacons"
     settings_type = BeaconSettings
     messages = (Beacon,)
-    retunable = frozenset({"period_s", "missed", "jitter"})
+    retunable = frozenset({"period_s", "missed", "jitter", "believed_s"})
 
     def __init__(
         self,
@@ -122,8 +129,11 @@ class BeaconDiscovery(StateMachine):
             self.port.note(Fact("drop", peer=sender, reason="beacon_too_many_neighbors"))
             return
         # The speaker's own period counts, so nodes with different settings understand each other.
-        self._deadlines[link] = now + message.period_s * self._settings.missed
+        believed_s = self.believed_s(message.period_s)
+        self._deadlines[link] = now + believed_s * self._settings.missed
         if not known:
+            if believed_s < message.period_s:
+                self.port.note(Fact("drop", peer=sender, reason="beacon_period_too_long", value=message.period_s))
             self._incarnations[link] = message.incarnation
             found = self._links[link] = Link(sender, via, self._neighborhood.cost_s(sender, via))
             self._neighborhood.link_found(found)
@@ -132,6 +142,15 @@ class BeaconDiscovery(StateMachine):
     def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
         """The world failed to reach a neighbor, or saw it start anew, and will not wait for its silence."""
         self._lose((neighbor, interface), cause)
+
+    @property
+    def settings(self) -> BeaconSettings:
+        """As they are now."""
+        return self._settings
+
+    def believed_s(self, period_s: float) -> float:
+        """As much of the period that a neighbor announces as is believed."""
+        return min(period_s, max(self._settings.believed_s, self._settings.period_s))
 
     def knows(self, neighbor: NodeId, interface: Interface) -> bool:
         """Whether there is a link with a neighbor over an interface."""

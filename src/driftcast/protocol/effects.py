@@ -80,6 +80,13 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     complete: bool
 
 
+class CloseHistory(msgspec.Struct, frozen=True, gc=False):
+    """`port.close_history`"""
+
+    subscription: SubscriptionId
+    complete: bool
+
+
 class Held(msgspec.Struct, frozen=True, gc=False):
     """`port.held`"""
 
@@ -103,7 +110,19 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 
 Effect: TypeAlias = (
-    Send | Broadcast | Route | RouteEach | SetTimer | CancelTimer | Deliver | Answer | Close | Held | Process | Note
+    Send
+    | Broadcast
+    | Route
+    | RouteEach
+    | SetTimer
+    | CancelTimer
+    | Deliver
+    | Answer
+    | Close
+    | CloseHistory
+    | Held
+    | Process
+    | Note
 )
 
 
@@ -146,6 +165,9 @@ class BufferedPort(Port):
 
     def close(self, request: RequestId, complete: bool) -> None:
         self._effects.append(Close(request, complete))
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        self._effects.append(CloseHistory(subscription, complete))
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._effects.append(Held(event, neighbor))

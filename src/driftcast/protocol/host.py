@@ -32,12 +32,18 @@ class Capability(enum.StrEnum):
     DURABLE_STORE = "durable store"
     DIRECTORY = "directory"
     """Who has which role, known to everybody beforehand."""
+    NODE_NAMES = "names of nodes"
+    """Nodes have names, which their configurations give them; in a scenario they have numbers alone."""
     CALENDAR = "calendar"
     """The date and the time of day, as right as the node's clock is."""
     OVERHEARING = "overhearing"
     """Frames that are meant for others; a router that declares it is told (`on_overheard`)."""
     DISTANCES = "distances"
     """How many hops it is to others, as the router beneath counts them. The router offers it, not the world."""
+    NODE_ROUTES = "routes to nodes"
+    """The router beneath brings packets to a node wherever it is, by its id alone."""
+    PLACE_ROUTES = "routes to places"
+    """The router beneath brings packets to whoever is at a position."""
     GLOBAL_VIEW = "global view"
     """What no real node can know; the simulator alone offers it, for bounds and "best" schemes."""
 
@@ -95,6 +101,8 @@ class Host(ABC):
     """One node, seen by its protocol. Every reading is sampled at `now`, the node's own clock."""
 
     offers: frozenset[Capability]
+    name: str = ""
+    """What people call the node; empty where nodes have numbers alone."""
     roles: tuple[str, ...]
     """What the scenario or the node's config has this node be."""
     incarnation: int
@@ -105,7 +113,8 @@ class Host(ABC):
     def stand_on(self, offers: frozenset[Capability], hops_to: HopsTo) -> None:
         """The stack has put a router beneath the layer that this is told to, and the router offers so much."""
         self.offers |= offers
-        self._hops_to = hops_to
+        if Capability.DISTANCES in offers:
+            self._hops_to = hops_to
 
     def read_as(self, codec: Codec) -> None:
         """The stack says how messages of the layer are read that this is told to."""

@@ -5,7 +5,7 @@ Handlers default to nothing, so a protocol overrides what it cares about.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -101,6 +101,10 @@ class Protocol(StateMachine):
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A local application's subscription has ended."""
 
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
+        """What a person who asks how the node is should know of this protocol; `name` is what a node is called."""
+        return {}
+
 
 class Upward(ABC):
     """What a router tells the protocol above it. Commands, as those of a port."""
@@ -125,8 +129,9 @@ class Router(StateMachine, ABC):
     finds_neighbors: ClassVar[bool] = False
     """Whether it learns by itself who is in reach, so that a stack need not beacon for it."""
 
-    offers: ClassVar[frozenset[Capability]] = frozenset()
-    """What the protocol above may be told by it: `DISTANCES`, if `hops_to` knows."""
+    offers: ClassVar[frozenset[Capability]] = frozenset({Capability.NODE_ROUTES})
+    """What it gives the protocol above: `DISTANCES` if `hops_to` knows; `NODE_ROUTES` if it finds nodes by their ids,
+    `PLACE_ROUTES` if it finds whoever is at a place."""
 
     up: Upward
 

@@ -4,8 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request
+from driftcast.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request, RequestId
 from driftcast.protocol.port import Place, Token
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -26,7 +27,12 @@ class AnswersRequests(ABC):
 
     @abstractmethod
     def on_request(self, now: float, request: Request) -> None:
-        """A local application asks for stored events."""
+        """A local application asks for stored events. The request stays open until it is answered or its patience is
+        over, or nobody waits for it any more."""
+
+    @abstractmethod
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        """Nobody waits for the answers any more; `port.close` need not follow."""
 
 
 class KeepsEvents(ABC):
@@ -34,8 +40,18 @@ class KeepsEvents(ABC):
 
     @property
     @abstractmethod
+    def log(self) -> RetentionLog | None:
+        """What it holds, in the durable store when a handler has returned; None if it holds events in memory only."""
+
+    @property
+    @abstractmethod
+    def room(self) -> Usage:
+        """How many events, and of a log how many bytes, it holds of those that make room for others."""
+
+    @property
     def durable(self) -> bool:
-        """Whether what it holds, and what it has met, is in the durable store when a handler has returned."""
+        """Whether events can be published at level `stored`."""
+        return self.log is not None
 
 
 class CountsHolders(ABC):
@@ -83,6 +99,11 @@ class UsesRouter(ABC):
     @abstractmethod
     def on_unreachable(self, now: float, target: NodeId | Place, message: Message) -> None:
         """The router gave up on a message of this node's."""
+
+
+def log_of(protocol: object) -> RetentionLog | None:
+    """The retention log of a protocol, if it keeps events in the durable store."""
+    return protocol.log if isinstance(protocol, KeepsEvents) else None
 
 
 def serves_processors(protocol: type) -> bool:

@@ -56,6 +56,12 @@ class Fact(msgspec.Struct, frozen=True):
     """A measurement: a load, a length, a utility."""
 
 
+class Gap(Fact, frozen=True, kw_only=True):
+    """A subscription's results do not go on where they were. Worth a row, and its application is told too."""
+
+    subscription: SubscriptionId
+
+
 class Port(ABC):
     """The way out of a state machine; each world has its own."""
 
@@ -111,6 +117,11 @@ class Port(ABC):
         """No more answers will come; `complete` if every stored event there is has been answered with."""
 
     @abstractmethod
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        """What was stored before a subscription with `history` has been delivered, all of it if `complete`. Told again
+        if the rest comes after it was said that it is not."""
+
+    @abstractmethod
     def held(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor has said that it holds an event which is counted (`CountsHolders`); told once for each."""
 
@@ -120,4 +131,4 @@ class Port(ABC):
 
     @abstractmethod
     def note(self, fact: Fact) -> None:
-        """A named fact for the trace."""
+        """A named fact for the trace; a `Gap` also for the application whose subscription it is."""

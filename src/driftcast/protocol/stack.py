@@ -12,18 +12,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
-from driftcast.model import (
-    Advertisement,
-    Event,
-    EventId,
-    Failure,
-    NodeId,
-    Processor,
-    ProcessorId,
-    Request,
-    Subscription,
-    SubscriptionId,
-)
+from driftcast.model import Advertisement, Event, Failure, Processor, Request, Subscription
+from driftcast.model.identity import EventId, NodeId, ProcessorId, RequestId, SubscriptionId
 from driftcast.protocol.discovery import BeaconDiscovery, Neighborhood
 from driftcast.protocol.host import Host
 from driftcast.protocol.machine import Router, Settings, StateMachine, Upward
@@ -74,7 +64,7 @@ class Stack(Upward, Neighborhood):
             self.router = plan.router(node, plan.router_settings, *parts(Layer.ROUTING), self)
             self._place(Layer.ROUTING, self.router)
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
-        if self.router is not None and self.router.offers:
+        if self.router is not None:
             protocol_host.stand_on(self.router.offers, self.router.hops_to)
         protocol_host.read_as(plan.codecs[Layer.DISSEMINATION])
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
@@ -260,6 +250,11 @@ class Stack(Upward, Neighborhood):
         protocol = self.protocol
         answer = protocol.on_request if isinstance(protocol, AnswersRequests) else self._find_nothing
         self._input(now, Layer.DISSEMINATION, answer, request)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        """Nobody waits for the answers to a request any more."""
+        if isinstance(self.protocol, AnswersRequests):
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_request_gone, request)
 
     def _find_nothing(self, now: float, request: Request) -> None:
         self._port.close(request.id, complete=False)

@@ -76,6 +76,10 @@ class Landlord(ABC):
         """An application asks for stored events."""
 
     @abstractmethod
+    def cancel_request(self, id: RequestId) -> None:
+        """It no longer waits for them."""
+
+    @abstractmethod
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         """`Tenants.on_timer(key)` after a delay."""
 
@@ -118,8 +122,8 @@ class _Port(ApplicationPort):
     ) -> None:
         self._ask(self._tenants.landlord.publish, dict(attributes), payload, lease_s, access)
 
-    def subscribe(self, key: Key, filter: str, history: bool = False) -> None:
-        self._ask(self._tenants.subscribe, (self._name, key), filter, history)
+    def subscribe(self, key: Key, filter: str) -> None:
+        self._ask(self._tenants.subscribe, (self._name, key), filter)
 
     def unsubscribe(self, key: Key) -> None:
         self._ask(self._tenants.unsubscribe, (self._name, key))
@@ -271,12 +275,12 @@ class Tenants:
 
     # What they ask for.
 
-    def subscribe(self, key: TenantKey, filter: str, history: bool) -> None:
+    def subscribe(self, key: TenantKey, filter: str) -> None:
         """A key that is in use is given to the new subscription."""
         self.unsubscribe(key)
         id = SubscriptionId(self._node, self.landlord.number())
         self._subscriptions[key], self._subscribers[id] = id, key
-        self.landlord.subscribe(Subscription(id, filter, history=history))
+        self.landlord.subscribe(Subscription(id, filter))
 
     def unsubscribe(self, key: TenantKey) -> None:
         """One that is not there is no mistake."""
@@ -303,6 +307,7 @@ class Tenants:
         for id in [id for id, whose in self._requests.items() if whose == key]:
             del self._requests[id]
             self._curtailed.discard(id)
+            self.landlord.cancel_request(id)
         id = RequestId(self._node, self.landlord.number())
         self._requests[id] = key
         self.landlord.request(Request(id, filter, patience_s, elsewhere=elsewhere))

@@ -159,7 +159,8 @@ class Topology:
         """Another one after each change, so that whoever looks at all links need not look again for nothing."""
         self._contacts: list[dict[NodeId, None]] = [{} for _ in range(nodes)]
         self._up = [True] * nodes
-        self._cut: set[tuple[NodeId, NodeId]] = set()
+        self._cut: dict[tuple[NodeId, NodeId], int] = {}
+        """How many things stand between two nodes."""
         self._reach: list[Reach | None] = [None] * nodes
         self._alone = [Reach((node,)) for node in range(nodes)]
 
@@ -212,12 +213,14 @@ class Topology:
             self._reach[other] = None
 
     def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
-        """Something stands between two nodes, or no longer does."""
+        """Something stands between two nodes, or no longer does. Several things may: each has to go."""
         pair = (min(a, b), max(a, b))
-        if cut:
-            self._cut.add(pair)
+        left = self._cut.get(pair, 0) + (1 if cut else -1)
+        assert left >= 0, "a cut ends that never began"
+        if left:
+            self._cut[pair] = left
         else:
-            self._cut.discard(pair)
+            del self._cut[pair]
         self._reach[a] = self._reach[b] = None
         self.version += 1
 

@@ -1,8 +1,6 @@
 """Contact plans from whatever a user has: a scenario, a movement trace, a file of connections, a plan."""
 
-import gzip
 import re
-import zlib
 from pathlib import Path
 
 from driftcast.contacts.exact import contacts
@@ -12,9 +10,9 @@ from driftcast.mobility.csv_table import COLUMNS, CsvTable
 from driftcast.mobility.model import Area
 from driftcast.mobility.ns2 import Ns2
 from driftcast.mobility.one import One
+from driftcast.mobility.packed import reading
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.sumo import Sumo
-from driftcast.mobility.trace_file import open_plain
 from driftcast.scenario.movement import movement
 from driftcast.scenario.scenario import load
 from driftcast.streams import array_stream, check_seed
@@ -30,22 +28,22 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
     check_seed(seed)
     if path.suffix == ".toml":
         return _from_scenario(path, range_m, duration_s, seed)
-    if path.suffix == ".parquet":
+    start = "" if path.suffix == ".parquet" else _start_of(path)
+    if path.suffix == ".parquet" or start.startswith("PAR1"):
         if range_m is not None or duration_s is not None:
             raise UserError(f"{path}: holds contacts, which have neither --range nor --duration of their own")
         return ContactPlan.load(path)
-    start = _start_of(path)
     if start.lstrip("\ufeff \t\r\n").startswith("<"):
         return _from_player(Sumo(file=str(path)), range_m, duration_s, seed)
-    if re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
+    if not _is_table(path, start) and re.search(r"^\s*\S+\s+(CONN|C|S|DE|A|DR|R)\s", start, re.MULTILINE):
         return ContactPlan.from_one_events(path, duration_s=duration_s)
     return _from_player(_player_of(path, start), range_m, duration_s, seed)
 
 
 def _player_of(path: Path, start: str) -> TracePlayer:
     """Who plays a text file that begins so."""
-    first = next((line for line in map(str.strip, start.splitlines()) if line and not line.startswith("#")), "")
-    if path.suffix.lower() == ".csv" or COLUMNS[0] in first:
+    first = _first_line(start)
+    if _is_table(path, start):
         return CsvTable(file=str(path))
     if "$node_" in start or "$god_" in start:
         return Ns2(file=str(path))
@@ -55,6 +53,14 @@ def _player_of(path: Path, start: str) -> TracePlayer:
     raise UserError(
         f"{path}: {what}; expected movement (CSV, ns-2, the ONE, SUMO), connections of the ONE, or a scenario (.toml)"
     )
+
+
+def _first_line(start: str) -> str:
+    return next((line for line in map(str.strip, start.splitlines()) if line and not line.startswith("#")), "")
+
+
+def _is_table(path: Path, start: str) -> bool:
+    return path.suffix.lower() == ".csv" or COLUMNS[0] in _first_line(start)
 
 
 def check_extent(range_m: float | None, duration_s: float | None) -> None:
@@ -91,10 +97,5 @@ def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, 
 
 
 def _start_of(path: Path) -> str:
-    try:
-        with open_plain(path) as file:
-            return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace")
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise UserError(f"{path}: the gzip file is cut or broken; compress it again") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    with reading(path) as file:
+        return file.read(_SNIFFED_BYTES).decode("utf-8", errors="replace").removeprefix("\ufeff")

@@ -1,7 +1,7 @@
 """Values drawn for each event or subscription of a workload, and nodes drawn for a role."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Annotated, TypeAlias
 
@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.model import Scalar
+from driftcast.model import Scalar, check_attributes
+from driftcast.model.event import MAX_ATTRIBUTES
 
 
 class Integers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,6 +31,8 @@ class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.uniform[0]) and self.uniform[0] <= self.uniform[1] < math.inf):
             raise ValueError("uniform = [low, high] with low <= high")
+        if not math.isfinite(self.uniform[1] - self.uniform[0]):
+            raise ValueError("uniform = [low, high] with a finite distance between them")
 
 
 class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +64,15 @@ class Draw:
         except msgspec.ValidationError as error:
             raise UserError(f"{where}: {error}") from None
 
+    def extremes(self) -> list[Scalar]:
+        """The values that say of all others whether they can be used: both ends of a range, or each choice."""
+        rule = self._rule
+        if isinstance(rule, Integers):
+            return list(rule.integers)
+        if isinstance(rule, Uniform):
+            return list(rule.uniform)
+        return rule.choice if isinstance(rule, Choice) else [rule]
+
     def count(self) -> float:
         """How many different values there are."""
         rule = self._rule
@@ -80,6 +92,18 @@ class Draw:
         if isinstance(rule, Choice):
             return rule.choice[rng.randrange(len(rule.choice))]
         return rule
+
+
+def check_drawn_attributes(attributes: Mapping[str, Drawable], where: str) -> None:
+    """Refuse, at loading, attributes that no event or subscriber can have, whatever is drawn."""
+    for name, written in attributes.items():
+        for value in Draw(written, f"{where}.{name}").extremes():
+            try:
+                check_attributes({name: value})
+            except ValueError as error:
+                raise UserError(f"{where}: {error}") from None
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise UserError(f"{where}: at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}")
 
 
 Selection: TypeAlias = str | int | list[int]

@@ -212,6 +212,8 @@ def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, dur
             slow.append(fault)
         elif isinstance(fault, ClockSkew):
             for node in chosen(fault.nodes, roles, nodes, rng):
+                if node in clocks:
+                    raise UserError(f"faults[{place}]: node {node} has a skewed clock already; give one fault for both")
                 offset_s = rng.uniform(-fault.offset_s, fault.offset_s)
                 clocks[node] = Clock(offset_s, rng.uniform(-fault.drift, fault.drift))
         elif isinstance(fault, GpsError):
@@ -241,11 +243,14 @@ def _outages(fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s:
 
 
 def _apart(outages: list[Outage]) -> list[Outage]:
-    """A node that is down cannot crash: of overlapping outages the earlier one stands."""
-    until: dict[int, float] = {}
-    kept = []
+    """A node that is down cannot crash: overlapping outages are one, from the first beginning to the last end."""
+    last: dict[int, int] = {}
+    kept: list[Outage] = []
     for outage in outages:
-        if outage.at_s >= until.get(outage.node, 0.0):
+        place = last.get(outage.node)
+        if place is None or outage.at_s >= kept[place].until_s:
+            last[outage.node] = len(kept)
             kept.append(outage)
-            until[outage.node] = outage.until_s
+        else:
+            kept[place] = kept[place]._replace(until_s=max(kept[place].until_s, outage.until_s))
     return kept

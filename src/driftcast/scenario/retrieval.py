@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from driftcast.errors import UserError
 from driftcast.model import Advertisement, AdvertisementId, Request, RequestId
-from driftcast.scenario.draws import Draw, Drawable, Selection, chosen
-from driftcast.scenario.texts import check_filter, example, filled
+from driftcast.scenario.draws import Draw, Drawable, Selection, check_drawn_attributes, chosen
+from driftcast.scenario.texts import check_template, filled
 from driftcast.streams import stream
 
 Time = Annotated[float, Meta(ge=0, le=1e9)]
@@ -64,16 +64,15 @@ class Ask(NamedTuple):
 
 def check_advertise(entry: AdvertiseEntry, where: str) -> None:
     """Refuse, at loading, what could not be played."""
-    check_filter(filled(entry.filter, example(entry.draw, f"{where}.draw"), f"{where}.filter"), f"{where}.filter")
+    check_template(entry.filter, entry.draw, where)
     if entry.until_s is not None and entry.until_s <= entry.at_s:
         raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
 
 
 def check_request(entry: RequestEntry, where: str) -> None:
     """Refuse, at loading, what could not be played."""
-    for name, written in entry.attributes.items():
-        Draw(written, f"{where}.attributes.{name}")
-    check_filter(filled(entry.filter, example(entry.draw, f"{where}.draw"), f"{where}.filter"), f"{where}.filter")
+    check_drawn_attributes(entry.attributes, f"{where}.attributes")
+    check_template(entry.filter, entry.draw, where)
     if (entry.at_s is None) == (entry.rate_per_s is None):
         raise UserError(f"{where}: needs either at_s or rate_per_s")
 
@@ -99,13 +98,15 @@ def played_requests(
     for place, entry in enumerate(entries):
         rng = stream(seed, f"request {place}")
         end_s = duration_s if entry.to_s is None else min(duration_s, entry.to_s)
-        for node in chosen(entry.nodes, roles, nodes, rng):
+        those = chosen(entry.nodes, roles, nodes, rng)
+        expected = len(made) + len(those) * max(0.0, end_s - entry.from_s) * (entry.rate_per_s or 0.0)
+        if expected > MAX_REQUESTS:
+            raise UserError(f"request: that makes {expected:,.0f} requests; a run has at most {MAX_REQUESTS:,}")
+        for node in those:
             for time_s in _times(entry, end_s, rng):
                 attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
                 id = RequestId(node, len(made))
                 made.append(Ask(time_s, Request(id, _text(entry, rng), entry.patience_s, attributes)))
-    if len(made) > MAX_REQUESTS:
-        raise UserError(f"request: that makes {len(made):,} requests; a run has at most {MAX_REQUESTS:,}")
     return sorted(made, key=lambda ask: ask.time_s)
 
 
@@ -115,7 +116,7 @@ def _times(entry: RequestEntry, end_s: float, rng: Random) -> list[float]:
     assert entry.rate_per_s is not None
     times: list[float] = []
     time_s = entry.from_s + rng.expovariate(entry.rate_per_s)
-    while time_s <= end_s and len(times) <= MAX_REQUESTS:
+    while time_s <= end_s:
         times.append(time_s)
         time_s += rng.expovariate(entry.rate_per_s)
     return times

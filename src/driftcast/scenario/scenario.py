@@ -36,6 +36,7 @@ from driftcast.trace import Level
 
 Radio: TypeAlias = DiskRadio | CsmaRadio
 Time = Annotated[float, Meta(ge=0, le=1e9)]
+DEFAULT_AREA_M = (1000.0, 1000.0)
 
 
 class OracleDiscovery(
@@ -83,7 +84,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     description: str = ""
     duration_s: Annotated[float, Meta(gt=0, le=1e7)]
     nodes: Annotated[int, Meta(ge=1, le=1_000_000)]
-    area_m: tuple[Annotated[float, Meta(gt=0, le=1e7)], Annotated[float, Meta(gt=0, le=1e7)]] = (1000.0, 1000.0)
+    area_m: tuple[Annotated[float, Meta(gt=0, le=1e7)], Annotated[float, Meta(gt=0, le=1e7)]] = DEFAULT_AREA_M
     mobility: dict[str, object] | None = None
     contacts: InputFile | None = None
     """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""

@@ -11,9 +11,9 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.model import AccessPolicy, Event, EventId, Subscription, SubscriptionId
 from driftcast.scenario.beginnings import first_state
-from driftcast.scenario.draws import Draw, Drawable, Selection, chosen
+from driftcast.scenario.draws import Draw, Drawable, Selection, check_drawn_attributes, chosen
 from driftcast.scenario.event_files import Written, read_events
-from driftcast.scenario.texts import check_filter, example, filled, variety
+from driftcast.scenario.texts import check_filter, check_template, filled, variety
 from driftcast.settings import InputFile
 from driftcast.streams import stream
 
@@ -103,10 +103,9 @@ class _Draws(NamedTuple):
 
 def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
     """Refuse, at loading, what could not be played."""
-    for name, written in entry.attributes.items():
-        Draw(written, f"{where}.attributes.{name}")
+    check_drawn_attributes(entry.attributes, f"{where}.attributes")
     if isinstance(entry, SubscribeEntry):
-        check_filter(filled(entry.filter, example(entry.draw, f"{where}.draw"), f"{where}.filter"), f"{where}.filter")
+        check_template(entry.filter, entry.draw, where)
         different = variety(entry.filter, entry.draw)
         if different < entry.each:
             made = f"only {different:g} different filters" if different > 1 else "only one filter"

@@ -4,7 +4,17 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from driftcast.model import AccessPolicy, Advertisement, Event, EventId, Request, Scalar, Subscription, SubscriptionId
+from driftcast.model import (
+    AccessPolicy,
+    Advertisement,
+    Event,
+    EventId,
+    Request,
+    RequestId,
+    Scalar,
+    Subscription,
+    SubscriptionId,
+)
 from driftcast.protocol import Fact, Host
 from driftcast.protocol.application import Application, ApplicationPort
 from driftcast.protocol.tenants import Landlord, TenantKey, Tenants
@@ -103,6 +113,9 @@ class SimApplications(Landlord):
 
     def request(self, request: Request) -> None:
         self._node.request(request)
+
+    def cancel_request(self, id: RequestId) -> None:
+        self._node.cancel_request(id)
 
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         self.cancel_timer(key)

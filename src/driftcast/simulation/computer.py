@@ -116,6 +116,7 @@ class Computer:
         for outcome in outcomes:
             identity = EventId(self._node, self._world.next_sequence(self._node))
             results.append(derived_event(call.processor, call.events, outcome, identity, self._clock()))
+        self._world.count_derived(call.processor, len(results))
         # Only now: if one of several results is none, nothing has been made.
         for place, result in enumerate(results):
             self._world.recorder.on_event(self._node, result, Made(call.processor, call.events, place))

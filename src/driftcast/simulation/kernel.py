@@ -142,10 +142,11 @@ class Kernel(Scheduler):
         """Drop everything that was called off."""
         self._queue = [entry for entry in self._queue if _wanted(entry[3])]
         heapify(self._queue)
-        # A second that is emptied stays announced; it then begins with nothing in it, and goes by.
-        self._later = {
-            second: [entry for entry in entries if _wanted(entry[3])] for second, entries in self._later.items()
-        }
+        kept = ((second, [entry for entry in entries if _wanted(entry[3])]) for second, entries in self._later.items())
+        # A second in which nothing is left is forgotten: `run` relies on a second that begins to have an entry.
+        self._later = {second: entries for second, entries in kept if entries}
+        self._seconds = list(self._later)
+        heapify(self._seconds)
         self._waiting = sum(map(len, self._later.values()))
         self._cancelled = 0
 

@@ -28,6 +28,7 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.optional import log_of
 from driftcast.simulation.applications import SimApplications
 from driftcast.simulation.computer import Computer
 from driftcast.simulation.host import MemoryStore, SimHost
@@ -89,6 +90,9 @@ class SimPort(Port):
         self._node.recorder.on_close(self._node.id, request, complete)
         if self._node.applications is not None:
             self._node.applications.tenants.on_closed(request, complete)
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        """Simulated subscribers do not wait for it; the facts of the retrieval are in the trace."""
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("held", event, neighbor))
@@ -156,7 +160,9 @@ class SimNode:
         self.up = True
         self.recorder.on_node(self.id, Kind.START)
         now = self.now()
+        self.recorder.on_log(self.id, log_of(self.protocol))
         self.stack.on_start(now)
+        self.recorder.on_started(self.id)
         for installed in self._installed.values():
             self.stack.on_processor(now, installed.processor)
         for subscription in self.subscriptions.values():
@@ -208,7 +214,15 @@ class SimNode:
         """An application publishes; on a node that is down nobody does."""
         if self.up:
             self.recorder.on_event(self.id, event)
-            self.stack.on_publish(self.now(), event)
+            log = log_of(self.protocol)
+            # A simulated application publishes at level `stored` where the log admits that, else at `accepted`.
+            if log is not None and log.refusal(event) is None:
+                log.pledge(event.id)
+                self.stack.on_publish(self.now(), event)
+                log.pledge(None)
+            else:
+                self.stack.on_publish(self.now(), event)
+            self.recorder.on_published(self.id, event.id)
 
     def subscribe(self, subscription: Subscription) -> None:
         """An application subscribes, now or, if the node is down, when it is up again."""
@@ -245,6 +259,11 @@ class SimNode:
         if self.up:
             self.recorder.on_request(self.id, request)
             self.stack.on_request(self.now(), request)
+
+    def cancel_request(self, id: RequestId) -> None:
+        """It no longer waits for the answers."""
+        if self.up:
+            self.stack.on_request_gone(self.now(), id)
 
     # Links, as an oracle tells them.
 

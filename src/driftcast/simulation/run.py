@@ -37,6 +37,8 @@ from driftcast.streams import check_seed, stream
 from driftcast.trace import Level, Trace
 
 LOG = logging.getLogger("driftcast.simulation")
+MEMORIES = ("seen_s", "max_seen", "max_met", "seen_grace_s")
+"""Settings that say how long, or how many, events are remembered that were met."""
 STEPS = 500
 """How often somebody who watches a run is told where it is."""
 
@@ -155,6 +157,7 @@ class Simulation:
         """Let everything happen up to a time, that time included."""
         with self._watched():
             self.kernel.run(microseconds(until_s))
+            self.recorder.retention.check(until_s)
 
     def finish(self) -> Run:
         """Stop every node and say what came out."""
@@ -182,6 +185,15 @@ class Simulation:
             self._probes.series,
         )
 
+    def _hint(self, error: ViolationError) -> str:
+        """Which settings may be the reason, where a node took an event for new that it had met before."""
+        plan = self._world.stack
+        known = {"protocol": plan.settings, "router": plan.router_settings}
+        named = [f"{at}.{name}" for at, one in known.items() for name in MEMORIES if hasattr(one, name)]
+        if "a second time" not in str(error) or not named:
+            return ""
+        return f"; perhaps it was forgotten while copies of it were under way: raise {' and '.join(named)}"
+
     def _failures(self) -> dict[ProcessorId, Failures]:
         """Over all nodes, by the scenario's order of processors."""
         found: dict[ProcessorId, Failures] = {}
@@ -200,7 +212,7 @@ class Simulation:
         try:
             yield
         except ViolationError as error:
-            raise ViolationError(f"{self.name}: {error} (replay with --seed {self.seed})") from None
+            raise ViolationError(f"{self.name}: {error}{self._hint(error)} (replay with --seed {self.seed})") from None
         except (UserError, WorkError):
             raise
         except Exception as error:
@@ -234,6 +246,12 @@ def run(
     finally:
         if collecting:
             gc.enable()
+
+
+def check_run(scenario: Scenario, seed: int = 1) -> None:
+    """Refuse, with a UserError, what `run` would refuse: everything is read, drawn and made, and nothing is run."""
+    check_seed(seed)
+    Simulation(scenario, seed)
 
 
 def _window(scenario: Scenario) -> tuple[float, float]:

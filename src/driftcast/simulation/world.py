@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from driftcast.contacts.plan import ContactPlan
+from driftcast.errors import WorkError
 from driftcast.functions import Installed
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.model import NodeId, Position, ProcessorId, RoadMap
@@ -16,6 +17,10 @@ from driftcast.simulation.kernel import Kernel
 from driftcast.simulation.memory import Memories
 from driftcast.simulation.slow import SlowLinks
 from driftcast.simulation.witness.recorder import Recorder
+
+
+class DerivedEventsError(WorkError):
+    """The processors of a run make more events than it may have."""
 
 
 @dataclass(slots=True)
@@ -41,6 +46,8 @@ class World:
     slow: SlowLinks = field(init=False, default_factory=SlowLinks)
     offers: frozenset[Capability] = field(init=False)
     """What nodes may know in this scenario."""
+    derived: dict[ProcessorId, int] = field(init=False, default_factory=dict)
+    """How many events each processor has made, at all nodes."""
     _roads: RoadMap | None = field(init=False, default=None)
 
     _roles_of: dict[NodeId, tuple[str, ...]] = field(init=False, default_factory=dict)
@@ -64,6 +71,18 @@ class World:
         """The number of a node's next event, beyond those of the workload."""
         self.sequences[node] = self.sequences.get(node, -1) + 1
         return self.sequences[node]
+
+    def count_derived(self, processor: ProcessorId, events: int) -> None:
+        """A processor has made some events. A run in which too many are made ends: it would take hours."""
+        self.derived[processor] = self.derived.get(processor, 0) + events
+        made, most = sum(self.derived.values()), self.scenario.computer.max_derived_events
+        if made > most:
+            busiest = max(self.derived, key=lambda one: self.derived[one])
+            raise DerivedEventsError(
+                f"{self.scenario.name}: at {self.kernel.now_s:g} s processors have made more than {most:,} events, "
+                f"{self.derived[busiest]:,} of them {busiest}: select less in its filter, let fewer nodes run it, "
+                "lower protocol.max_stages, or raise computer.max_derived_events"
+            )
 
     def position(self, node: NodeId) -> Position | None:
         """Where a node is right now; None if it is not there."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from driftcast.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
-from driftcast.protocol import Fact, Interface, Link
+from driftcast.protocol import Fact, Gap, Interface, Link
 from driftcast.trace.schema import Kind, Row
 from driftcast.wire import EventMessage, Layer, Message, Traffic, carried
 
@@ -86,7 +86,8 @@ def link_changed(time_s: float, node: NodeId, link: Link) -> Row:
 def noted(time_s: float, node: NodeId, layer: Layer, fact: Fact) -> Row:
     """What a state machine notes, or its host about it; drops among it."""
     event = None if fact.event is None else str(fact.event)
-    columns = (event, None, fact.peer, None, None, None, fact.reason or None, fact.value)
+    subscription = str(fact.subscription) if isinstance(fact, Gap) else None
+    columns = (event, subscription, fact.peer, None, None, None, fact.reason or None, fact.value)
     return Row(time_s, node, _LAYERS[layer], fact.kind, None, None, *columns)
 
 

@@ -10,12 +10,23 @@ from driftcast.wire.codec import (
     layer_of,
     reader_of,
 )
-from driftcast.wire.message import LEASE_OVER, EventMessage, Message, Parcel, ParcelMessage, Traffic, carried
+from driftcast.wire.message import (
+    LEASE_OVER,
+    MAX_HOPS,
+    EventMessage,
+    Message,
+    Parcel,
+    ParcelMessage,
+    Traffic,
+    carried,
+    hops_after,
+)
 
 __all__ = [
     "HEADER_BYTES",
     "LEASE_OVER",
     "MAX_FRAME_BYTES",
+    "MAX_HOPS",
     "Codec",
     "DecodeError",
     "EventMessage",
@@ -26,6 +37,7 @@ __all__ = [
     "ParcelMessage",
     "Traffic",
     "carried",
+    "hops_after",
     "layer_of",
     "reader_of",
 ]

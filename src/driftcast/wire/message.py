@@ -64,6 +64,15 @@ def carried(message: Message) -> tuple[Traffic, EventId | None]:
     return message.traffic, None
 
 
+MAX_HOPS = 65_535
+
+
+def hops_after(hops: int, more: int = 1) -> int:
+    """So many transmissions later. A count that somebody has driven to its end stays there: one beyond it would be
+    refused by everybody, and the event with it."""
+    return min(hops + more, MAX_HOPS)
+
+
 class EventMessage(Message, frozen=True, gc=False):
     """The base of messages that carry one event.
 
@@ -76,7 +85,7 @@ class EventMessage(Message, frozen=True, gc=False):
     durations: ClassVar[tuple[str, ...]] = ("remaining_s",)
 
     event: Event
-    hops: Annotated[int, Meta(ge=0, le=65535)]
+    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
     remaining_s: Annotated[float, Meta(gt=0)]
 
     def aged(self, waited_s: float) -> Self | None:

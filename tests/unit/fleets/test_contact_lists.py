@@ -10,7 +10,8 @@ import pytest
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError, WorkError
 from driftcast.pipeline.fleets import contact_lists
-from driftcast.pipeline.fleets.ingest import Source, ingest
+from driftcast.pipeline.fleets.ingest import ingest
+from driftcast.pipeline.fleets.inputs import Source
 from tests.cli.movements import CONNECTIONS
 
 LIST = """21 3 100 220 1 0

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from driftcast.errors import UserError
 from driftcast.pipeline.fleets.columns import chosen_columns, parse_columns, require_positions
 from driftcast.pipeline.fleets.formats import FORMATS, format_named, format_of
-from driftcast.pipeline.fleets.geojson import features
-from driftcast.pipeline.fleets.gpx import track_points
+from driftcast.pipeline.fleets.geojson import GeoJson
+from driftcast.pipeline.fleets.gpx import Gpx
+from driftcast.pipeline.fleets.inputs import Counted, Input, Source
 from driftcast.pipeline.fleets.points import Point, clock_s
-from driftcast.pipeline.fleets.staging import stage
+from driftcast.pipeline.fleets.staging import Staged
 from driftcast.pipeline.fleets.tables import natural
 from tests.cli.movements import CONNECTIONS, NS2, ONE
 
@@ -45,7 +47,7 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "parquet"])
+@pytest.mark.parametrize("name", list(LOOKS))
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_format_is_known_by_its_look(tmp_path: Path, name: str, packed: bool) -> None:
     content = LOOKS[name].encode()
@@ -70,7 +72,7 @@ def test_a_file_of_no_known_format_is_refused_with_the_list(tmp_path: Path, cont
 
 def test_tracks_of_gpx_are_nodes_and_keep_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "day.gpx").write_text(GPX)
-    one, two, bad = track_points(tmp_path / "day.gpx")
+    one, two, bad = Gpx(tmp_path / "day.gpx").points()
     assert one == Point("tram 3", 1777874400.0, 8.2, 47.1)
     assert two.clock_s == 1777874410.0
     assert (bad.node, bad.text) == ("day-2", "2026-05-04T06:00:00Z 8 x")
@@ -87,14 +89,14 @@ def test_tracks_of_gpx_are_nodes_and_keep_what_cannot_be_read(tmp_path: Path) ->
 def test_bad_gpx_is_refused(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "day.gpx").write_text(text)
     with pytest.raises(UserError, match=told):
-        list(track_points(tmp_path / "day.gpx"))
+        list(Gpx(tmp_path / "day.gpx").points())
 
 
 @pytest.mark.parametrize("lines", [False, True])
 def test_geojson_is_read_as_a_collection_and_by_lines(tmp_path: Path, lines: bool) -> None:
     text = "\n".join(json.dumps(feature) for feature in FEATURES) if lines else COLLECTION
     (tmp_path / "ships.geojson").write_text(text + "\n")
-    bus, *ferry, bad = features(tmp_path / "ships.geojson")
+    bus, *ferry, bad = GeoJson(tmp_path / "ships.geojson").points()
     assert bus == Point("7", 1777874400.0, 8.2, 47.1)
     assert ferry == [Point("ferry", 5.0, 8.2, 47.1), Point("ferry", 6.0, 8.3, 47.2)]
     assert bad.text is not None
@@ -104,18 +106,22 @@ def test_geojson_is_read_as_a_collection_and_by_lines(tmp_path: Path, lines: boo
 def test_bad_geojson_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "ships.geojson").write_text(text)
     with pytest.raises(UserError, match=r"ships.geojson"):
-        list(features(tmp_path / "ships.geojson"))
+        list(GeoJson(tmp_path / "ships.geojson").points())
+
+
+def staged(path: Path, name: str, to: Path, **source: object) -> Counted:
+    return Staged(msgspec.convert(source, Source)).stage(Input(path, FORMATS[name], path), to)
 
 
 def test_files_are_staged_as_raw_rows(tmp_path: Path) -> None:
     (tmp_path / "day.gpx").write_text(GPX)
-    stage(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet")
+    assert staged(tmp_path / "day.gpx", "gpx", tmp_path / "out.parquet") == Counted(3, 3)
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert [(row["node"], row["place"], row["text"] is None) for row in rows] == [
         ("tram 3", 0, True), ("tram 3", 1, True), ("day-2", 2, False)
     ]  # fmt: skip
     (tmp_path / "fleet.ns").write_text(NS2)
-    stage(tmp_path / "fleet.ns", "ns2", tmp_path / "ns.parquet")
+    assert staged(tmp_path / "fleet.ns", "ns2", tmp_path / "ns.parquet").records == 8
     rows = pq.read_table(tmp_path / "ns.parquet").to_pylist()
     assert [(row["node"], row["clock_s"], row["x_m"]) for row in rows if row["node"] == "0"] == [
         ("0", 0.0, 0.0), ("0", 20.0, 200.0), ("0", 40.0, 200.0)

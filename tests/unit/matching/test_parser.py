@@ -135,3 +135,9 @@ def test_and_binds_tighter_than_or_and_not_tighter_than_both() -> None:
     assert Filter("a or b and c") == Filter("a or (b and c)")
     assert Filter("not a and b") == Filter("(not a) and b")
     assert Filter("not a = 1 or b") == Filter("(not (a = 1)) or b")
+
+
+@pytest.mark.parametrize("other", [5, None, 2.5, b"a = 1", ["a = 1"], Filter("a = 1")])
+def test_a_filter_is_made_of_text(other: object) -> None:
+    with pytest.raises(TypeError, match="a filter is written as text"):
+        Filter(other)  # type: ignore[arg-type]

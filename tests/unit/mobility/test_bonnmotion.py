@@ -27,8 +27,9 @@ def test_nodes_go_from_waypoint_to_waypoint_and_stay_at_the_last(tmp_path: Path)
 
 def test_a_packed_file_moves_the_same(tmp_path: Path) -> None:
     (tmp_path / "two.gz").write_bytes(gzip.compress(TWO.encode()))
-    names, moving = BonnMotion(file=str(tmp_path / "two.gz")).recorded()
+    names, moving, records, used, superseded = BonnMotion(file=str(tmp_path / "two.gz")).recorded()
     assert names == ["0", "1"]
+    assert (records, used, superseded) == (5, 5, 0)
     assert moving.position(1, 30.0) == (7.0, 28.0)
 
 

@@ -12,8 +12,9 @@ from driftcast.contacts.exact import contacts
 from driftcast.errors import UserError
 from driftcast.maps import read_map
 from driftcast.maps.reader import SHIPPED
+from driftcast.mobility.fcd import MAX_TAG_BYTES
 from driftcast.mobility.model import Area
-from driftcast.mobility.sumo import MAX_TAG_BYTES, Sumo
+from driftcast.mobility.sumo import Sumo
 from driftcast.mobility.trajectory import Trajectories
 from driftcast.protocol import Capability
 from driftcast.scenario.contact_files import plan_from
@@ -144,7 +145,8 @@ STEP = '    <timestep time="105.00">'
         (FCD.replace("fcd-export", "netstate"), "fcd.xml:3: begins with <netstate>; expected <fcd-export>"),
         (FCD.replace(STEP, "<vehicle/>" + STEP), "<vehicle> in <fcd-export>; expected <timestep>"),
         (FCD.replace(STEP, STEP + "<a>" * 9), "within eight others"),
-        (FCD.replace("vehicle", "tram"), "fcd.xml: no nodes; expected <timestep"),
+        (FCD.replace("vehicle", "tram"), "has 1 samples of persons and no vehicle: set persons = true"),
+        (FCD.replace("vehicle", "tram").replace("person", "dog"), "fcd.xml: no nodes; expected <timestep"),
         ("<fcd-export/>", "fcd.xml: no nodes"),
         ('<!DOCTYPE fcd-export [<!ENTITY a "b">]>' + FCD[FCD.index("<fcd") :], "has a document type"),
         ('<!DOCTYPE fcd-export SYSTEM "file:///etc/hostname">' + FCD[FCD.index("<fcd") :], "has a document type"),

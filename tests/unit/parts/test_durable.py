@@ -3,6 +3,7 @@
 from driftcast.model import Event, EventId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import DurableBuffer, DurableSeenCache
+from driftcast.parts.log import Log
 from driftcast.simulation.host import MemoryStore
 
 
@@ -11,47 +12,50 @@ def stored(number: int, until: float = 100.0, hops: int = 0) -> Stored:
     return Stored(until, event.id, event, hops)
 
 
+def buffer_on(store: MemoryStore, capacity: int) -> DurableBuffer:
+    return DurableBuffer(capacity, Log(store, 1 << 20, 3600.0, "max_lease_s"))
+
+
 def ids(buffer: DurableBuffer) -> list[int]:
     return [id.sequence for id in buffer]
 
 
 def test_a_buffer_is_read_back_as_it_was_and_goes_on_counting_arrivals() -> None:
     store = MemoryStore()
-    buffer = DurableBuffer(3, store)
+    buffer = buffer_on(store, 3)
     for number in (5, 2, 9):
-        assert buffer.add(stored(number, hops=number)) is None
-    again = DurableBuffer(3, store)
+        assert buffer.add(stored(number, hops=number)) == []
+    again = buffer_on(store, 3)
     assert again.load(1000.0) == []
     assert ids(again) == [5, 2, 9]
     assert again.get(EventId(7, 9)) == stored(9, hops=9)
-    evicted = again.add(stored(1))
-    assert evicted is not None
+    [evicted] = again.add(stored(1))
     assert evicted.id.sequence == 5, "the oldest arrival, of whichever start"
-    third = DurableBuffer(3, store)
+    third = buffer_on(store, 3)
     third.load(1000.0)
     assert ids(third) == [2, 9, 1]
 
 
 def test_whatever_leaves_a_buffer_leaves_the_store() -> None:
     store = MemoryStore()
-    buffer = DurableBuffer(10, store)
+    buffer = buffer_on(store, 10)
     for number in range(6):
         buffer.add(stored(number, until=10.0 + number))
     assert [gone.id.sequence for gone in buffer.expire(11.0)] == [0, 1]
     assert buffer.discard(EventId(7, 2))
     assert not buffer.discard(EventId(7, 2))
     assert [gone.id.sequence for gone in buffer.resize(2)] == [3]
-    again = DurableBuffer(10, store)
+    again = buffer_on(store, 10)
     again.load(1000.0)
     assert ids(again) == [4, 5]
 
 
 def test_a_smaller_capacity_lets_the_oldest_go_and_says_so() -> None:
     store = MemoryStore()
-    buffer = DurableBuffer(4, store)
+    buffer = buffer_on(store, 4)
     for number in range(4):
         buffer.add(stored(number))
-    smaller = DurableBuffer(1, store)
+    smaller = buffer_on(store, 1)
     assert [gone.id.sequence for gone in smaller.load(1000.0)] == [0, 1, 2]
     assert len(list(store.items())) == 1
 

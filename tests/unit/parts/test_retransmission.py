@@ -3,9 +3,11 @@
 import pytest
 
 from driftcast.model import Event, EventId
+from driftcast.parts.log import Log
 from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy, RetryBuffer
 from driftcast.protocol import Fact, RecordingPort
 from driftcast.protocol.effects import Note, SetTimer
+from driftcast.simulation.host import MemoryStore
 
 
 def event(number: int) -> Event:
@@ -145,3 +147,21 @@ def test_holders_are_noted_only_where_they_are_kept(kept: bool) -> None:
     carrier.held_by(EventId(1, 1), 9)
     carrier.held_by(EventId(1, 2), 9)
     assert stored.holders == ({8, 9} if kept else None)
+
+
+def test_a_carrier_with_a_log_keeps_promised_copies_beside_those_that_make_room() -> None:
+    port, store = RecordingPort(), MemoryStore()
+    log = Log(store, 1 << 20, 3600.0, "lease_s")
+    carrier = Carrier(port, 2, 60.0, log=log)
+    log.pledge(EventId(1, 1))
+    carrier.store(0.0, copy(1))
+    log.pledge(None)
+    for number in (2, 3, 4):
+        carrier.store(0.0, copy(number))
+    gone = [effect.fact for effect in port.take() if isinstance(effect, Note) and effect.fact.kind == "evict"]
+    assert gone == [Fact("evict", EventId(1, 2), reason="buffer_full")]
+    assert carrier.free == 0.0
+    assert [tried.event for tried in carrier.on_timer(60.0)] == [event(1), event(3), event(4)]
+    again = Log(store, 1 << 20, 3600.0, "lease_s")
+    assert [kept.event.id.sequence for kept in again.load()] == [1, 3, 4]
+    assert again.is_promised(EventId(1, 1))

@@ -59,6 +59,24 @@ def test_a_speaker_is_a_neighbor_until_its_own_period_has_been_missed_often_enou
     assert above.lost == [Link(5, "radio", 0.25)]
 
 
+def test_a_period_is_believed_up_to_a_bound_and_up_to_the_own_one() -> None:
+    machine, port, above = discovery()
+    machine.on_message(0.0, 5, Beacon(3600.0), "radio")
+    machine.on_message(0.0, 6, Beacon(60.0), "radio")
+    notes = [effect for effect in port.take() if isinstance(effect, Note)]
+    assert notes == [Note(Fact("drop", peer=5, reason="beacon_period_too_long", value=3600.0))]
+    machine.on_message(1.0, 5, Beacon(3600.0), "radio")
+    assert not any(isinstance(effect, Note) for effect in port.take()), "it is said once of a link"
+    machine.on_timer(180.9, "silence")
+    assert [link.neighbor for link in above.lost] == [6]
+    machine.on_timer(181.0, "silence")
+    assert [link.neighbor for link in above.lost] == [6, 5]
+    slow, more = BeaconSettings(period_s=600.0), BeaconSettings(believed_s=3600.0)
+    for settings, announced_s, believed_s in ((slow, 600.0, 600.0), (slow, 3600.0, 600.0), (more, 3600.0, 3600.0)):
+        machine = BeaconDiscovery(0, settings, RecordingPort(), LoneHost(), Random(1), Above(), ("radio",))
+        assert machine.believed_s(announced_s) == believed_s
+
+
 def test_the_same_neighbor_over_two_interfaces_is_two_links() -> None:
     machine, _, above = discovery(("radio", "wire"))
     for interface in ("radio", "wire"):

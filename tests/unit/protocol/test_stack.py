@@ -66,6 +66,7 @@ class Top(Protocol, Advertises, AnswersRequests, CountsHolders, RunsProcessors, 
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None: ...
 
     def on_request(self, now: float, request: Request) -> None: ...
+    def on_request_gone(self, now: float, request: RequestId) -> None: ...
 
     def on_count(self, now: float, event: EventId, copies: int) -> None: ...
 
@@ -175,6 +176,7 @@ INPUTS: list[tuple[str, tuple[object, ...], list[str]]] = [
     ("on_advertise", (ADVERTISEMENT,), ["dissemination"]),
     ("on_unadvertise", (ADVERTISEMENT,), ["dissemination"]),
     ("on_request", (Request(RequestId(3, 1), ""),), ["dissemination"]),
+    ("on_request_gone", (RequestId(3, 1),), ["dissemination"]),
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from driftcast.model import Advertisement, Event, EventId, Request, Scalar, Subscription, SubscriptionId
+from driftcast.model import Advertisement, Event, EventId, Request, RequestId, Scalar, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Settings
 from driftcast.protocol.application import Application, Key
 from driftcast.protocol.tenants import Landlord, PartOfStore, TenantKey, Tenants
@@ -94,6 +94,9 @@ class House(Landlord):
 
     def request(self, request: Request) -> None:
         self.did.append(("request", request))
+
+    def cancel_request(self, id: RequestId) -> None:
+        self.did.append(("cancel request", id))
 
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         self.did.append(("set_timer", key, delay_s))
@@ -190,8 +193,9 @@ def test_answers_to_a_request_that_was_asked_anew_go_nowhere() -> None:
     tenants, house, scribe = made()
     doing(tenants, house, scribe, lambda scribe: scribe.port.request("k", "true"))
     doing(tenants, house, scribe, lambda scribe: scribe.port.request("k", "true", elsewhere=True))
-    first, second = (did[1] for did in house.did)
+    first, cancelled, second = (did[1] for did in house.did)
     assert isinstance(first, Request)
+    assert cancelled == first.id
     assert isinstance(second, Request)
     assert (first.elsewhere, second.elsewhere) == (False, True)
     assert not tenants.on_answer(first.id, EVENT, 1)

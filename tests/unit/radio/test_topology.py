@@ -1,5 +1,6 @@
 """Who is linked with whom: in range, up, and not cut."""
 
+from collections import Counter
 from random import Random
 
 from driftcast.radio.medium import Topology
@@ -44,6 +45,16 @@ def test_a_cut_parts_two_nodes_whichever_is_named_first() -> None:
     assert topology.linked(0, 1)
 
 
+def test_a_link_that_is_cut_twice_needs_both_cuts_to_end() -> None:
+    topology = ring_of(4)
+    topology.set_cut(0, 1, cut=True)
+    topology.set_cut(1, 0, cut=True)
+    topology.set_cut(0, 1, cut=False)
+    assert not topology.linked(0, 1)
+    topology.set_cut(0, 1, cut=False)
+    assert topology.linked(0, 1)
+
+
 def test_a_cut_outlasts_the_contact() -> None:
     topology = ring_of(4)
     topology.set_cut(0, 1, cut=True)
@@ -74,7 +85,7 @@ def test_after_any_changes_reach_and_linked_say_the_same() -> None:
     topology = Topology(nodes)
     contacts: set[frozenset[int]] = set()
     down: set[int] = set()
-    cut: set[frozenset[int]] = set()
+    cuts: Counter[frozenset[int]] = Counter()
     for _ in range(500):
         a, b = rng.sample(range(nodes), 2)
         on = rng.random() < 0.5
@@ -85,14 +96,14 @@ def test_after_any_changes_reach_and_linked_say_the_same() -> None:
         elif change == 1:
             topology.set_node(a, up=on)
             down = down - {a} if on else down | {a}
-        else:
+        elif on or cuts[frozenset((a, b))]:
             topology.set_cut(a, b, cut=on)
-            cut = cut | {frozenset((a, b))} if on else cut - {frozenset((a, b))}
+            cuts[frozenset((a, b))] += 1 if on else -1
         for one in range(nodes):
             heard = {
                 other
                 for other in range(nodes)
-                if frozenset((one, other)) in contacts - cut and not {one, other} & down and one != other
+                if frozenset((one, other)) in contacts - {*+cuts} and not {one, other} & down and one != other
             }
             assert set(topology.reach(one).nodes) == heard
             assert {other for other in range(nodes) if other != one and topology.linked(one, other)} == heard

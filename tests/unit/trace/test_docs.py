@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from driftcast.pipeline.records import record_columns
-from driftcast.pipeline.telemetry.load import FRAMES, LEFT_OUT_COLUMNS
+from driftcast.pipeline.telemetry.load import FRAMES, LEFT_OUT_COLUMNS, WAITING_COLUMNS
 from driftcast.pipeline.telemetry.publications import TABLE_COLUMNS
 from driftcast.scenario.measures import METRIC_MEANINGS
 from driftcast.trace.files import TABLES
@@ -55,4 +55,5 @@ def test_every_column_that_a_watch_keeps_is_told() -> None:
         "load": ["run", "minute_s", *frames, "final"],
         "drops": ["run", "minute_s", "reason", "drops", "final"],
         "left_out": [name for name, _ in LEFT_OUT_COLUMNS],
+        "waiting": [name for name, _ in WAITING_COLUMNS],
     }

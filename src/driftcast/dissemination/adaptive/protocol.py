@@ -29,8 +29,10 @@ from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.horizon import Horizon
 from driftcast.parts.interests import EVERYTHING
 from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
+from driftcast.parts.log import Log, room_of
 from driftcast.parts.retransmission import UNLIMITED
 from driftcast.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 SWEEP_SAMPLES = 30
@@ -65,7 +67,8 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
             tracks=settings.retransmit_to == "others",
         )
         reports, store = Reports(_subscribed, Carried), host.store if settings.durable else None
-        choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, store)
+        log = None if store is None else Log(store, settings.log_bytes, settings.lease_s, "lease_s")
+        choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, log)
         self._choice = choice
         self._seen_ids = choice.seen_ids
         self._tracks = spread.tracks
@@ -82,8 +85,12 @@ class Adaptive(Protocol, KeepsEvents, LinkRules):
         self._reported = 0.0
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._choice.carrier.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._choice.carrier.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)

@@ -7,6 +7,7 @@ from msgspec import Meta, field
 
 from driftcast.dissemination.adaptive.context import attributes
 from driftcast.dissemination.adaptive.messages import MAX_HORIZON, MAX_REACH
+from driftcast.parts.log import LOG_BYTES, LogBytes
 from driftcast.protocol import Capability, Settings
 
 Period = Annotated[float, Meta(ge=0.001, le=3600)]
@@ -24,7 +25,12 @@ class AdaptiveSettings(Settings, frozen=True):
         dict[str, Share], Meta(description="weight of each context attribute in the utility; together 1")
     ] = field(default_factory=lambda: {"change_degree": 0.5, "colocation": 0.5})
     buffer: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="events kept beside stored ones; the oldest arrival makes room",
+        ),
     ] = 100
     retry_s: Annotated[Period, Meta(description="time between two attempts to forward a stored event")] = 60.0
     update_min_s: Annotated[Period, Meta(description="time between two reports of utilities")] = 10.0
@@ -38,7 +44,9 @@ class AdaptiveSettings(Settings, frozen=True):
     # [004 §5.2] The paper's figures but Figure 11 are without adaptation.
     adaptive_updates: Annotated[bool, Meta(description="report less often while the neighbors stay the same")] = False
     # The paper gives no lease. Its baselines try ten times at 60 s, and a run lasts 600 s.
-    lease_s: Annotated[float, Meta(gt=0, description="no event lives longer, whatever its own lease")] = 600.0
+    lease_s: Annotated[
+        float, Meta(gt=0, description="no event lives longer; at level stored a longer lease is refused")
+    ] = 600.0
     # "Provides aggregate information about a host's phi-neighborhood" [004 §4]: a neighborhood utility is made of host
     # utilities. Made of neighborhood utilities in turn, as equation 8 in equation 2 could be read, it would tell of the
     # whole network and outlive its subscribers, going round in circles until its steps run out.
@@ -96,6 +104,7 @@ class AdaptiveSettings(Settings, frozen=True):
             description="what is stored is in the node's durable store; events of its own are stored whatever the rule"
         ),
     ] = False
+    log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:
         weighed = [kind for name, kind in attributes().items() if self.weights.get(name, 0.0) > 0]

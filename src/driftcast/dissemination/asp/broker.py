@@ -10,7 +10,7 @@ from driftcast.matching import Filter, FilterError
 from driftcast.model import EventId, NodeId, Scalar
 from driftcast.parts.local import LocalSubscriptions
 from driftcast.protocol import Fact, Port
-from driftcast.wire import HEADER_BYTES, Message
+from driftcast.wire import HEADER_BYTES, Message, hops_after
 
 GRAIN_S = 0.001
 """Nothing ends so punctually that a timer for less than a millisecond would be worth it."""
@@ -90,7 +90,7 @@ def announcement_of(entry: Announced, now: float, cost_s: float, flags: int = 0)
         return None
     return Announcement(
         item.event,
-        item.hops + 1,
+        hops_after(item.hops),
         item.lease_until - now,
         id=entry.id,
         stream=entry.stream.id,
@@ -107,4 +107,4 @@ def publication_of(entry: Announced, item: Item, now: float) -> Publication | No
     """[001 §4.4] A message for active paths; None if its lease is over."""
     if item.lease_until <= now:
         return None
-    return Publication(item.event, item.hops + 1, item.lease_until - now, id=entry.id, counter=item.counter)
+    return Publication(item.event, hops_after(item.hops), item.lease_until - now, id=entry.id, counter=item.counter)

@@ -14,7 +14,7 @@ from driftcast.dissemination.asp.processors import LocalProcessors
 from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, NodeId
 from driftcast.parts.fragments import MAX_FRAGMENTS, Assembly, split
-from driftcast.wire import DecodeError, Flaw
+from driftcast.wire import DecodeError, Flaw, hops_after
 
 
 class Large:
@@ -167,7 +167,7 @@ class LargeMessages:
         if remaining_s <= 0:
             self._broker.drop("lease_over")
             return
-        count, hops = large.assembly.count, large.hops + 1
+        count, hops = large.assembly.count, hops_after(large.hops)
         for index in indices:
             piece = large.assembly.piece(index)
             assert piece is not None

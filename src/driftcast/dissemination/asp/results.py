@@ -14,6 +14,9 @@ from driftcast.dissemination.asp.tables import Announced, Item, Stream
 from driftcast.model import Event, ProcessorId
 from driftcast.protocol import Token
 
+NO_RESULT = 0
+"""Instead of the id of an announcement, where a result has none of its own."""
+
 
 class Results:
     """Takes the outcomes of calls, and finds another maker for what a processor made that is gone."""
@@ -43,7 +46,8 @@ class Results:
                 continue
             inputs = [table.get(id) for id in made.inputs]
             others = [one for source in inputs if source is not None for one in source.productions]
-            other = next((one for one in others if entry.id in one.results), None)
+            able = (one for one in others if entry.id in one.results and not table.is_made_of(one, entry.id))
+            other = next(able, None)
             if other is not None:
                 self._paths.produce(now, entry, other)
             else:
@@ -82,8 +86,12 @@ class Results:
             one.process_by(production)
         for place, event in enumerate(events):
             entry = self._result(work, inputs, event, place)
-            production.results.append(entry.id)
-            if not self._announcements.announce(now, entry) and entry.stream.window.add(entry.item.counter):
+            own = broker.table.is_made_of(production, entry.id)
+            production.results.append(NO_RESULT if own else entry.id)
+            if own:
+                # Only where ids are of the content alone: it is announced already, as what it was made of.
+                broker.drop("result_of_itself", event.id)
+            if (own or not self._announcements.announce(now, entry)) and entry.stream.window.add(entry.item.counter):
                 broker.local.deliver(event, entry.item.hops)
 
     def _result(self, work: Work, inputs: list[Announced], event: Event, place: int) -> Announced:
@@ -117,7 +125,7 @@ class Results:
     def _publish(self, now: float, work: Work, events: Sequence[Event]) -> None:
         production = work.production
         for place, event in enumerate(events):
-            id = production.results[place] if place < len(production.results) else 0
+            id = production.results[place] if place < len(production.results) else NO_RESULT
             entry = self._broker.table.get(id)
             if entry is None:
                 self._broker.drop("result_unannounced", event.id)

@@ -181,6 +181,20 @@ class Table:
         """What is known under an id."""
         return self._announced.get(id)
 
+    def is_made_of(self, production: Production, id: int) -> bool:
+        """Whether an announcement is among those that a production is made of, at whatever stage. A path to a result
+        that is its own input would lead back to itself for ever."""
+        seen, todo = set[int](), list(production.inputs)
+        while todo:
+            one = todo.pop()
+            if one == id:
+                return True
+            entry = self.get(one)
+            if one not in seen and entry is not None and entry.production is not None:
+                todo += entry.production.inputs
+            seen.add(one)
+        return False
+
     def entries(self) -> list[Announced]:
         """All announcements, in the order in which they became known; a list, since handlers change the table."""
         return list(self._announced.values())

@@ -6,7 +6,7 @@ from driftcast.model import NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.carried import CarrySettings
 from driftcast.parts.carrier import Carrier
-from driftcast.parts.handing import Rule, Share
+from driftcast.parts.share import Rule, Share
 from driftcast.protocol import Host, Port
 
 

@@ -132,12 +132,23 @@ def test_many_filters_travel_in_several_messages() -> None:
     assert list(in_parts(())) == [()]
     long = tuple(f"name = '{number}{'x' * 4000}'" for number in range(9))
     assert [len(part) for part in in_parts(long)] == [4, 4, 1]
-    direct, _ = alone("direct", node=7)
+
+
+def test_filters_of_a_further_message_are_wanted_besides_those_of_the_first() -> None:
+    direct, port = alone("direct", node=7)
     direct.on_link_up(0.0, Link(1, "radio", 0.001))
     direct.on_message(0.0, 1, Wants(("topic = 1",)), "radio")
     direct.on_message(0.0, 1, Wants(("topic = 2",), instead=False), "radio")
-    direct.on_publish(0.0, EVENT)
-    direct.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
+    port.take()
+    other, third = (Event(EventId(7, number), {"topic": number + 1}) for number in (1, 2))
+    for event in (EVENT, other, third):
+        direct.on_publish(0.0, event)
+    assert said(port) == [(1, Offer((EVENT.id,))), (1, Offer((other.id,)))]
+    direct.on_message(0.0, 1, Ask((EVENT.id, other.id)), "radio")
+    assert [message.event for _, message in said(port) if isinstance(message, Handed)] == [EVENT, other]
+    # Another first message stands in the place of both.
+    direct.on_message(1.0, 1, Wants(("topic = 3",)), "radio")
+    assert said(port) == [(1, Offer((third.id,)))]
 
 
 def test_leases_end_and_full_buffers_let_the_oldest_go() -> None:

@@ -1,15 +1,16 @@
 """Whether what goes by a path arrives: the source tells everybody what it has sent, and who wanted it looks.
 
-What is told goes to all, by whatever way, so that no node of a path can keep it back. It is a sum for each filter: the
-exclusive or of the hashes of the events that match it. Whoever has one of these filters and got something else ends the
+What is told goes to all, by whatever way, so that no node of a path can keep it back. It is a salted hash, for each
+filter, of the events that match it. Whoever has one of these filters and got something else ends the
 bet, and what was swallowed is compared like everything.
 """
 
+from random import Random
 from zlib import crc32
 
 from driftcast.dissemination.drift.around import Around
-from driftcast.dissemination.drift.messages import MAX_FILTERS, Audit
-from driftcast.dissemination.drift.rules import event_hash
+from driftcast.dissemination.drift.messages import MAX_FILTERS, SALT_BITS, Audit
+from driftcast.dissemination.drift.sethash import hash_of
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.matching import Filter
 from driftcast.model import Event, NodeId
@@ -42,13 +43,14 @@ class Tally:
         if len(self.events) > MAX_EVENTS:
             del self.events[next(iter(self.events))]
 
-    def total(self, wanted: Filter, after: int, until: int) -> int:
-        """The sum of what matches, of the numbers after the one up to the other."""
-        total = 0
-        for number, event in self.events.items():
-            if after < number <= until and wanted.matches(event.attributes):
-                total ^= event_hash(event.id)
-        return total
+    def total(self, wanted: Filter, after: int, until: int, salt: int) -> int:
+        """The hash of what matches, of the numbers after the one up to the other."""
+        matching = (
+            event.id
+            for number, event in self.events.items()
+            if after < number <= until and wanted.matches(event.attributes)
+        )
+        return hash_of(matching, salt)
 
     def forget(self, until: int) -> None:
         """What was looked at often enough."""
@@ -64,8 +66,9 @@ def filter_key(text: str) -> int:
 class Auditing:
     """The looks at the own bet of a node, and at those of others."""
 
-    def __init__(self, port: Port, settings: DriftSettings, around: Around) -> None:
+    def __init__(self, port: Port, rng: Random, settings: DriftSettings, around: Around) -> None:
         self._port = port
+        self._rng = rng
         self.settings = settings
         self._around = around
         self._tallies: dict[NodeId, Tally] = {}
@@ -99,8 +102,9 @@ class Auditing:
         old = [one for one, sent_s in self._sent.items() if not 0.0 <= now - sent_s < AGE_S]
         if tally is not None and old and wants:
             until = max(old)
-            sums = {filter_key(one.text): tally.total(one, self._after, until) for one in wants[:MAX_FILTERS]}
-            self._around.say(Audit(source, number, self._after + 1, until, sums))
+            salt = self._rng.getrandbits(SALT_BITS)
+            sums = {filter_key(one.text): tally.total(one, self._after, until, salt) for one in wants[:MAX_FILTERS]}
+            self._around.say(Audit(source, number, self._after + 1, until, salt, sums))
             # Whoever has not heard this look hears the next, which goes as far back.
             tally.forget(self._after)
             self._after, tally.looked = max(self._after, tally.looked), until
@@ -133,7 +137,7 @@ class Auditing:
         for text in wants:
             wanted = Filter(text)
             told = audit.sums.get(filter_key(wanted.text))
-            if told is not None and told != tally.total(wanted, audit.first - 1, audit.until):
+            if told is not None and told != tally.total(wanted, audit.first - 1, audit.until, audit.salt):
                 return False
         return True
 

@@ -1,6 +1,7 @@
 """Events on paths: when the own ones go there, who passes which on to whom, and what ends it."""
 
 from collections.abc import Callable
+from random import Random
 
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.auditing import Auditing
@@ -11,6 +12,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.protocol import Fact, Port
+from driftcast.wire import LEASE_OVER, hops_after
 
 
 class Carrying:
@@ -21,6 +23,7 @@ class Carrying:
         self,
         node: NodeId,
         port: Port,
+        rng: Random,
         settings: DriftSettings,
         around: Around,
         wants: Callable[[], list[str]],
@@ -30,7 +33,7 @@ class Carrying:
         self._port = port
         self._around = around
         self._wants = wants
-        self._auditing = Auditing(port, settings, around)
+        self._auditing = Auditing(port, rng, settings, around)
         self._paths = Paths(node, port, settings, around, wants)
         self._betting = Betting(settings, incarnation)
 
@@ -56,9 +59,12 @@ class Carrying:
 
     def forward(self, now: float, stored: Stored) -> None:
         """To each neighbor beyond whom somebody wants it."""
+        if stored.until <= now:
+            self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))
+            return
         if stored.id.source == self._node:
             self._auditing.sent(now, stored.event)
-        message = Along(stored.event, min(stored.hops + 1, 65535), stored.until - now)
+        message = Along(stored.event, hops_after(stored.hops), stored.until - now)
         for node in self._paths.ahead(stored.event):
             self._port.send(node, message, token=stored.id.source)
 

@@ -1,9 +1,9 @@
-"""Comparing what neighbors have met: a hash first, and digests only where hashes differ.
+"""Comparing what neighbors have met: a hash first, and digests only where hashes differ (Trickle, RFC 6206).
 
 A hash is said soon after a contact or news, then at ever longer intervals, and not at all if a neighbor has just said
-the same. Two hashes whose difference is the hash of one event, or of two, name what the other lacks, and nothing more
-need be said. Otherwise who hears a hash unlike its own answers with its own, and whose hash is known already with a
-digest.
+the same. If the hash that a neighbor says is that of all but one event met here, it is known which, and nothing more
+need be said. Otherwise a node that hears a hash unlike its own answers with its own, and a node whose hash is known
+already with a digest. At the end of the longest interval a digest is said whatever hashes say.
 """
 
 from math import inf
@@ -11,24 +11,24 @@ from random import Random
 
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.holdings import Holdings
-from driftcast.dissemination.drift.limits import PerMinute
-from driftcast.dissemination.drift.messages import Hash
+from driftcast.dissemination.drift.limits import DigestBudget
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, SALT_BITS, Digest, Hash
 from driftcast.dissemination.drift.rules import crowd_wait_s
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
-from driftcast.protocol import Port
+from driftcast.protocol import Fact, Port
 
 HASH = "hash"
 REPLY = "reply"
-DIGESTS = 2
-"""A difference that as many digests in a minute have not removed is of events that nobody around holds."""
 LONGER = 4
 """From one interval to the next. What nobody noticed by then is rare, and more often costs more than it finds."""
 PART_S = 0.03
 """For so long each part of a digest of several is not said again. Where so much is met, something is always under way
 or forgotten already, and hashes always differ."""
-FEW = 4
-"""A digest of so few events is as short as a hash, and says more."""
+SHORT = 12
+"""A digest of so many bytes is no longer than a hash, and says more."""
+FRAME_BYTES = 64
+"""What an event takes besides its payload, about; of a digest a quarter of it."""
 
 
 class Comparing:
@@ -41,99 +41,166 @@ class Comparing:
         self._around = around
         self._links = around.links
         self._holdings = holdings
+        self._hash = holdings.hash
         self._interval_s = 0.0
         """The one that runs; 0 if none does."""
         self._heard_same = False
-        self._said: int | None = None
+        self._said = -1
+        """After how many changes of what was met it was said last."""
         self._new: set[NodeId] = set()
         """Neighbors with whom nothing has been compared yet."""
-        self._reply: tuple[NodeId, int] | None = None
+        self._reply: tuple[NodeId, Hash] | None = None
         """To whom an answer is due, and what it said."""
-        self._digested = PerMinute()
+        self._budget = DigestBudget()
+        self._untold: set[NodeId] = set()
+        """Neighbors that came after the last digest."""
+        self._said_s = self._whole_s = inf
+        """Since when nothing has been said, and no digest; from the first contact on."""
+        self._last: EventId | None = None
+        """Where the last part of a long digest ended."""
         self._digest_s = -inf
         """When the last digest of several parts was said, and for how long that will do."""
         self._will_do_s = 0.0
 
-    def contact(self, node: NodeId) -> None:
+    def contact(self, now: float, node: NodeId) -> None:
         """A neighbor has come."""
         self._new.add(node)
+        self._untold.add(node)
+        if self._whole_s == inf:
+            self._said_s = self._whole_s = now
         self._begin(crowd_wait_s(self.settings.contact_s, len(self._links)))
 
     def parted(self, node: NodeId) -> None:
         """A neighbor has gone."""
         self._new.discard(node)
+        self._untold.discard(node)
+
+    def earn(self, payload_bytes: int) -> None:
+        """This node has met an event of so many bytes."""
+        self._budget.earned += FRAME_BYTES + payload_bytes
 
     def news(self) -> None:
-        """This node has met an event, and its hash is another."""
+        """What this node has met is another than before."""
         self._begin(self.settings.news_s)
 
     def on_hash_timer(self, now: float) -> None:
-        """Say the hash, unless somebody just did; at the longest interval in any case, since who said it may lie."""
+        """Say the hash, unless somebody just did; once in `hash_max_s` in any case, since who said it may lie. Say a
+        digest at the end of the longest interval, since hashes may agree by chance; where news keep intervals short,
+        after four times as long."""
         settings = self.settings
         last_s, self._interval_s = self._interval_s, 0.0
-        longest = last_s >= settings.hash_max_s
         if self._links:
-            if self._holdings.met and (longest or self._new or not self._heard_same):
-                self._say_hash(now)
+            if self._holdings.met:
+                longest_s = settings.hash_max_s
+                if last_s >= longest_s or not 0.0 <= now - self._whole_s < LONGER * longest_s:
+                    self._say_regularly(now)
+                elif self._new or not self._heard_same or not 0.0 <= now - self._said_s < longest_s:
+                    self._say_hash(now)
             self._begin(min(max(LONGER * last_s, settings.news_s), settings.hash_max_s))
         self._new.clear()
 
-    def same(self, node: NodeId) -> None:
-        """A neighbor has met just what this node has."""
-        if self._new:
+    def on_hash(self, now: float, node: NodeId, said: Hash) -> tuple[bool, EventId | None]:
+        """A neighbor's hash: whether it has met what this node has, or else the event that it is known to be missing.
+        If neither, an answer is due."""
+        if self._hash.is_of(said.salt, said.value, said.trace):
+            self._same(node)
+            # If an answer is due, somebody else has just given it.
+            if self._reply is not None and not self._is_known(self._reply[0]):
+                self._cancel_reply()
+            return True, None
+        missing = self._hash.missing_at(said.salt, said.value, said.trace)
+        if missing is not None:
             self._new.discard(node)
-        self._heard_same = True
-        if self._reply is not None and self._said != self._holdings.hash:
-            # It has said to whom an answer is due here what this node would have said.
-            self._cancel_reply()
-
-    def difference(self, now: float, node: NodeId, value: int) -> tuple[EventId, ...]:
-        """A neighbor's hash is another: what it is known to lack, or nothing, and then an answer is due."""
-        difference = value ^ self._holdings.hash
-        lacked = self._holdings.lacked_at(difference)
-        if lacked is not None:
-            self._new.discard(node)
-            return lacked
-        if self._reply is None:
-            self._reply = (node, value)
+        elif self._reply is None:
+            self._reply = (node, said)
             longest_s = crowd_wait_s(self.settings.reply_s, len(self._links))
             self._port.set_timer(REPLY, longest_s * self._rng.random())
-        return ()
+        return False, missing
+
+    def on_same_digest(self, now: float, node: NodeId, digest: Digest) -> None:
+        """A neighbor has said a digest, or a part of one, just as this node would: then it need not."""
+        self._same(node)
+        if self._reply is not None:
+            asked_by = self._reply[0]
+            # It has drawn this one, whoever said it.
+            self._draw(now, asked_by, _size(digest))
+            self._untold.discard(asked_by)
+            self._cancel_reply()
 
     def on_reply_timer(self, now: float) -> None:
         """Answer with the hash, or, if that is known, with a digest."""
         assert self._reply is not None
-        (node, value), self._reply = self._reply, None
-        difference = value ^ self._holdings.hash
-        if not difference or node not in self._links:
+        (node, said), self._reply = self._reply, None
+        if node not in self._links or self._hash.is_of(said.salt, said.value, said.trace):
             return
-        known = self._said == self._holdings.hash and node not in self._new
-        if not known and len(self._holdings) > FEW:
+        if not self._is_known(node):
             self._say_hash(now)
-        elif not self._digest_will_do(now) and self._digested.allows(now, difference, DIGESTS):
-            self._say_digest(now)
+        elif not self._digest_will_do(now):
+            digests = list(self._holdings.digests())
+            if self._draw(now, node, sum(map(_size, digests))):
+                self._say_digests(now, digests)
+            else:
+                self._port.note(Fact("drop", peer=node, reason="digests_too_often"))
 
     def stop(self) -> None:
         """Say nothing more."""
         self._port.cancel_timer(HASH)
         self._cancel_reply()
 
-    def _say_hash(self, now: float) -> None:
-        if self._holdings.hashes_clash and not self._digest_will_do(now):
-            self._say_digest(now)
-        else:
-            self._said = self._holdings.hash
-            self._new.clear()
-            self._around.say(Hash(self._said))
+    def _same(self, node: NodeId) -> None:
+        if self._new:
+            self._new.discard(node)
+        self._heard_same = True
 
-    def _say_digest(self, now: float) -> None:
-        self._said = self._holdings.hash
+    def _is_known(self, node: NodeId) -> bool:
+        """Whether a neighbor has been told the hash as it is."""
+        return self._said == self._hash.changes and node not in self._new
+
+    def _draw(self, now: float, node: NodeId, size: int) -> bool:
+        return self._budget.allows(now, node, size, self.settings.hash_max_s, node in self._untold)
+
+    def _say_hash(self, now: float) -> None:
+        if self._is_short():
+            self._say_digests(now, list(self._holdings.digests()))
+            return
+        self._said, self._said_s = self._hash.changes, now
         self._new.clear()
-        digests = list(self._holdings.digests())
+        salt = self._rng.getrandbits(SALT_BITS)
+        self._around.say(Hash(salt, self._hash.value(salt), self._hash.trace))
+
+    def _say_regularly(self, now: float) -> None:
+        """The digest; if it is long, its next part, and the hash of all."""
+        part = self._holdings.digest_after(self._last)
+        if part.low is None and part.high is None:
+            self._say_digests(now, [part])
+        else:
+            self._say_hash(now)
+            self._around.say(part)
+            self._whole_s = now
+        self._last = part.high
+
+    def _say_digests(self, now: float, digests: list[Digest]) -> None:
+        self._said, self._said_s = self._hash.changes, now
+        self._new.clear()
+        self._untold.clear()
+        self._whole_s = now
         for digest in digests:
             self._around.say(digest)
         if len(digests) > 1:
             self._digest_s, self._will_do_s = now, len(digests) * PART_S
+
+    def _is_short(self) -> bool:
+        """Whether a digest is no longer than a hash: a run takes three bytes."""
+        if len(self._hash) > MAX_RUNS_BYTES:
+            # It travels in parts, and to look through so much for each hash would cost more than it saves.
+            return False
+        sources: set[NodeId] = set()
+        for id in self._holdings.met:
+            sources.add(id.source)
+            if len(sources) > SHORT // 3:
+                return False
+        digest = next(self._holdings.digests())
+        return len(digest.met) + len(digest.gone) <= SHORT
 
     def _digest_will_do(self, now: float) -> bool:
         return 0.0 <= now - self._digest_s < self._will_do_s
@@ -148,3 +215,8 @@ class Comparing:
     def _cancel_reply(self) -> None:
         self._reply = None
         self._port.cancel_timer(REPLY)
+
+
+def _size(digest: Digest) -> int:
+    """The bytes of a digest, about."""
+    return FRAME_BYTES // 4 + len(digest.met) + len(digest.gone)

@@ -8,7 +8,7 @@ from driftcast.dissemination.drift.comparing import Comparing
 from driftcast.dissemination.drift.counting import Counting
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.limits import PerMinute
-from driftcast.dissemination.drift.messages import PART, Check, Data, Digest, Offer, Want
+from driftcast.dissemination.drift.messages import PART, Check, Data, Digest, Hash, Offer, Want
 from driftcast.dissemination.drift.rules import short_name
 from driftcast.dissemination.drift.runs import RunsOf, ids_in, marked, only_in, pack_ids, runs_within
 from driftcast.dissemination.drift.settings import DriftSettings
@@ -58,15 +58,13 @@ class Exchange:
         self.wanting.stop()
         self.counting.stop()
 
-    def on_hash(self, now: float, sender: NodeId, value: int) -> None:
+    def on_hash(self, now: float, sender: NodeId, said: Hash) -> None:
         """All that a neighbor has met."""
-        if value == self._holdings.hash:
-            self.comparing.same(sender)
-            if self._due:
-                self._spreading.holds_all(now, sender)
-        else:
-            for id in self.comparing.difference(now, sender, value):
-                self._serve(now, sender, id)
+        same, missing = self.comparing.on_hash(now, sender, said)
+        if missing is not None:
+            self._serve(now, sender, missing)
+        elif same and self._due:
+            self._spreading.holds_all(now, sender)
 
     def on_digest(self, now: float, sender: NodeId, digest: Digest) -> None:
         """The same, by id."""
@@ -79,7 +77,7 @@ class Exchange:
         they_lack, here_lack = only_in(mine, theirs), only_in(theirs, mine)
         if not they_lack:
             if not here_lack:
-                self.comparing.same(sender)
+                self.comparing.on_same_digest(now, sender, digest)
             if digest.low is None and digest.high is None:
                 self._spreading.holds_all(now, sender)
         for id in they_lack:

@@ -1,25 +1,27 @@
 """What a node has met and what of it it still holds: the hash, the digests and the places of its buffer."""
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from math import inf
 
 from driftcast.dissemination.drift.keeping import Keeping
 from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, PART, Digest
-from driftcast.dissemination.drift.rules import event_hash
 from driftcast.dissemination.drift.runs import RunsOf, ids_in, pack, pack_bits, runs_of
+from driftcast.dissemination.drift.sethash import SetHash
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.log import Log
 from driftcast.parts.seen import BoundedSeenCache
 from driftcast.protocol import DurableStore, Fact, Port
 
 LEASE = "lease"
 STEP_S = 1.0
 """By less than that a clock is late or early; by more it was set."""
-_PAIRS_AMONG = 2000
-"""Up to so many ids a difference of two events is looked for: it costs one look for each of them."""
+FORGOTTEN_PART = 64
+"""Of `max_met`, the part that is forgotten at once where promised events end first."""
 
 
 class Holdings:
@@ -31,12 +33,18 @@ class Holdings:
         self._port = port
         self.keeping = keeping
         self._settings = settings
-        self._buffer = memory(settings.buffer, store).buffer
+        # Each promised event is met for as long as it is kept, so there have to be fewer of them than can be met.
+        promised = 3 * settings.max_met // 4
+        self.log = (
+            None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s", promised)
+        )
+        self._buffer = memory(settings.buffer, self.log, store).buffer
         self.held = self._buffer.events
         """What the buffer holds, by id; to be read only."""
-        self.met: dict[EventId, int] = {}
-        """The hash of each event that was met and lives; to be read only."""
-        self._by_hash: dict[int, EventId] = {}
+        self.hash = SetHash()
+        """Of all that was met and lives."""
+        self.met = self.hash.traces
+        """Every event that was met and lives; to be read only."""
         self._quiet: dict[NodeId, dict[EventId, None]] = {}
         """What came by paths, by source: held, and not compared with anybody while the paths stand."""
         self._past = BoundedSeenCache(settings.max_met)
@@ -45,7 +53,6 @@ class Holdings:
         self._seen_s = -inf
         """The last time that was seen on the clock."""
         self._runs: RunsOf | None = None
-        self.hash = 0
         self.crowded = False
         """Whether it may soon matter what others hold."""
 
@@ -62,7 +69,7 @@ class Holdings:
             heapq.heappush(self._ends, (stored.until, id))
             self._meet(id)
             self.keeping.add(id, b"")
-        self.crowded = 2 * len(self.held) >= self._settings.buffer
+        self._look_for_room()
 
     def knows(self, id: EventId) -> bool:
         """Whether it was met, even if its lease is over."""
@@ -88,7 +95,7 @@ class Holdings:
         """An event that was not met before; the frame that brought it names others. `quiet` if it came by a path."""
         self._look_at_clock(now, self._seen_s)
         if len(self._ends) >= self._settings.max_met:
-            self._end(now, "too_many")
+            self._forget_one(now)
         id = stored.id
         heapq.heappush(self._ends, (stored.until, id))
         if quiet:
@@ -103,17 +110,16 @@ class Holdings:
             self._hold(stored, b"")
 
     def _hold(self, stored: Stored, names: bytes) -> None:
-        if len(self.held) >= self._settings.buffer:
+        if self._buffer.exceeds(self._settings.buffer - 1):
             self._let_go(self.keeping.choose(self._buffer), "buffer_full")
-        self._buffer.add(stored)
-        self.crowded = 2 * len(self.held) >= self._settings.buffer
+        for evicted in self._buffer.add(stored):
+            self._note_gone(evicted.id, "buffer_full")
+        self._look_for_room()
         self.keeping.add(stored.id, names)
         self._port.note(Fact("store", stored.id))
 
     def _meet(self, id: EventId) -> None:
-        hashed = self.met[id] = event_hash(id)
-        self.hash ^= hashed
-        self._by_hash[hashed] = id
+        self.hash.add(id)
         self._runs = None
 
     def release(self, source: NodeId) -> bool:
@@ -135,10 +141,13 @@ class Holdings:
     def resize(self, settings: DriftSettings) -> None:
         """Other settings from now on."""
         self._settings = settings
-        while len(self.held) > settings.buffer:
+        if self.log is not None:
+            self.log.resize(settings.log_bytes, settings.max_lease_s)
+        while self._buffer.exceeds(settings.buffer):
             self._let_go(self.keeping.choose(self._buffer), "buffer_full")
-        self._buffer.resize(settings.buffer)
-        self.crowded = 2 * len(self.held) >= settings.buffer
+        for evicted in self._buffer.resize(settings.buffer):
+            self._note_gone(evicted.id, "buffer_full")
+        self._look_for_room()
 
     def on_lease_timer(self, now: float) -> None:
         """What has reached the end of its lease goes."""
@@ -161,29 +170,11 @@ class Holdings:
 
     # What is said of it.
 
-    def lacked_at(self, difference: int) -> tuple[EventId, ...] | None:
-        """The one or two events that make this difference of hashes, if the other lacks just these; else None."""
-        one = self._by_hash.get(difference)
-        if one is not None:
-            return (one,)
-        if len(self._by_hash) <= _PAIRS_AMONG:
-            by_hash = self._by_hash
-            for hashed, id in by_hash.items():
-                other = by_hash.get(difference ^ hashed)
-                if other is not None:
-                    return (id, other)
-        return None
-
     def runs(self) -> RunsOf:
         """All that was met."""
         if self._runs is None:
             self._runs = runs_of(self.met)
         return self._runs
-
-    @property
-    def hashes_clash(self) -> bool:
-        """Whether two events that were met have one hash, so that to who has met neither they do not show."""
-        return len(self._by_hash) < len(self.met)
 
     def digests(self) -> Iterator[Digest]:
         """Everything as messages: mostly one."""
@@ -193,11 +184,30 @@ class Holdings:
             return
         ids = sorted(self.met)
         low: EventId | None = None
-        for first in range(0, len(ids), PART):
-            part = ids[first : first + PART]
-            high = None if first + PART >= len(ids) else part[-1]
-            yield Digest(pack(runs_of(part)), self._gone(part), low, high)
-            low = None if high is None else EventId(high.source, high.sequence + 1)
+        while True:
+            part = self._part(ids, low)
+            yield part
+            if part.high is None:
+                return
+            low = _next_id(part.high)
+
+    def digest_after(self, last: EventId | None) -> Digest:
+        """One message: everything, or, if that is too long, the part that follows this id."""
+        if last is None:
+            return next(self.digests())
+        return self._part(sorted(self.met), _next_id(last))
+
+    def _part(self, ids: list[EventId], low: EventId | None) -> Digest:
+        """What fits one message, from an id on; of ids that make few runs that is more."""
+        first = 0 if low is None else bisect_left(ids, low)
+        size = MAX_RUNS_BYTES
+        while True:
+            part = ids[first : first + size]
+            runs = pack(runs_of(part))
+            if len(runs) <= MAX_RUNS_BYTES:
+                high = None if first + size >= len(ids) else part[-1]
+                return Digest(runs, self._gone(part), low, high)
+            size = max(PART, size // 2)
 
     def _gone(self, ids: Iterable[EventId]) -> bytes:
         """Which of them are held no longer."""
@@ -207,18 +217,35 @@ class Holdings:
 
     def _let_go(self, id: EventId, reason: str) -> None:
         if self._buffer.discard(id):
-            self.crowded = 2 * len(self.held) >= self._settings.buffer
-            self.keeping.remove(id)
-            self._port.note(Fact("evict", id, reason=reason))
+            self._look_for_room()
+            self._note_gone(id, reason)
+
+    def _note_gone(self, id: EventId, reason: str) -> None:
+        self.keeping.remove(id)
+        self._port.note(Fact("evict", id, reason=reason))
+
+    def _look_for_room(self) -> None:
+        self.crowded = 2 * len(self.held) >= self._settings.buffer
+
+    def _forget_one(self, now: float) -> None:
+        """Of what was met, something has to be met no more: what ends first, promised events aside. Where those are in
+        the way, many others are forgotten at once, so that they are passed over seldom."""
+        promised: list[tuple[float, EventId]] = []
+        most = 1
+        while most and self._ends:
+            if self._buffer.is_promised(self._ends[0][1]):
+                promised.append(heapq.heappop(self._ends))
+                most = max(most, self._settings.max_met // FORGOTTEN_PART)
+            else:
+                self._end(now, "too_many")
+                most -= 1
+        for end in promised:
+            heapq.heappush(self._ends, end)
 
     def _end(self, now: float, reason: str) -> None:
         """Of all that was met, what ends first is met no more; copies elsewhere may live a little longer."""
         until, id = heapq.heappop(self._ends)
-        hashed = self.met.pop(id, None)
-        if hashed is not None:
-            self.hash ^= hashed
-            if self._by_hash.get(hashed) == id:
-                del self._by_hash[hashed]
+        if self.hash.remove(id):
             self._runs = None
         else:
             del self._quiet[id.source][id]
@@ -235,5 +262,8 @@ class Holdings:
         self._ends = [(until - step_s, id) for until, id in self._ends]
         self._watching_until -= step_s
         for stored in list(self.held.values()):
-            self._buffer.discard(stored.id)
-            self._buffer.add(stored._replace(until=stored.until - step_s))
+            self._buffer.replace(stored._replace(until=stored.until - step_s))
+
+
+def _next_id(id: EventId) -> EventId:
+    return EventId(id.source, id.sequence + 1)

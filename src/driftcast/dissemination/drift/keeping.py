@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.messages import NAME_BYTES
-from driftcast.dissemination.drift.rules import event_hash, keeper_rank
+from driftcast.dissemination.drift.rules import event_trace, keeper_rank
 from driftcast.model import EventId, NodeId
 from driftcast.parts.buffer import LeasedBuffer
 
@@ -62,12 +62,12 @@ class Keeping:
         spare = self._spare
         while spare:
             id = spare.pop()
-            if id in buffer.events:
+            if id in buffer.events and not buffer.is_promised(id):
                 return id
         self._look()
-        kept = [buffer.events[id] for id in self._kept if id not in self.errands.for_whom]
-        spare += [stored.id for stored in sorted(kept, reverse=True)]
-        return spare.pop() if spare else buffer.first().id
+        free = (id for id in self._kept if id not in self.errands.for_whom and not buffer.is_promised(id))
+        spare += [stored.id for stored in sorted((buffer.events[id] for id in free), reverse=True)]
+        return spare.pop() if spare else buffer.next_to_go()
 
     def _look(self) -> None:
         """See what others are called to keep. Only at what is unsure: a full buffer lets go of one for each that comes,
@@ -83,10 +83,10 @@ class Keeping:
 
     def _kept_by_another(self, id: EventId, around: Mapping[bytes, NodeId]) -> bool:
         names = self._seen[id]
-        hashed = event_hash(id)
-        mine = keeper_rank(self._node, hashed)
+        trace = event_trace(id)
+        mine = keeper_rank(self._node, trace)
         for at in range(0, len(names), NAME_BYTES):
             node = around.get(names[at : at + NAME_BYTES])
-            if node is not None and keeper_rank(node, hashed) > mine:
+            if node is not None and keeper_rank(node, trace) > mine:
                 return True
         return False

@@ -1,10 +1,17 @@
-"""How often in a minute: what keeps neighbors who ask without end from being served without end."""
+"""How often: what keeps neighbors who ask without end from being served without end."""
 
 from collections.abc import Hashable
+
+from driftcast.model import NodeId
 
 WINDOW_S = 60.0
 MAX_KEYS = 1 << 14
 """More keys than that in one minute are refused: a flood of inventions cannot fill the memory."""
+
+DIGESTS = 2
+"""Digests that a neighbor may draw at once: one may be lost."""
+MAX_DRAWING = 1024
+"""Neighbors whose draws are remembered."""
 
 
 class PerMinute:
@@ -26,4 +33,56 @@ class PerMinute:
         if count >= most or (not count and len(self._counts) >= MAX_KEYS):
             return False
         self._counts[key] = count + 1
+        return True
+
+
+class _Bucket:
+    """A token bucket of bytes."""
+
+    __slots__ = ("earned", "level", "since")
+
+    def __init__(self, now: float, earned: int, level: float) -> None:
+        self.since = now
+        self.earned = earned
+        self.level = level
+
+    def fill(self, now: float, earned: int, most: float, fill_s: float) -> float:
+        """What is in it: it fills within `fill_s`, and by what was earned."""
+        # By a clock that was set back no time has passed.
+        passed_s = max(0.0, now - self.since)
+        self.level = min(most, self.level + most * passed_s / fill_s + (earned - self.earned))
+        self.since, self.earned = now, earned
+        return self.level
+
+
+class DigestBudget:
+    """How many bytes of digests neighbors may draw by hashes that differ: each of them, and all together.
+
+    A bucket holds two digests of what was met. It fills within the longest interval, after which a digest is due
+    anyway, and by as many bytes as the events have that were met meanwhile: where much is new, more has to be compared.
+    """
+
+    def __init__(self) -> None:
+        self.earned = 0
+        """Bytes of the events met so far."""
+        self._all: _Bucket | None = None
+        self._of: dict[NodeId, _Bucket] = {}
+        """Of neighbors, also past ones, so that a neighbor that comes again does not begin again; the last to draw is
+        last."""
+
+    def allows(self, now: float, node: NodeId, size: int, fill_s: float, first: bool) -> bool:
+        """Whether a neighbor may draw a digest of so many bytes; if so, it is charged. The first after it came needs no
+        room in the bucket of all: every newcomer needs that one, however many come."""
+        most = DIGESTS * size
+        own = self._of.pop(node, None) or _Bucket(now, self.earned, most)
+        self._of[node] = own
+        if len(self._of) > MAX_DRAWING:
+            del self._of[next(iter(self._of))]
+        together = self._all = self._all or _Bucket(now, self.earned, most)
+        in_own = own.fill(now, self.earned, most, fill_s)
+        in_all = together.fill(now, self.earned, most, fill_s)
+        if in_own < size or (in_all < size and not first):
+            return False
+        own.level -= size
+        together.level = max(0.0, in_all - size)
         return True

@@ -5,7 +5,7 @@ same of the same see it by the results, and from then on the one with the greate
 comes it goes ahead, so an island is never without.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from driftcast.dissemination.drift.settings import DriftSettings
@@ -48,10 +48,12 @@ class _Wait(NamedTuple):
 class Making:
     """The processors of one node."""
 
-    def __init__(self, node: NodeId, port: Port, settings: DriftSettings) -> None:
+    def __init__(self, node: NodeId, port: Port, settings: DriftSettings, knows: Callable[[EventId], bool]) -> None:
         self._node = node
         self._port = port
         self.settings = settings
+        self._knows = knows
+        """Whether an event was met."""
         self._processors: dict[ProcessorId, Inputs[Stored]] = {}
         self._calls: Calls[_Work] = Calls(port)
         self._rivals: dict[ProcessorId, NodeId] = {}
@@ -60,7 +62,11 @@ class Making:
         self._results: dict[tuple[EventId, ...], list[_Result]] = {}
         """By what they were made of."""
         self._stages: dict[EventId, int] = {}
-        """How many processors a result has passed through, as far as this node knows."""
+        """How many processors a result has passed through."""
+        self._early: dict[EventId, list[tuple[Stored, ProcessorId | None]]] = {}
+        """Results that came before one of their inputs, by that input. How many processors they passed is not known."""
+        self._unplaced: set[EventId] = set()
+        """The ids of those."""
 
     def __bool__(self) -> bool:
         return bool(self._processors)
@@ -85,14 +91,38 @@ class Making:
 
     def met(self, stored: Stored, maker: ProcessorId | None = None) -> None:
         """An event has come for the first time, or a processor of this node has made it."""
-        event = stored.event
-        if event.derived_from:
-            self._stages[stored.id] = 1 + max(self._stages.get(id, 0) for id in event.derived_from)
+        if stored.event.derived_from:
+            self._compare(stored.event, maker)
+        todo = [(stored, maker)]
+        while todo:
+            one, made_by = todo.pop(0)
+            if self._is_placed(one, made_by):
+                for id, local in self._processors.items():
+                    if id != made_by and local.fits(one.event):
+                        self._give(local, one)
+                todo += self._early.pop(one.id, ())
+
+    def _is_placed(self, stored: Stored, maker: ProcessorId | None) -> bool:
+        """Whether it is known how many processors an event has passed through. A result whose inputs have not come yet
+        waits for them: were it taken for a first one, results of results would have no end."""
+        inputs = stored.event.derived_from
+        missing = next((id for id in inputs if not self._is_known(id)), None)
+        if missing is not None:
+            self._early.setdefault(missing, []).append((stored, maker))
+            self._unplaced.add(stored.id)
+            if len(self._early) > REMEMBERED:
+                for late, _ in self._early.pop(next(iter(self._early))):
+                    self._unplaced.discard(late.id)
+                    self._drop("inputs_unknown", late.id)
+            return False
+        self._unplaced.discard(stored.id)
+        if inputs:
+            self._stages[stored.id] = 1 + max(self._stages.get(id, 0) for id in inputs)
             _forget(self._stages)
-            self._compare(event, maker)
-        for id, local in self._processors.items():
-            if id != maker and local.fits(event):
-                self._give(local, stored)
+        return True
+
+    def _is_known(self, id: EventId) -> bool:
+        return id in self._stages or (self._knows(id) and id not in self._unplaced)
 
     def finished(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], error: str

@@ -32,9 +32,15 @@ MAX_FILTERS = 32
 MAX_BETS = 64
 """Sources whose events go by paths, at one node at a time."""
 
+SALT_BITS = 16
+"""Of a salt that lasts for one message. Whoever publishes could choose two sets that agree under three salts in 2^50
+tries, and under none that it knows to be drawn."""
+
 Count = Annotated[int, Meta(ge=0, le=1 << 31)]
 
 Word = Annotated[int, Meta(ge=0, lt=1 << 32)]
+
+Salt = Annotated[int, Meta(ge=0, lt=1 << SALT_BITS)]
 
 Runs = Annotated[bytes, Meta(max_length=MAX_RUNS_BYTES)]
 """Ids, as `runs.py` packs them."""
@@ -98,10 +104,12 @@ class Check(Offer, frozen=True, gc=True, dict=True, tag=11):
     """These I hold: who holds them too says so. To one neighbor."""
 
 
-class Hash(Message, frozen=True, gc=False, tag=3):
-    """All that I have met, in 32 bits."""
+class Hash(Message, frozen=True, gc=False, tag=12):
+    """All that I have met: its hash under a salt that I have just drawn, and its trace (`sethash`)."""
 
+    salt: Salt
     value: Word
+    trace: Word
 
 
 class Digest(Message, frozen=True, gc=True, dict=True, tag=4):
@@ -161,15 +169,17 @@ class Along(EventMessage, frozen=True, gc=False, tag=8):
     """One event, to the next node of a path."""
 
 
-class Audit(Message, frozen=True, gc=False, tag=10):
+class Audit(Message, frozen=True, gc=False, tag=13):
     """What the source has sent by its paths, from the first number to the last. Everybody passes it on once."""
 
     source: NodeId
     number: Sequence
     first: Sequence
     until: Sequence
+    salt: Salt
+    """Drawn when the events were sent already."""
     sums: Annotated[dict[Word, Word], Meta(max_length=MAX_FILTERS)]
-    """For each filter, in 32 bits, the exclusive or of the hashes of the events that match it."""
+    """For each filter, in 32 bits, the hash of the events that match it."""
 
 
 class End(Message, frozen=True, gc=False, tag=9):

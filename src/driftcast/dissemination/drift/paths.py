@@ -16,6 +16,7 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.matching import Filter, FilterError
 from driftcast.model import Event, NodeId
 from driftcast.protocol import Fact, Port
+from driftcast.wire import hops_after
 
 ASK = "ask"
 AGAIN_S = 1.0
@@ -120,7 +121,7 @@ class Paths:
             self._around.say(End(((source, ask.number),)))
             return ended
         others = [node for node in self._around if node != sender]
-        self._bets[source] = Bet(ask.number, ask.quiet_s, sender, ask.hops + 1, others)
+        self._bets[source] = Bet(ask.number, ask.quiet_s, sender, hops_after(ask.hops), others)
         # One after the other, so that who is nearer to the source speaks first and ways are short.
         self._port.set_timer((ASK, source), self.settings.wait_s)
         return ended
@@ -208,7 +209,7 @@ class Paths:
     def _heard(self, bet: Bet, sender: NodeId, ask: Ask) -> None:
         mine = int.from_bytes(short_name(self._node), "big")
         if not bet.asked and bet.toward is not None and ask.hops + 1 < bet.hops:
-            bet.toward, bet.hops = sender, ask.hops + 1
+            bet.toward, bet.hops = sender, hops_after(ask.hops)
             bet.missing.pop(sender, None)
         elif ask.of != mine or sender == bet.toward:
             # Who has it from this node answers when all beyond it have; others need not.

@@ -50,8 +50,9 @@ from driftcast.model import (
 )
 from driftcast.parts.buffer import Stored
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.log import room_of
+from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
-    AnswersRequests,
     CountsHolders,
     Fact,
     Host,
@@ -65,10 +66,11 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
-class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessors):
+class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"
@@ -81,6 +83,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
+        self._requests = OpenRequests(port)
         self._around = Around(port)
         self._linked = self._around.links
         self._errands = Errands(node, port, rng, settings, self._around)
@@ -91,8 +94,8 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         self._due = self._spreading.due
         self._exchange = Exchange(node, port, rng, settings, self._around, self._holdings, self._spreading)
         self._comparing, self._wanting = self._exchange.comparing, self._exchange.wanting
-        self._carrying = Carrying(node, port, settings, self._around, self._wanted_here, host.incarnation)
-        self._making = Making(node, port, settings)
+        self._carrying = Carrying(node, port, rng, settings, self._around, self._wanted_here, host.incarnation)
+        self._making = Making(node, port, settings, self._holdings.knows)
         self._on_named_timer: dict[str, Callable[[float], None]] = {
             HASH: self._comparing.on_hash_timer,
             LEASE: self._on_lease_timer,
@@ -103,11 +106,16 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
             CHECK: self._exchange.counting.on_timer,
             GUESTS: self._on_guests_timer,
             TURN: self._spreading.on_turn_timer,
+            REQUESTS: self._requests.on_timer,
         }
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._holdings.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._holdings.log)
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; whom it meets compares."""
@@ -129,6 +137,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         self._carrying.stop()
         self._errands.stop()
         self._making.stop()
+        self._requests.stop()
         self._holdings.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
@@ -160,6 +169,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         if subscription.history and not known:
             for stored in self._holdings.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
+            self.port.close_history(subscription.id, complete=False)
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
@@ -184,15 +194,15 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
 
     def on_request(self, now: float, request: Request) -> None:
         """From what the node itself holds; what others hold nobody knows, so that is never all."""
-        for stored in self._holdings.serving(now, request.filter, request.attributes):
-            self.port.answer(request.id, stored.event, stored.hops)
-        self.port.close(request.id, complete=False)
+        self._requests.ask(now, request, self._holdings.serving(now, request.filter, request.attributes))
 
     def on_link_up(self, now: float, link: Link) -> None:
+        self._requests.link_up(now, link)
         if self._around.add(link):
             self._meet(now, link.neighbor)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self._requests.link_down(link)
         if self._around.remove(link):
             self._part(now, link.neighbor)
 
@@ -207,7 +217,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         if kind is Data:
             self._on_data(now, sender, message)  # type: ignore[arg-type]
         elif kind is Hash:
-            self._exchange.on_hash(now, sender, message.value)  # type: ignore[attr-defined]
+            self._exchange.on_hash(now, sender, message)  # type: ignore[arg-type]
         else:
             self._on_others(now, sender, message)
 
@@ -257,7 +267,7 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
             self._release(now, self._carrying.failed(now, token))
 
     def _meet(self, now: float, node: NodeId) -> None:
-        self._comparing.contact(node)
+        self._comparing.contact(now, node)
         self._keeping.forget_spare()
         self._errands.contact()
         self._links_changed(now)
@@ -323,7 +333,9 @@ class Drift(Protocol, AnswersRequests, CountsHolders, KeepsEvents, RunsProcessor
         stored = Stored(until, event.id, event, hops)
         self._local.deliver(event, hops)
         self._holdings.add(now, stored, names, quiet)
+        self._requests.meet(event, hops)
         if self._linked and not quiet:
+            self._comparing.earn(len(event.payload))
             self._comparing.news()
         self._holdings.watch_leases(now)
         return stored

@@ -16,18 +16,18 @@ def short_name(node: NodeId) -> bytes:
     return (node & 0xFFFF).to_bytes(2, "big")
 
 
-def event_hash(id: EventId) -> int:
-    """32 well mixed bits of an id (the finalizer of splitmix64); those of a set are the exclusive or of its ids'."""
+def event_trace(id: EventId) -> int:
+    """32 well mixed bits of an id (the finalizer of splitmix64). Whoever publishes may choose them."""
     mixed = (id.source * 0x9E3779B97F4A7C15 + id.sequence * 0xD1B54A32D192ED03 + 0x632BE59BD9B4E019) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
     return (mixed ^ (mixed >> 31)) >> 32
 
 
-def keeper_rank(node: NodeId, hashed: int) -> int:
-    """How much a node is called to keep an event, given by its hash, when those around hold more than they can: a
+def keeper_rank(node: NodeId, trace: int) -> int:
+    """How much a node is called to keep an event, given by its trace, when those around hold more than they can: a
     number that all who know both can compute (highest random weight)."""
-    return (hashed ^ node * 0x9E3779B1) * 0x85EBCA6B & 0xFFFFFFFF
+    return (trace ^ node * 0x9E3779B1) * 0x85EBCA6B & 0xFFFFFFFF
 
 
 def relay_wait_s(unit_s: float, gain: int, degree: int, draw: float) -> float:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from driftcast.parts.log import LOG_BYTES, LogBytes
 from driftcast.parts.processing import MaxStages, StreamAttributes
 from driftcast.protocol import Capability, Settings
 
@@ -16,11 +17,11 @@ class DriftSettings(Settings, frozen=True):
         Meta(
             ge=1,
             le=10_000_000,
-            description="events kept; what a neighbor is called to keep makes room, then the oldest",
+            description="events kept beside stored ones; what a neighbor is called to keep makes room, then the oldest",
         ),
     ] = 10_000
     max_lease_s: Annotated[
-        float, Meta(gt=0, description="no event is kept for longer, whatever its own lease; bounds the memory")
+        float, Meta(gt=0, description="no event is kept for longer; at level stored a longer lease is refused")
     ] = 3600.0
     seen_grace_s: Annotated[
         float,
@@ -96,6 +97,7 @@ class DriftSettings(Settings, frozen=True):
     stream_attributes: StreamAttributes = ("topic",)
     max_stages: MaxStages = 4
     durable: Annotated[bool, Meta(description="what is held is in the node's durable store")] = False
+    log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:
         return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()

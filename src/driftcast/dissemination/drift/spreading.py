@@ -19,7 +19,8 @@ from driftcast.dissemination.drift.runs import pack_id
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import EventId, Failure, NodeId
 from driftcast.parts.buffer import Stored
-from driftcast.protocol import Port, Token
+from driftcast.protocol import Fact, Port, Token
+from driftcast.wire import LEASE_OVER, hops_after
 
 SPEAK = "speak"
 TURN = "turn"
@@ -190,8 +191,11 @@ class Spreading:
         self, now: float, stored: Stored, nodes: Collection[NodeId], alone: bool = False, in_turn: bool = False
     ) -> None:
         """To all who hear it; to one node alone if nobody else needs to know that it gets it."""
+        if stored.until <= now:
+            self._port.note(Fact("drop", stored.id, reason=LEASE_OVER))
+            return
         interfaces = self._around.interfaces_to(nodes)
-        data = Data(stored.event, min(stored.hops + 1, 65535), stored.until - now, self._around.named_on(interfaces))
+        data = Data(stored.event, hops_after(stored.hops), stored.until - now, self._around.named_on(interfaces))
         if len(nodes) == 1 and (alone or len(self._links) == 1):
             (node,) = nodes
             self._tokens -= 1

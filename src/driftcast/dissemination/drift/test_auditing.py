@@ -4,7 +4,7 @@ import pytest
 
 from driftcast.dissemination.drift.auditing import MAX_EVENTS, Tally, filter_key
 from driftcast.dissemination.drift.messages import Along, Audit, End
-from driftcast.dissemination.drift.rules import event_hash
+from driftcast.dissemination.drift.sethash import hash_of
 from driftcast.dissemination.drift.test_drift import Bench, event
 from driftcast.dissemination.drift.test_paths import QUIET, on_the_way
 from driftcast.matching import Filter
@@ -15,6 +15,7 @@ from driftcast.testing import Net
 from driftcast.wire import Message
 
 TWO = filter_key("topic = 2")
+SALT = 7
 
 
 def two(number: int) -> Event:
@@ -22,14 +23,11 @@ def two(number: int) -> Event:
 
 
 def audit(first: int, until: int, total: int, number: int = 1) -> Audit:
-    return Audit(9, number, first, until, {TWO: total})
+    return Audit(9, number, first, until, SALT, {TWO: total})
 
 
 def hashes(*numbers: int) -> int:
-    total = 0
-    for number in numbers:
-        total ^= event_hash(EventId(9, number))
-    return total
+    return hash_of((EventId(9, number) for number in numbers), SALT)
 
 
 def with_two_events() -> Bench:
@@ -55,7 +53,7 @@ def test_who_lacks_something_ends_the_bet() -> None:
 
 def test_who_wants_something_else_looks_at_nothing() -> None:
     bench = with_two_events()
-    look = Audit(9, 1, 0, 5, {filter_key("topic = 3"): 77})
+    look = Audit(9, 1, 0, 5, SALT, {filter_key("topic = 3"): 77})
     assert bench.hear(1, look, now=QUIET + 5) == [look]
 
 
@@ -67,7 +65,7 @@ def test_who_has_just_changed_what_it_wants_does_not_look() -> None:
     assert bench.hear(1, look, now=QUIET + 5) == [look]
 
 
-@pytest.mark.parametrize("look", [audit(0, 5, 1, number=2), Audit(0, 1, 0, 5, {}), Audit(8, 1, 0, 5, {})])
+@pytest.mark.parametrize("look", [audit(0, 5, 1, number=2), Audit(0, 1, 0, 5, SALT, {}), Audit(8, 1, 0, 5, SALT, {})])
 def test_a_look_at_what_does_not_stand_is_dropped_by_name(look: Audit) -> None:
     bench = with_two_events()
     assert bench.hear(1, look, now=QUIET + 5) == []
@@ -79,7 +77,7 @@ def test_a_source_that_never_looks_fills_no_memory() -> None:
     for number in range(3 * MAX_EVENTS):
         tally.add(event(9, number))
     assert len(tally.events) == MAX_EVENTS
-    assert tally.total(Filter("topic = 1"), -1, MAX_EVENTS) == 0
+    assert tally.total(Filter("topic = 1"), -1, MAX_EVENTS, SALT) == hash_of((), SALT)
 
 
 SWALLOWER: NodeId = 1

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count, pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
 from driftcast.dissemination.drift.messages import Data
 from driftcast.dissemination.drift.protocol import Drift
-from driftcast.dissemination.drift.rules import event_hash
+from driftcast.dissemination.drift.rules import event_trace
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Link, TimerKey
 from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, Send, SetTimer
@@ -37,7 +38,7 @@ class Places:
     """Nodes with given ids at places 0, 1, 2, ...; who is linked with whom is said of places, and whoever is linked
     hears. A message to an id is heard by all neighbors that have it."""
 
-    def __init__(self, ids: list[NodeId], links: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, ids: list[NodeId], links: Iterable[tuple[int, int]], **settings: Any) -> None:
         self.ids = ids
         self.now = 0.0
         self.delivered: list[list[Event]] = [[] for _ in ids]
@@ -50,7 +51,7 @@ class Places:
         self._order = count()
         self._queue: list[tuple[float, int, int, TimerKey | Heard]] = []
         self._armed: list[dict[TimerKey, int]] = [{} for _ in ids]
-        made = [alone("drift", id, seed=place) for place, id in enumerate(ids)]
+        made = [alone("drift", id, seed=place, **settings) for place, id in enumerate(ids)]
         self.nodes = [node for node, _ in made if isinstance(node, Drift)]
         self._ports = [port for _, port in made]
         for place, node in enumerate(self.nodes):
@@ -202,25 +203,28 @@ def test_a_full_table_of_events_with_two_contents_is_as_large_as_with_one() -> N
 
 
 def clashing() -> tuple[EventId, EventId]:
-    """Two events with one hash, as one pair in 4,294,967,296 is; found by trying."""
+    """Two events with one trace, as one pair in 4,294,967,296 is; found by trying."""
     seen: dict[int, EventId] = {}
     for number in count():
         id = EventId(5, number)
-        first = seen.setdefault(event_hash(id), id)
+        first = seen.setdefault(event_trace(id), id)
         if first != id:
             return first, id
     raise AssertionError
 
 
-def test_events_whose_hashes_clash_are_not_hidden_from_who_comes_later() -> None:
+def test_events_whose_traces_clash_are_not_hidden_from_who_comes_later() -> None:
     ids = clashing()
-    assert event_hash(ids[0]) == event_hash(ids[1])
-    places = Places([5, 6, 7], [(0, 1)])
-    for id in ids:
+    assert event_trace(ids[0]) == event_trace(ids[1])
+    others = [EventId(source, 0) for source in range(10, 15)]
+    places = Places([5, 6, 7], [(0, 1)], hash_max_s=86_400)
+    for id in (*others, *ids):
         places.publish(0, Event(id, {"topic": 1}, lease_s=600.0))
         places.run(5)
-    # To whom has met neither, the hash of both is its own.
+    # To a node that has met neither, the trace of both is its own.
+    for id in others:
+        places.publish(2, Event(id, {"topic": 1}, lease_s=600.0))
     places.link(1, 2)
-    places.run(90)
+    places.run(5)
     for got in places.delivered:
-        assert sorted(one.id for one in got) == sorted(ids)
+        assert sorted(one.id for one in got) == sorted([*ids, *others])

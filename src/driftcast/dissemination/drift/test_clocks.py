@@ -81,7 +81,7 @@ def test_a_relay_waits_no_longer_because_its_clock_was_set_back() -> None:
 
 def test_who_was_heard_once_is_no_neighbor_for_long_because_the_clock_was_set_back() -> None:
     node, port = node_with()
-    node.on_message(2000.0, 7, Hash(5), "radio")
+    node.on_message(2000.0, 7, Hash(5, 5, 5), "radio")
     assert SetTimer("guests", GUEST_S) in port.take()
     node.on_timer(1000.0 + GUEST_S, "guests")
     node.on_publish(1010.0, Event(EventId(0, 0), {"topic": 1}))

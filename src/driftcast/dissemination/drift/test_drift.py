@@ -1,5 +1,6 @@
 """Drift: its handlers alone, and what bad input does to them."""
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -9,10 +10,11 @@ from driftcast.dissemination.drift.around import Around
 from driftcast.dissemination.drift.errands import Errands
 from driftcast.dissemination.drift.holdings import Holdings
 from driftcast.dissemination.drift.keeping import Keeping
-from driftcast.dissemination.drift.messages import Data, Digest, Hash, Offer, Want
+from driftcast.dissemination.drift.messages import MAX_RUNS_BYTES, Data, Digest, Hash, Offer, Want
 from driftcast.dissemination.drift.protocol import Drift
-from driftcast.dissemination.drift.rules import crowd_wait_s, event_hash, keeper_rank, relay_wait_s, short_name
+from driftcast.dissemination.drift.rules import crowd_wait_s, event_trace, keeper_rank, relay_wait_s, short_name
 from driftcast.dissemination.drift.runs import ids_in, pack_ids, unpack
+from driftcast.dissemination.drift.sethash import SetHash
 from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
@@ -84,8 +86,8 @@ def test_who_reaches_more_waits_less_and_a_larger_crowd_waits_longer() -> None:
     assert [crowd_wait_s(0.5, degree) for degree in (1, 5, 10, 40)] == [0.05, 0.25, 0.5, 0.5]
 
 
-def test_hashes_of_ids_are_32_bits_and_apart() -> None:
-    hashes = {event_hash(EventId(source, number)) for source in range(100) for number in range(100)}
+def test_traces_of_ids_are_32_bits_and_apart() -> None:
+    hashes = {event_trace(EventId(source, number)) for source in range(100) for number in range(100)}
     assert len(hashes) == 10_000
     assert max(hashes) < 1 << 32
     assert max(hashes) > 1 << 31
@@ -214,48 +216,127 @@ def holding(*ids: EventId, neighbors: tuple[NodeId, ...] = (1, 2), **settings: A
     return bench
 
 
-def hash_of(*ids: EventId) -> Hash:
-    value = 0
+def hash_of(*ids: EventId, salt: int = 7) -> Hash:
+    found = SetHash()
     for id in ids:
-        value ^= event_hash(id)
-    return Hash(value)
+        found.add(id)
+    return Hash(salt, found.value(salt), found.trace)
+
+
+def is_hash(said: list[Message], *ids: EventId) -> bool:
+    """Whether a hash of these ids was said, under whatever salt."""
+    [one] = said
+    return isinstance(one, Hash) and one == hash_of(*ids, salt=one.salt)
+
+
+def scattered(number: int) -> list[EventId]:
+    """Ids whose digest is longer than a hash."""
+    return [EventId(10 + source, 0) for source in range(number)]
 
 
 A, B, C, D = (EventId(9, number) for number in (0, 1, 2, 3))
 
 
 def test_a_hash_is_said_after_news_and_not_if_a_neighbor_has_said_the_same() -> None:
-    bench = holding(A)
-    assert bench.fire("hash") == [hash_of(A)]
-    bench.hear(2, hash_of(A))
+    ids = scattered(6)
+    bench = holding(*ids)
+    assert is_hash(bench.fire("hash"), *ids)
+    bench.hear(2, hash_of(*ids))
     assert bench.fire("hash") == []
     assert bench.armed["hash"] > 2.0
 
 
-def test_at_the_longest_interval_a_hash_is_said_whoever_said_the_same() -> None:
-    bench = holding(A, hash_max_s=3.0)
-    for _ in range(3):
-        bench.fire("hash")
-    bench.hear(2, hash_of(A))
-    assert bench.fire("hash") == [hash_of(A)]
+def test_a_digest_that_is_no_longer_than_a_hash_is_said_instead() -> None:
+    ids = [EventId(9, number) for number in range(300)]
+    bench = holding(*ids)
+    assert bench.fire("hash") == [Digest(pack_ids(ids))]
+    bench.hear(2, Digest(pack_ids(ids)))
+    assert bench.fire("hash") == []
+    bench = holding(*scattered(5))
+    assert is_hash(bench.fire("hash"), *scattered(5))
+    many = [EventId(9, number) for number in range(MAX_RUNS_BYTES + 1)]
+    bench = Bench(1)
+    for id in many:
+        bench.node._holdings.add(1.0, Stored(60.0, id, event(*id), 0))
+    assert is_hash(bench.fire("hash"), *many), "in parts it would be longer"
 
 
-@pytest.mark.parametrize("lacked", [(A,), (A, C)], ids=["one", "two"])
-def test_a_difference_that_is_the_hash_of_an_event_or_two_names_what_is_lacked(lacked: tuple[EventId, ...]) -> None:
+def test_at_the_longest_interval_a_digest_is_said_whoever_said_the_same() -> None:
+    ids = scattered(6)
+    bench = holding(*ids, hash_max_s=3.0)
+    for now in (1.5, 2.5):
+        bench.fire("hash", now)
+    bench.hear(2, hash_of(*ids), 2.6)
+    assert bench.fire("hash", 2.7) == [Digest(pack_ids(ids))]
+
+
+def test_where_something_is_always_new_a_hash_is_said_as_often_and_a_digest_now_and_then() -> None:
+    """New events keep the interval short, and a neighbor repeats the hash as soon as there is another."""
+    ids = scattered(6)
+    bench = holding(*ids)
+    bench.fire("hash", 1.5)
+    said: list[tuple[int, Message]] = []
+    for second in range(2, 242, 2):
+        ids.append(EventId(99, second))
+        bench.hear(1, Data(event(99, second, 600.0), 1, 600.0, names(1, 2)), second)
+        bench.hear(2, hash_of(*ids), second)
+        said += [(second, one) for one in bench.fire("hash", second + 1.5)]
+    assert [(second, type(one)) for second, one in said] == [(60, Hash), (120, Hash), (180, Hash), (240, Digest)]
+
+
+def test_a_long_digest_is_said_part_by_part_at_the_longest_intervals() -> None:
+    ids = sorted(EventId(1000 * source, 2 * number) for source in range(100, 105) for number in range(1200))
+    bench = Bench(1, 2, hash_max_s=2.0)
+    for id in ids:
+        bench.node._holdings.add(1.0, Stored(5000.0, id, event(*id), 0))
+    bench.node._comparing.news()
+    bench.settle()
+    parts: list[Digest] = []
+    for minute in range(1, 20):
+        said = bench.fire("hash", 60.0 * minute + 0.5)
+        assert [type(one) for one in said] == [Hash, Digest]
+        parts += [one for one in said if isinstance(one, Digest)]
+        if parts[-1].high is None:
+            break
+    assert len(parts) > 1
+    assert sorted(id for part in parts for id in ids_in(part.ids)) == ids
+    assert all(b.low is not None and a.high is not None and b.low > a.high for a, b in pairwise(parts))
+    # And from the beginning again.
+    assert [one for one in bench.fire("hash", 1800.0) if isinstance(one, Digest)] == parts[:1]
+
+
+def test_a_difference_of_one_event_names_what_is_missing() -> None:
     bench = holding(A, B, C, D)
-    bench.hear(2, hash_of(*({A, B, C, D} - set(lacked))))
-    assert {key for key in bench.armed if key[0] == "speak"} == {("speak", id) for id in lacked}
+    bench.hear(2, hash_of(A, B, D))
+    assert {key for key in bench.armed if key[0] == "speak"} == {("speak", C)}
     assert "reply" not in bench.armed
 
 
 def test_other_differences_are_answered_with_the_hash_and_then_with_a_digest() -> None:
-    ids = [EventId(9, number) for number in range(6)]
+    ids = scattered(6)
     bench = holding(*ids)
     strange = hash_of(EventId(5, 5), EventId(5, 6))
     bench.hear(2, strange)
-    assert bench.fire("reply") == [hash_of(*ids)]
+    assert is_hash(bench.fire("reply"), *ids)
     bench.hear(2, strange)
     assert bench.fire("reply") == [Digest(pack_ids(ids))]
+
+
+def test_a_neighbor_that_gives_the_answer_spares_the_own() -> None:
+    ids = scattered(6)
+    bench = holding(*ids)
+    strange = hash_of(EventId(5, 5), EventId(5, 6))
+    bench.hear(2, strange)
+    bench.hear(1, hash_of(*ids))
+    assert "reply" not in bench.armed
+    bench.hear(2, strange)
+    bench.fire("reply")
+    bench.hear(2, strange)
+    # The hash is known, so that a digest is due, and to hear the hash again says nothing new.
+    bench.hear(1, hash_of(*ids))
+    assert "reply" in bench.armed
+    bench.hear(1, Digest(pack_ids(ids)))
+    assert "reply" not in bench.armed
 
 
 def test_a_digest_is_answered_with_what_it_lacks_and_what_is_lacked_here_is_asked_for() -> None:
@@ -298,7 +379,7 @@ def test_a_long_digest_travels_in_parts_that_say_what_they_cover() -> None:
 
 def called(id: EventId, *nodes: NodeId) -> NodeId:
     """Who of them keeps the event."""
-    return max(nodes, key=lambda node: keeper_rank(node, event_hash(id)))
+    return max(nodes, key=lambda node: keeper_rank(node, event_trace(id)))
 
 
 def evicted(bench: Bench) -> list[tuple[EventId | None, str]]:
@@ -407,7 +488,7 @@ def test_names_of_nodes_that_hear_nothing_only_delay() -> None:
     bench = Bench(1, 2)
     bench.hear(1, Data(event(*A), 1, 50.0, names(0, 2)))
     assert ("speak", A) not in bench.armed
-    bench.hear(2, Hash(0))
+    bench.hear(2, hash_of())
     assert ("speak", A) in bench.armed
 
 
@@ -442,27 +523,27 @@ def test_a_flood_of_invented_ids_is_bounded() -> None:
 
 def test_strangers_are_neighbors_for_a_moment_and_not_without_number() -> None:
     bench = holding(A)
-    bench.hear(50, Hash(0))
+    bench.hear(50, hash_of())
     assert ("speak", A) in bench.armed
     bench.fire(("speak", A))
     bench.fire("guests", now=4.0)
     for stranger in range(100, 164):
-        bench.hear(stranger, Hash(0), now=5.0)
+        bench.hear(stranger, hash_of(), now=5.0)
         assert bench.reasons() == []
-    bench.hear(200, Hash(0), now=5.0)
+    bench.hear(200, hash_of(), now=5.0)
     assert bench.reasons() == ["too_many_strangers"]
     bench.hear(200, Data(event(*B), 1, 50.0), now=5.0)
     assert [fact.event for fact in bench.notes if fact.kind == "store"] == [B]
 
 
 def test_a_difference_that_digests_do_not_remove_is_let_be() -> None:
-    bench = holding(*(EventId(9, number) for number in range(6)))
+    bench = holding(*scattered(6))
     digests = []
     for second in range(20):
         bench.hear(2, hash_of(EventId(5, 5), EventId(5, 6)), now=1.0 + second)
-        if "reply" in bench.armed:
-            digests += [one for one in bench.fire("reply", now=1.5 + second) if isinstance(one, Digest)]
+        digests += [one for one in bench.fire("reply", now=1.5 + second) if isinstance(one, Digest)]
     assert len(digests) == 2
+    assert bench.reasons() == ["digests_too_often"]
 
 
 def test_a_node_that_remembers_no_more_ids_forgets_what_ends_first() -> None:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from driftcast.dissemination.drift.messages import Ask, Data, Digest, Echo, End, Hash, Offer, Want
-from driftcast.dissemination.drift.rules import event_hash, short_name
+from driftcast.dissemination.drift.rules import event_trace, short_name
 from driftcast.dissemination.drift.runs import pack_ids
+from driftcast.dissemination.drift.sethash import hash_of
 from driftcast.model import Event, EventId, NodeId
 from driftcast.testing import Net
 from driftcast.wire import Message
@@ -26,7 +27,9 @@ def everybody_is_named(event: Event) -> list[Message]:
 
 def hashes(event: Event) -> list[Message]:
     """One that differs for ever, and that of having met the first event alone."""
-    return [Hash(event.id.sequence * 0x1234567 & 0xFFFFFFFF), Hash(event_hash(EventId(0, 0)))]
+    strange = event.id.sequence * 0x1234567 & 0xFFFFFFFF
+    first = EventId(0, 0)
+    return [Hash(7, strange, strange), Hash(7, hash_of([first], 7), event_trace(first))]
 
 
 def digests(event: Event) -> list[Message]:

@@ -46,7 +46,7 @@ def lies(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
     source, number = rng.choice(HONEST), rng.randrange(1 << 22)
     return [
         Data(event, 2, 60.0, everybody),
-        Hash(rng.getrandbits(32)),
+        Hash(rng.getrandbits(16), rng.getrandbits(32), rng.getrandbits(32)),
         Digest(b""),
         Digest(invented),
         Offer(invented),
@@ -54,7 +54,7 @@ def lies(rng: Random, newest: list[EventId], event: Event) -> list[Message]:
         Want(known, rng.randrange(NODES)),
         Ask(source, number, 0, 0, source),
         Echo(source, number, {}, 1),
-        Audit(source, number, 0, 99, {}),
+        Audit(source, number, 0, 99, 7, {}),
         End(((source, number),)),
     ]
 

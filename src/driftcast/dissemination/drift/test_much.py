@@ -206,17 +206,19 @@ def test_a_digest_of_many_parts_will_do_for_a_while() -> None:
     stocked(bench, 10 * PART)
     for value in (1, 2, 3, 4):
         # A hash, and then, since that is known, a digest.
-        bench.hear(1, Hash(value), 3.0)
+        bench.hear(1, Hash(7, value, value), 3.0)
         said = bench.fire("reply", 3.0)
         if value == 2:
             assert [type(one) for one in said] == [Digest] * len(said)
             assert len(said) > 1
         if value > 2:
             assert said == []
-    bench.hear(1, Hash(5), 4.0)
+    bench.hear(1, Hash(7, 5, 5), 4.0)
     assert len(bench.fire("reply", 4.0)) > 1
-    # A clock that was set back does not silence it.
-    bench.hear(1, Hash(6), -100.0)
+    # A clock that was set back does not silence it: the hash is known, and a newcomer asks for more.
+    bench.node.on_link_up(-101.0, Link(2, "radio", 0.001))
+    bench.node._comparing._new.clear()
+    bench.hear(2, Hash(7, 6, 6), -100.0)
     assert len(bench.fire("reply", -100.0)) > 1
 
 
@@ -224,8 +226,8 @@ def test_a_digest_of_many_parts_will_do_for_a_while() -> None:
 def test_digests_of_one_part_are_said_as_often_as_before(number: int) -> None:
     bench = Bench(1)
     stocked(bench, number)
-    bench.hear(1, Hash(1), 3.0)
+    bench.hear(1, Hash(7, 1, 1), 3.0)
     bench.fire("reply", 3.0)
     for value in (2, 3):
-        bench.hear(1, Hash(value), 3.0)
+        bench.hear(1, Hash(7, value, value), 3.0)
         assert [type(one) for one in bench.fire("reply", 3.0)] == [Digest]

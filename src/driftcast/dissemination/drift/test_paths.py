@@ -3,10 +3,11 @@
 import pytest
 
 from driftcast.dissemination.drift.betting import Betting
-from driftcast.dissemination.drift.messages import Along, Ask, Data, Echo, End, Hash
-from driftcast.dissemination.drift.rules import event_hash, gathered
+from driftcast.dissemination.drift.messages import Along, Ask, Data, Digest, Echo, End
+from driftcast.dissemination.drift.rules import gathered
+from driftcast.dissemination.drift.runs import pack_ids
 from driftcast.dissemination.drift.settings import DriftSettings
-from driftcast.dissemination.drift.test_drift import Bench, event, names
+from driftcast.dissemination.drift.test_drift import Bench, event, hash_of, names
 from driftcast.model import EventId, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Broadcast, Deliver, Send
@@ -128,7 +129,7 @@ def test_an_event_goes_to_those_alone_beyond_whom_it_is_wanted_and_is_not_compar
     bench.node.on_message(QUIET + 1, 1, Along(event(9, 0), 3, 50.0), "radio")
     assert sends(bench) == [(2, Along(event(9, 0), 4, 50.0))]
     # The neighbors' hashes know nothing of it, and neither does the own.
-    bench.hear(2, Hash(0), now=QUIET + 2)
+    bench.hear(2, hash_of(), now=QUIET + 2)
     assert ("speak", EventId(9, 0)) not in bench.armed
 
 
@@ -153,7 +154,7 @@ def test_any_change_ends_the_bet_and_its_events_are_compared_like_others(how: st
     else:
         bench.node.on_subscribe(QUIET + 2, Subscription(SubscriptionId(0, 5), "topic = 3", history=True))
     assert End(((9, 1),)) in bench.settle()
-    assert bench.fire("hash", now=QUIET + 4) == [Hash(event_hash(EventId(9, 0)))]
+    assert bench.fire("hash", now=QUIET + 4) == [Digest(pack_ids([EventId(9, 0)]))]
 
 
 def test_an_event_of_a_path_of_which_others_speak_is_everybodys() -> None:
@@ -162,7 +163,7 @@ def test_an_event_of_a_path_of_which_others_speak_is_everybodys() -> None:
     bench.hear(2, Data(event(9, 0), 1, 50.0, names(0)), now=QUIET + 2)
     bench.node.on_link_up(QUIET + 3, Link(3, "radio", 0.001))
     bench.settle()
-    assert bench.fire("hash", now=QUIET + 4) == [Hash(event_hash(EventId(9, 0)))]
+    assert bench.fire("hash", now=QUIET + 4) == [Digest(pack_ids([EventId(9, 0)]))]
 
 
 def test_a_change_of_what_is_wanted_is_told_toward_the_source() -> None:

@@ -1,5 +1,6 @@
 """Processors on drift's nodes: what they make goes to everybody, and of equals one works."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from driftcast.dissemination.drift.settings import DriftSettings
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId, NodeId, Processor
 from driftcast.parts.buffer import Stored
-from driftcast.protocol import RecordingPort
-from driftcast.protocol.effects import Process, SetTimer
+from driftcast.parts.processing import MAX_WAITING
+from driftcast.protocol import Fact, RecordingPort
+from driftcast.protocol.effects import Note, Process, SetTimer
 from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation.run import run
 from driftcast.testing import Net, alone
-from driftcast.trace import Kind
+from driftcast.trace import Kind, Level
 
 FUNCTIONS = """
 def fahrenheit(event):
@@ -27,6 +30,10 @@ def increment(event):
 
 def broken(event):
     raise RuntimeError
+
+
+def joined(events):
+    return {"depth": 1 + max(event.attributes["depth"] for event in events)}
 
 
 def mean(events):
@@ -194,7 +201,7 @@ def test_where_nothing_moves_inputs_go_by_paths_to_processors_and_results_to_who
 def bench(node: NodeId = 5, **settings: object) -> tuple[Making, RecordingPort]:
     _, port = alone("drift", node)
     port.take()
-    making = Making(node, port, DriftSettings(**settings))  # type: ignore[arg-type]
+    making = Making(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
     making.add(Processor("f", "unit = 'C'"))
     return making, port
 
@@ -296,3 +303,71 @@ def test_invented_results_fill_no_memory() -> None:
     assert sizes == [REMEMBERED, REMEMBERED]
     assert max(len(alike) for alike in making._results.values()) <= 16
     assert calls(port) == []
+
+
+def test_a_result_that_comes_before_its_input_waits_for_it() -> None:
+    """Node 100 and those beyond speak of events that this node has not met."""
+    making, port = bench(max_stages=2)
+
+    def made(source: NodeId, of: EventId) -> Stored:
+        id = EventId(source, 1)
+        return Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(of,)), 1)
+
+    first = made(100, EventId(1, 1))
+    second, third = made(101, first.id), made(102, EventId(101, 1))
+    making.met(third)
+    making.met(second)
+    assert calls(port) == [], "it may have passed any number of processors"
+    making.met(first)
+    assert calls(port) == [first.id], "the second and the third have passed as many as may be"
+    making.met(made(103, EventId(999, 1)))
+    assert calls(port) == []
+
+
+def test_results_whose_inputs_never_come_are_dropped_by_name_when_they_are_too_many() -> None:
+    making, port = bench()
+    for number in range(REMEMBERED + 1):
+        id = EventId(2, number)
+        making.met(Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
+    assert port.take()[-1] == Note(Fact("drop", EventId(2, 0), reason="inputs_unknown"))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_come(tmp_path: Path, seed: int) -> None:
+    """Links come and go and frames are lost, so results overtake what they were made of."""
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    entry = {"id": "again", "function": "functions.py:joined", "nodes": "all", "inputs": 2, "filter": "true"}
+    tables = {
+        "duration_s": 60.0,
+        "nodes": 6,
+        "area_m": [300.0, 300.0],
+        "mobility": {"model": "random_waypoint", "speed_min_mps": 5.0, "speed_max_mps": 30.0},
+        "radio": {"model": "disk", "range_m": 120.0, "queue": 10, "rate_bps": 2e5, "loss": 0.2},
+        "protocol": {"name": "drift", "max_stages": 2},
+        "publish": [{"count": 10, "attributes": {"depth": 0}}],
+        "processors": [entry],
+        "base": str(tmp_path),
+    }
+    events = run(scenario_from(tables, "rounds"), seed, Level.FULL).trace.events().to_pylist()
+    depths = {json.loads(event["attributes"])["depth"] for event in events}
+    assert depths == {0, 1, 2}
+
+
+def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
+    """One runs and 64 wait; the node says which event found no room."""
+    node, port = alone("drift")
+    assert isinstance(node, Drift)
+    node.on_processor(0.0, Processor("slow", "unit = 'C'"))
+    for number in range(MAX_WAITING + 3):
+        node.on_publish(1.0, Event(EventId(0, number), {"unit": "C", "value": number}, lease_s=60.0))
+    effects = port.take()
+    assert [one.processor for one in effects if isinstance(one, Process)] == ["slow"]
+    drops = [one.fact for one in effects if isinstance(one, Note) and one.fact.kind == "drop"]
+    without_room = [EventId(0, MAX_WAITING + 1), EventId(0, MAX_WAITING + 2)]
+    assert [(fact.event, fact.reason) for fact in drops] == [(id, "processor_busy") for id in without_room]
+    # The event itself is held and goes on its way all the same.
+    assert all(id in node._holdings.held for id in without_room)
+    [running] = [one for one in effects if isinstance(one, Process)]
+    node.on_processed(2.0, running.token, b"", (), 0.1, "")
+    node.on_publish(3.0, Event(EventId(0, 99), {"unit": "C", "value": 99}, lease_s=60.0))
+    assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "drop"], "one has made room"

@@ -1,5 +1,6 @@
 """What epidemic nodes say to each other."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Self
 
 from msgspec import Meta
@@ -11,6 +12,11 @@ MAX_IDS = 1024
 """Ids in one message: about 20 kB at the most, so that it fits in a datagram. More ids travel in more messages."""
 
 Ids = Annotated[tuple[EventId, ...], Meta(max_length=MAX_IDS)]
+
+
+def messages_of(ids: Sequence[EventId]) -> Iterator[tuple[EventId, ...]]:
+    """As many ids at a time as fit in a message."""
+    return (tuple(ids[first : first + MAX_IDS]) for first in range(0, len(ids), MAX_IDS))
 
 
 class IdsMessage(Message, frozen=True, gc=False):
@@ -29,7 +35,7 @@ class Summary(IdsMessage, frozen=True, gc=False, tag=1):
 
 
 class Ask(IdsMessage, frozen=True, gc=False, tag=2):
-    """These I lack: send them."""
+    """These I lack: send them. Without any: tell me again of all that you hold."""
 
 
 class Check(IdsMessage, frozen=True, gc=False, tag=4):

@@ -40,6 +40,8 @@ class Offers:
         """Of those, who had no link when it told."""
         self._loose = 0
         """How much they have told of."""
+        self._overflowed: dict[NodeId, None] = {}
+        """Neighbors that told of more than could be remembered: they are asked to tell again."""
         self._asked: dict[EventId, Asked] = {}
         self._open: dict[NodeId, int] = {}
         """How many events were asked of each and are neither here nor overdue."""
@@ -69,6 +71,8 @@ class Offers:
                 self._wait(neighbor, id, linked)
             else:
                 refused += 1
+        if refused and linked:
+            self._overflowed[neighbor] = None
         return wanted, refused
 
     def know(self, neighbor: NodeId) -> None:
@@ -108,6 +112,13 @@ class Offers:
             self._forget_later(neighbor)
         return wanted
 
+    def missed_some(self, neighbor: NodeId) -> bool:
+        """Whether a neighbor should tell again of what it holds: once, when all that was remembered is asked for."""
+        if neighbor not in self._overflowed or neighbor in self._later:
+            return False
+        del self._overflowed[neighbor]
+        return True
+
     @property
     def waiting(self) -> list[NodeId]:
         """Of whom more is to be asked."""
@@ -136,6 +147,7 @@ class Offers:
         for id in [id for id, holders in self._holders.items() if neighbor in holders]:
             self._let_go(neighbor, id)
         self._forget_later(neighbor)
+        self._overflowed.pop(neighbor, None)
         return [id for id, asked in self._asked.items() if asked.neighbor == neighbor]
 
     def overdue(self, now: float) -> list[EventId]:
@@ -176,6 +188,7 @@ class Offers:
             if most == neighbor or len(self._later[most]) <= len(self._later.get(neighbor, ())):
                 return False
             id, _ = self._later[most].popitem()
+            self._overflowed[most] = None
             if most in self._strange:
                 self._loose -= 1
             else:

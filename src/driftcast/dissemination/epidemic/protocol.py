@@ -6,7 +6,7 @@ three messages serve a new contact, where the summary lists everything, and a ne
 
 from random import Random
 
-from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
+from driftcast.dissemination.epidemic.messages import Ask, Check, Summary, Transfer, messages_of
 from driftcast.dissemination.epidemic.offers import Offers
 from driftcast.dissemination.epidemic.serving import Serving
 from driftcast.dissemination.epidemic.settings import EpidemicSettings
@@ -14,10 +14,12 @@ from driftcast.model import Event, EventId, Failure, NodeId, Request, Subscripti
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
 from driftcast.parts.holders import Holders
+from driftcast.parts.lease_timer import LeaseTimer
 from driftcast.parts.links import Neighbors
 from driftcast.parts.local import LocalSubscriptions
+from driftcast.parts.log import Log, room_of
+from driftcast.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from driftcast.protocol import (
-    AnswersRequests,
     CountsHolders,
     Fact,
     Host,
@@ -30,10 +32,11 @@ from driftcast.protocol import (
     TimerKey,
     Token,
 )
-from driftcast.wire import Message
+from driftcast.protocol.retention import RetentionLog, Usage
+from driftcast.wire import Message, hops_after
 
 
-class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
+class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
@@ -46,7 +49,11 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         super().__init__(node, settings, port, host, rng)
         self._settings = settings
         self._local = LocalSubscriptions(port)
-        self._buffer, self._gone = memory(settings.buffer, host.store if settings.durable else None)
+        self._requests = OpenRequests(port)
+        store = host.store if settings.durable else None
+        self._log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._buffer, self._gone = memory(settings.buffer, self._log, store)
+        self._leases = LeaseTimer(port, self._buffer, "lease")
         self._held = self._buffer.events
         """What was held once and may be offered again."""
         self._neighbors = Neighbors()
@@ -64,31 +71,37 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         """Transfers of counted events under way."""
         self._asking = False
         self._telling = False
-        self._leasing_until = 0.0
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._log)
 
     def on_start(self, now: float) -> None:
         """A durable node goes on with what it held; the next link brings it to others."""
-        settings = self._settings
-        self._gone.load(now + settings.max_lease_s + settings.seen_grace_s)
-        for stored in reload(self.port, now, self._buffer, settings.max_lease_s):
-            self._gone.add(now, stored.id, stored.until + settings.seen_grace_s)
-        self._watch_leases(now)
+        longest_s, grace_s = self._settings.max_lease_s, self._settings.seen_grace_s
+        self._gone.load(now + longest_s + grace_s)
+        for stored in reload(self.port, now, self._buffer, longest_s):
+            self._gone.add(now, stored.id, stored.until + grace_s)
+        self._leases.watch(now)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         """What is held already keeps its end, whatever the longest lease is now."""
         assert isinstance(settings, EpidemicSettings)
         self._settings = settings
         self._offers.retune(settings.buffer, settings.window)
+        if self._log is not None:
+            self._log.resize(settings.log_bytes, settings.max_lease_s)
         for evicted in self._buffer.resize(settings.buffer):
             self._forget(now, evicted, "buffer_full")
 
     def on_stop(self, now: float) -> None:
         for key in ("ask again", "tell again", "lease"):
             self.port.cancel_timer(key)
+        self._requests.stop()
 
     def on_publish(self, now: float, event: Event) -> None:
         if self._is_new(event.id):
@@ -101,17 +114,17 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
             # What is held has been met, and so is not delivered again when another copy comes.
             for stored in self._buffer.serving(now, subscription.filter, subscription.attributes):
                 self.port.deliver(subscription.id, stored.event, stored.hops)
+            self.port.close_history(subscription.id, complete=False)
 
     def on_request(self, now: float, request: Request) -> None:
         """Every node is a repository of all that it has met; what others hold nobody knows, so that is never all."""
-        for stored in self._buffer.serving(now, request.filter, request.attributes):
-            self.port.answer(request.id, stored.event, stored.hops)
-        self.port.close(request.id, complete=False)
+        self._requests.ask(now, request, self._buffer.serving(now, request.filter, request.attributes))
 
     def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         self._local.remove(subscription)
 
     def on_link_up(self, now: float, link: Link) -> None:
+        self._requests.link_up(now, link)
         if self._neighbors.add(link):
             self._offers.know(link.neighbor)
             self._introduce(link.neighbor)
@@ -120,6 +133,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
                 self.port.set_timer("tell again", self._settings.tell_again_s)
 
     def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self._requests.link_down(link)
         if self._neighbors.remove(link):
             gone = link.neighbor
             self._strangers.discard(gone)
@@ -143,6 +157,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
     def on_timer(self, now: float, key: TimerKey) -> None:
         if key == "lease":
             self._expire(now)
+        elif key == REQUESTS:
+            self._requests.on_timer(now)
         elif key == "ask again":
             self._asking = False
             self._ask_again(now, self._offers.overdue(now))
@@ -181,6 +197,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
                 del self._lacking[id]
 
     def _on_ask(self, now: float, sender: NodeId, ids: tuple[EventId, ...]) -> None:
+        if not ids:  # It could not remember all that it was told.
+            self._introduce(sender)
         held = [id for id in ids if id in self._held]
         if self._lacking:
             for id in held:
@@ -202,7 +220,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
                 self._checks[token] = (neighbor, stored.id)
             if token is not None and more and stored is wanted[-1]:
                 self._serving.under_way(neighbor, token)
-            self.port.send(neighbor, Transfer(stored.event, stored.hops + 1, stored.until - now), token=token)
+            self.port.send(neighbor, Transfer(stored.event, hops_after(stored.hops), stored.until - now), token=token)
 
     def _on_transfer(self, now: float, sender: NodeId, message: Transfer) -> None:
         id = message.event.id
@@ -218,11 +236,11 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         id = event.id
         until = now + min(remaining_s, event.lease_s, self._settings.max_lease_s)
         self._local.deliver(event, hops)
-        evicted = self._buffer.add(Stored(until, id, event, hops))
-        if evicted is not None:
+        for evicted in self._buffer.add(Stored(until, id, event, hops)):
             self._forget(now, evicted, "buffer_full")
         self.port.note(Fact("store", id))
-        self._watch_leases(now)
+        self._requests.meet(event, hops)
+        self._leases.watch(now)
         self._offer(id)
 
     def _offer(self, id: EventId) -> None:
@@ -246,8 +264,7 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
             self._tell(neighbor, held, everything=True)
 
     def _tell(self, neighbor: NodeId, ids: tuple[EventId, ...], everything: bool = False) -> None:
-        for first in range(0, len(ids), MAX_IDS):
-            part = ids[first : first + MAX_IDS]
+        for part in messages_of(ids):
             self._tokens += 1
             self._tells[self._tokens] = (neighbor, part, everything and len(part) == len(ids))
             self.port.send(neighbor, Summary(part), token=self._tokens)
@@ -291,9 +308,8 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
         if self._telling:
             self.port.set_timer("tell again", self._settings.tell_again_s)
         for neighbor in self._neighbors:
-            unknown = self._holders.unknown(neighbor)
-            for first in range(0, len(unknown), MAX_IDS):
-                self.port.send(neighbor, Check(tuple(unknown[first : first + MAX_IDS])))
+            for part in messages_of(self._holders.unknown(neighbor)):
+                self.port.send(neighbor, Check(part))
             if neighbor in self._strangers:
                 self._introduce(neighbor)
             elif self._lacking:
@@ -302,29 +318,31 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
     def _ask(self, now: float, neighbor: NodeId, ids: list[EventId], times: int = 1) -> None:
         self._offers.ask(neighbor, ids, now + self._settings.ask_again_s, neighbor in self._neighbors, times)
         self.port.send(neighbor, Ask(tuple(ids)))
-        if not self._asking:
+        self._watch_asks()
+
+    def _watch_asks(self) -> None:
+        if self._offers.asking and not self._asking:
             self._asking = True
             self.port.set_timer("ask again", self._settings.ask_again_s)
 
     def _ask_again(self, now: float, ids: list[EventId]) -> None:
         """Of another neighbor that is known to hold the event, or of the same; of nobody if nobody is."""
         for (neighbor, times), group in self._offers.again(ids, self._settings.asks).items():
-            for first in range(0, len(group), MAX_IDS):
-                self._ask(now, neighbor, group[first : first + MAX_IDS], times)
-        if self._offers.asking and not self._asking:
-            self._asking = True
-            self.port.set_timer("ask again", self._settings.ask_again_s)
+            for part in messages_of(group):
+                self._ask(now, neighbor, list(part), times)
+        self._watch_asks()
 
     def _ask_more(self, now: float, neighbor: NodeId) -> None:
         more = [id for id in self._offers.more(neighbor) if self._is_new(id)]
         if more:
             self._ask(now, neighbor, more)
+        elif self._offers.missed_some(neighbor):
+            self.port.send(neighbor, Ask(()))
 
     def _expire(self, now: float) -> None:
-        self._leasing_until = 0.0
         for stored in self._buffer.expire(now):
             self._forget(now, stored, "lease_over")
-        self._watch_leases(now)
+        self._leases.watch(now, again=True)
 
     def _forget(self, now: float, stored: Stored, reason: str) -> None:
         """It is gone but not forgotten: copies elsewhere may live a little longer than the lease says."""
@@ -335,9 +353,3 @@ class Epidemic(Protocol, AnswersRequests, CountsHolders, KeepsEvents):
 
     def _is_new(self, id: EventId) -> bool:
         return id not in self._held and id not in self._gone.ids
-
-    def _watch_leases(self, now: float) -> None:
-        end = self._buffer.next_end()
-        if end is not None and (self._leasing_until == 0.0 or end < self._leasing_until):
-            self._leasing_until = end
-            self.port.set_timer("lease", max(0.0, end - now))

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from driftcast.dissemination.epidemic.messages import MAX_IDS
+from driftcast.parts.log import LOG_BYTES, LogBytes
 from driftcast.protocol import Capability, Settings
 
 
@@ -12,10 +13,15 @@ class EpidemicSettings(Settings, frozen=True):
     """How much is kept for how long, and when a node asks or tells again."""
 
     buffer: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="events kept beside stored ones; the oldest arrival makes room",
+        ),
     ] = 10_000
     max_lease_s: Annotated[
-        float, Meta(gt=0, description="no event is kept for longer, whatever its own lease; bounds the memory")
+        float, Meta(gt=0, description="no event is kept for longer; at level stored a longer lease is refused")
     ] = 3600.0
     seen_grace_s: Annotated[
         float,
@@ -54,6 +60,7 @@ class EpidemicSettings(Settings, frozen=True):
         Meta(ge=0.001, le=86_400, description="how often neighbors are told again of what they are not known to hold"),
     ] = 60.0
     durable: Annotated[bool, Meta(description="what is held and what was met is in the node's durable store")] = False
+    log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:
         return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()

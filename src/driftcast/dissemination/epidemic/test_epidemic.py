@@ -6,7 +6,18 @@ from msgspec.structs import replace
 from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Summary, Transfer
 from driftcast.model import AccessPolicy, Event, EventId, Failure, Request, RequestId, Subscription, SubscriptionId
 from driftcast.protocol import AnswersRequests, Fact, Link, Protocol, RecordingPort
-from driftcast.protocol.effects import Answer, Broadcast, CancelTimer, Close, Deliver, Effect, Note, Send, SetTimer
+from driftcast.protocol.effects import (
+    Answer,
+    Broadcast,
+    CancelTimer,
+    Close,
+    CloseHistory,
+    Deliver,
+    Effect,
+    Note,
+    Send,
+    SetTimer,
+)
 from driftcast.testing import Net, alone
 
 WANTED = Subscription(SubscriptionId(0, 0), "topic = 1")
@@ -333,13 +344,29 @@ def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_i
     port.take()
     asked = Request(RequestId(0, 1), "topic = 1", attributes={"rank": 3})
     epidemic.on_request(2.0, asked)
+    # There has been no neighbor yet for as long as the requester waits: what comes meanwhile belongs to the answer.
+    assert port.take() == [Answer(asked.id, old, 1), SetTimer("requests", 10.0)]
+    late = Event(EventId(1, 3), {"topic": 1})
+    for event in (late, Event(EventId(1, 4), {"topic": 1}, access=AccessPolicy("rank > 5"))):
+        epidemic.on_message(2.5, 1, Transfer(event, 2, 10.0), "radio")
+    assert [effect for effect in port.take() if isinstance(effect, Answer)] == [Answer(asked.id, late, 2)]
+    epidemic.on_timer(12.0, "requests")
     # What others carry nobody knows, so it is never said to be all.
-    assert port.take() == [Answer(asked.id, old, 1), Close(asked.id, complete=False)]
-    epidemic.on_subscribe(3.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
-    assert port.take() == [Deliver(SubscriptionId(0, 1), old, 1), Deliver(SubscriptionId(0, 1), secret, 1)]
-    epidemic.on_subscribe(4.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
-    epidemic.on_message(5.0, 2, Transfer(old, 1, 50.0), "radio")
+    assert Close(asked.id, complete=False) in port.take()
+    epidemic.on_timer(12.5, "lease")
+    port.take()
+    epidemic.on_subscribe(13.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
+    assert port.take() == [
+        Deliver(SubscriptionId(0, 1), old, 1),
+        Deliver(SubscriptionId(0, 1), secret, 1),
+        CloseHistory(SubscriptionId(0, 1), complete=False),
+    ]
+    epidemic.on_subscribe(14.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
+    epidemic.on_message(15.0, 2, Transfer(old, 1, 50.0), "radio")
     assert port.take() == [], "neither a renewal nor another copy brings it again"
+    epidemic.on_link_up(16.0, Link(1, "radio", 0.01))
+    port.take()
+    # A neighbor for as long as the requester waits: they have exchanged, and the request is closed at once.
     epidemic.on_request(51.0, Request(RequestId(0, 2), "true"))
     assert port.take() == [Close(RequestId(0, 2), complete=False)], "and nothing past its lease"
 

@@ -225,3 +225,30 @@ def test_a_check_is_answered_with_what_is_held_and_with_nothing_if_nothing_is() 
     epidemic.on_count(1.0, EventId(9, 9), 1)  # nothing that is here
     epidemic.on_message(1.0, 1, Summary((EventId(9, 9),)), "radio")
     assert not [effect for effect in port.take() if isinstance(effect, Held)]
+
+
+def test_who_told_of_more_than_could_be_remembered_is_asked_to_tell_again() -> None:
+    """The ids that found no room stayed away until the next contact, or the next round a minute later."""
+    epidemic, port = linked(1, buffer=10, window=MAX_IDS)
+    told = ids(*range(5 * MAX_IDS))
+    for first in range(0, len(told), MAX_IDS):
+        epidemic.on_message(0.0, 1, Summary(told[first : first + MAX_IDS]), "radio")
+    came = 0
+    again = False
+    while not again:
+        for wanted in asked(port):
+            again |= wanted == ()
+            for id in wanted:
+                give(epidemic, id.sequence, sender=1)
+                came += 1
+    assert came == FEWEST, "as much as can be remembered"
+    assert asked(port) == [], "once"
+
+
+def test_who_is_asked_without_ids_tells_of_all_that_it_holds() -> None:
+    epidemic, port = linked(1)
+    give(epidemic, 3, sender=5)
+    give(epidemic, 4, sender=5)
+    port.take()
+    epidemic.on_message(0.0, 1, Ask(()), "radio")
+    assert port.take_messages() == [Summary(ids(3, 4))]

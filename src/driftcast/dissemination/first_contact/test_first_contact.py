@@ -1,10 +1,14 @@
 """First contact: where the one copy is."""
 
+import pytest
+
 from driftcast.model import Event, EventId, Failure
-from driftcast.parts.handing_messages import Ask, Handed, Offer
+from driftcast.parts.carrier import Carrier
+from driftcast.parts.handing_messages import Ask, Custody, Entrusted, Handed, Offer
 from driftcast.parts.introductions import Wants
 from driftcast.protocol import Fact, Link
 from driftcast.protocol.effects import Note, RecordingPort, Send
+from driftcast.protocol.retention import Level
 from driftcast.testing import Net, alone
 
 EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=60.0)
@@ -113,3 +117,125 @@ def test_who_forgot_what_a_neighbor_that_started_anew_has_said_asks_it_again() -
     [again] = said(its_port)
     here.on_message(60.0, 1, again, "radio")
     assert Offer((EVENT.id,)) in port.take_messages()
+
+
+def durable_pair() -> tuple[Carrier, RecordingPort, Send]:
+    """A carrier that promised to keep its event and has just sent it to neighbor 1, which received it."""
+    protocol, port = alone("first_contact", node=7, durable=True)
+    assert isinstance(protocol, Carrier)
+    assert protocol.log is not None
+    protocol.on_link_up(0.0, Link(1, "radio", 0.001))
+    protocol.on_message(0.0, 1, Wants(()), "radio")
+    protocol.log.pledge(EVENT.id)
+    protocol.on_publish(0.0, EVENT)
+    protocol.log.pledge(None)
+    port.take()
+    protocol.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
+    [sent] = [one for one in port.take() if isinstance(one, Send)]
+    assert sent.token is not None
+    protocol.on_sent(0.1, sent.token, None)
+    return protocol, port, sent
+
+
+def test_a_promised_event_is_let_go_when_its_custody_is_confirmed_and_not_before() -> None:
+    """G-10"""
+    protocol, port, sent = durable_pair()
+    assert sent.message == Entrusted(EVENT, 1, 60.0, 1)
+    assert EVENT.id in protocol.carried.held, "it has arrived, and nobody has said that it is kept"
+    protocol.on_message(0.2, 2, Custody((EVENT.id,)), "radio")
+    assert EVENT.id in protocol.carried.held, "it was not entrusted to that one"
+    protocol.on_message(0.2, 1, Custody((EVENT.id,)), "radio")
+    assert EVENT.id not in protocol.carried.held
+    assert Note(Fact("evict", EVENT.id, reason="custody")) in port.take()
+
+
+def test_custody_may_be_confirmed_before_the_link_says_that_the_event_has_arrived() -> None:
+    protocol, port = alone("first_contact", node=7, durable=True)
+    assert isinstance(protocol, Carrier)
+    assert protocol.log is not None
+    protocol.on_link_up(0.0, Link(1, "radio", 0.001))
+    protocol.on_message(0.0, 1, Wants(()), "radio")
+    protocol.log.pledge(EVENT.id)
+    protocol.on_publish(0.0, EVENT)
+    port.take()
+    protocol.on_message(0.0, 1, Ask((EVENT.id,)), "radio")
+    [sent] = [one for one in port.take() if isinstance(one, Send)]
+    protocol.on_message(0.1, 1, Custody((EVENT.id,)), "radio")
+    assert EVENT.id not in protocol.carried.held
+    assert sent.token is not None
+    protocol.on_sent(0.2, sent.token, None)
+    protocol.on_timer(10.0, "again")
+    assert EVENT.id not in protocol.carried.held
+
+
+def test_custody_that_is_not_confirmed_leaves_the_event_with_who_promised_it() -> None:
+    protocol, port, _ = durable_pair()
+    protocol.on_timer(10.2, "again")
+    protocol.on_message(10.3, 1, Custody((EVENT.id,)), "radio")
+    assert EVENT.id in protocol.carried.held, "too late: there is one copy too many"
+    protocol.on_link_up(10.4, Link(2, "radio", 0.001))
+    protocol.on_message(10.4, 2, Wants(()), "radio")
+    port.take()
+    protocol.on_message(10.5, 1, Ask(()), "radio")
+    sent = [(one.target, one.message) for one in port.take() if isinstance(one, Send)]
+    assert sent == [(2, Offer((EVENT.id,)))], "the next neighbor may take it"
+
+
+def test_a_neighbor_that_leaves_before_it_confirms_has_no_custody() -> None:
+    protocol, port, _ = durable_pair()
+    protocol.on_link_down(0.2, Link(1, "radio", 0.001), Failure.OUT_OF_REACH)
+    assert EVENT.id in protocol.carried.held
+    protocol.on_link_up(0.4, Link(2, "radio", 0.001))
+    protocol.on_message(0.4, 2, Wants(()), "radio")
+    assert Offer((EVENT.id,)) in port.take_messages()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_a_node_with_a_log_confirms_custody(durable: bool) -> None:
+    """G-11"""
+    protocol, port = alone("first_contact", node=1, durable=durable)
+    assert isinstance(protocol, Carrier)
+    protocol.on_link_up(0.0, Link(7, "radio", 0.001))
+    protocol.on_message(0.0, 7, Entrusted(EVENT, 1, 60.0, 1), "radio")
+    assert (Custody((EVENT.id,)) in port.take_messages()) == durable
+    assert EVENT.id in protocol.carried.held
+    assert protocol.carried.is_promised(EVENT.id) == durable
+
+
+def test_custody_is_refused_by_name_for_a_longer_lease_than_events_are_kept() -> None:
+    protocol, port = alone("first_contact", node=1, durable=True, max_lease_s=30.0)
+    protocol.on_link_up(0.0, Link(7, "radio", 0.001))
+    protocol.on_message(0.0, 7, Entrusted(EVENT, 1, 60.0, 1), "radio")
+    effects = port.take()
+    assert Note(Fact("drop", EVENT.id, 7, "custody_refused")) in effects
+    assert not any(isinstance(one, Send) and isinstance(one.message, Custody) for one in effects)
+
+
+def test_a_copy_that_was_carried_comes_into_custody() -> None:
+    protocol, port = alone("first_contact", node=1, durable=True)
+    assert isinstance(protocol, Carrier)
+    assert protocol.log is not None
+    protocol.on_link_up(0.0, Link(7, "radio", 0.001))
+    protocol.on_message(0.0, 7, Handed(EVENT, 1, 60.0, 1), "radio")
+    assert protocol.log.level(EVENT.id) is Level.CARRIED
+    port.take()
+    protocol.on_message(0.0, 7, Entrusted(EVENT, 1, 60.0, 1), "radio")
+    assert protocol.log.level(EVENT.id) is Level.CUSTODY
+    assert Custody((EVENT.id,)) in port.take_messages()
+
+
+def test_custody_wanders_along_a_line_over_crashes_and_the_event_is_never_with_nobody() -> None:
+    net = Net.contacts(
+        [(0, 1, 0.0, 10.0), (1, 2, 20.0, 30.0), (2, 3, 40.0, 50.0)], "first_contact", durable=True, again_s=1.0
+    )
+    net.subscribe(3)
+    net.run(1)
+    event = net.publish(0, lease_s=600.0)
+    for node in (0, 1, 2):
+        net.run(15)
+        net.crash(node)
+        net.run(1)
+        net.restart(node)
+        net.run(4)
+    assert net.delivered(3) == [event]
+    assert [row["node"] for row in net.rows("evict", reason="custody")] == [0, 1, 2]

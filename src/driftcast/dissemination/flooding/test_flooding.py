@@ -1,9 +1,13 @@
 """Flooding: its handlers alone, and stories of small networks."""
 
+import math
+from typing import Any
+
 import networkx as nx
 import pytest
 
 from driftcast.dissemination.flooding.protocol import FloodedEvent
+from driftcast.errors import UserError
 from driftcast.model import Event, EventId, Subscription, SubscriptionId
 from driftcast.protocol import Fact
 from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
@@ -88,3 +92,37 @@ def test_a_subscriber_who_comes_too_late_gets_nothing() -> None:
     net.subscribe(1)
     net.run(10)
     assert net.delivered(1) == []
+
+
+@pytest.mark.parametrize("protocol", ["flooding", "gossip"])
+@pytest.mark.parametrize("lease_s", [20.0, math.inf])
+@pytest.mark.parametrize(
+    "settings",
+    [{"seen_s": 0.001}, {"seen_s": 0.1}, {"seen_s": 0.5}, {"seen_s": 0.5, "jitter_s": 0.25}, {"seen_s": 3.0}],
+)
+@pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.1, 1.0])
+def test_no_event_is_delivered_twice_however_short_it_is_remembered(
+    protocol: str, lease_s: float, settings: dict[str, float], delay_s: float
+) -> None:
+    """In a ring the first copies come back from behind; the checkers end a run in which one is taken for new."""
+    scenario = {"radio": {"model": "disk", "delay_s": delay_s}}
+    chosen: dict[str, Any] = {**settings, "p": 1.0 if protocol == "gossip" else None}
+    net = Net.ring(9, protocol, scenario=scenario, **chosen)
+    for node in range(9):
+        net.subscribe(node)
+    event = net.publish(0, lease_s=lease_s)
+    net.run(30)
+    assert net.delivered(0) == [event]
+    late = net.dropped("flood_over") + net.dropped("lease_over")
+    assert late or all(net.delivered(node) == [event] for node in range(9)), "a flood ends only by a drop with a name"
+
+
+def test_what_would_be_forgotten_before_its_copies_are_sent_is_refused() -> None:
+    with pytest.raises(UserError, match="seen_s must be at least twice jitter_s"):
+        alone("flooding", seen_s=1.0, jitter_s=0.6)
+    alone("flooding", seen_s=1.2, jitter_s=0.6)
+
+
+def test_a_memory_too_short_to_be_halved_is_refused() -> None:
+    with pytest.raises(UserError, match="seen_s"):
+        alone("flooding", seen_s=5e-324)

@@ -59,9 +59,8 @@ class Gossip(Protocol):
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, GossipedEvent)
-        if message.event.id in self._seen_ids:
+        if message.event.id in self._seen_ids or not self._flood.meet(now, message):
             return
-        self._flood.meet(now, message)
         # One draw per event whatever the hops, so that runs with other settings stay paired.
         heads = self.rng.random() < self._p
         if heads or message.hops <= self._sure_hops:

@@ -24,6 +24,7 @@ from driftcast.dissemination.overlay.messages import (
     Home,
     Interests,
     Known,
+    Missing,
     Publish,
     Raw,
     Report,
@@ -125,7 +126,12 @@ class Broker:
     def refresh(self, now: float) -> None:
         """Soft state: say again what runs here, and forget who has not been heard of."""
         self.hands.announce(now, list(self.modulators), with_streams=False)
-        self.productions.forget(self.interests.expire(now))
+        gone = self.interests.expire(now)
+        self.productions.forget(gone)
+        for id in gone:
+            # The broker that ran it is silent. Only the client knows what it wants run.
+            if id.subscriber in self.clients and id not in self.modulators:
+                self._station.send(now, id.subscriber, Missing(id))
         for client in self.clients:
             if now - client.heard > self._station.settings.lease_s and not self.relocation.busy(client.node):
                 self._station.drop("client_expired", client.node)

@@ -1,9 +1,8 @@
 """A client [002 §3.6]: it looks for the nearest broker, tells its home of it, publishes there, and takes what comes."""
 
-from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
 
-from driftcast.dissemination.overlay.flows import Inflow, Outflow, Waiting
+from driftcast.dissemination.overlay.flows import Outflow, Waiting
 from driftcast.dissemination.overlay.messages import (
     MAX_ENTRIES,
     Accepted,
@@ -11,6 +10,7 @@ from driftcast.dissemination.overlay.messages import (
     Got,
     Here,
     Home,
+    Missing,
     Output,
     Publish,
     Report,
@@ -22,60 +22,17 @@ from driftcast.dissemination.overlay.messages import (
 from driftcast.dissemination.overlay.production import PROBE
 from driftcast.dissemination.overlay.rules import Found
 from driftcast.dissemination.overlay.station import Station
-from driftcast.dissemination.overlay.words import Following, Version
+from driftcast.dissemination.overlay.wanted import Came, Wanted
+from driftcast.dissemination.overlay.words import Version
 from driftcast.matching import serves
-from driftcast.model import Event, EventId, Failure, NodeId, Subscription, SubscriptionId
-from driftcast.parts.window import CounterWindow
-from driftcast.wire import Message
+from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
+from driftcast.protocol import Gap
+from driftcast.wire import Message, hops_after
 
 WINDOW = 64
 """Events on their way to the home: the next ones wait until it has accepted some."""
 GOT = 16
 """Outputs after which the sender is told at once."""
-
-
-class Came(NamedTuple):
-    """An output that has come."""
-
-    event: Event
-    hops: int
-    until: float
-    input: Following
-    part: int
-
-    @property
-    def key(self) -> tuple[tuple[EventId, ...], int]:
-        """What it was made of, and which part of that it is: the same however often and wherever it is made."""
-        return self.event.derived_from or (self.event.id,), self.part
-
-
-class Wanted:
-    """A subscription, and what has come for it."""
-
-    __slots__ = ("_ends", "_had", "following", "inflow", "met", "subscription", "untold")
-
-    def __init__(self, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self.inflow: Inflow[Came] = Inflow()
-        self.met = CounterWindow()
-        """Without order: which outputs have been delivered."""
-        self.following: dict[tuple[NodeId, Version], Following] = {}
-        """Of each producer, what follows on the last input that something was delivered of."""
-        self.untold: tuple[int, NodeId] | None = None
-        """Outputs since the sender was told, and who that is."""
-        self._had: set[object] = set()
-        self._ends: deque[tuple[float, object]] = deque()
-
-    def is_new(self, now: float, came: Came, seen_s: float) -> bool:
-        """Whether it has not been delivered: a producer whose home was lost does not know what has arrived."""
-        while self._ends and self._ends[0][0] <= now:
-            self._had.discard(self._ends.popleft()[1])
-        key = came.key
-        if key in self._had:
-            return False
-        self._had.add(key)
-        self._ends.append((now + seen_s, key))
-        return True
 
 
 class Client:
@@ -94,7 +51,9 @@ class Client:
         self._confirmed = False
         """Whether the home has said that it is."""
         self._shunned: NodeId | None = None
-        """A broker that could not be reached when it should have been home."""
+        """A broker that could not be reached when it should have been home, or refused to be."""
+        self.refused = False
+        """Whether the last broker that was asked to be home would not, as it has too many clients."""
 
     @property
     def is_producer(self) -> bool:
@@ -110,6 +69,15 @@ class Client:
     def is_idle(self) -> bool:
         """Whether it has nothing to say and wants nothing, and so needs no home."""
         return not self.is_consumer and not self.is_producer
+
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
+        """Where its home is and where its modulators run, as far as it knows, for people."""
+        found = {"home broker": "none" if self.home is None else name(self.home)}
+        if self._wanted:
+            runs = ((one.subscription, one.place) for one in self._wanted.values())
+            places = [f"{what.id} at {'unknown' if place is None else name(place)}" for what, place in runs]
+            found["modulators of this node"] = "; ".join(places)
+        return found
 
     # A home.
 
@@ -135,7 +103,7 @@ class Client:
         self.version = Version(self.version.incarnation, self.version.attach + 1)
         self._station.send(now, broker, Attach(self.version))
         for wanted in self._wanted.values():
-            self._want(now, wanted)
+            self._begin_again(now, wanted)
         self._out.sent = self._out.first
         self._push(now)
         self._station.arm("here", self._station.settings.refresh_s)
@@ -175,16 +143,26 @@ class Client:
         if version[:2] != self.version[:2] or version < self.version:
             self._station.drop("home_outdated", origin)
             return
-        self._confirmed, self._shunned = True, None
+        self._confirm()
+        self._shunned, self.refused = None, False
         if origin != self.home or version > self.version:
             self.home, self.version, self._away, self._lost = origin, version, None, None
             self._out.sent = self._out.first
             self._push(now)
 
+    def _confirm(self) -> None:
+        """The home has taken in what was asked of it: messages to it come in order."""
+        if not self._confirmed:
+            self._confirmed = True
+            for wanted in self._wanted.values():
+                wanted.runs = True
+
     def _on_unknown(self, now: float, origin: NodeId, version: Version) -> bool:
         if origin != self.home or version[:2] != self.version[:2]:
             self._station.drop("home_outdated", origin)
             return False
+        if not self._confirmed:
+            self._shunned, self.refused = origin, True
         self._lose(now)
         return True
 
@@ -240,12 +218,29 @@ class Client:
         if wanted is None:
             wanted = self._wanted[subscription.id] = Wanted(subscription)
         wanted.subscription = subscription
+        wanted.runs = wanted.runs or self._confirmed
         self._want(now, wanted)
 
     def unsubscribe(self, now: float, id: SubscriptionId) -> None:
         """A local application's subscription has ended."""
         if self._wanted.pop(id, None) is not None and self.home is not None:
             self._station.send(now, self.home, Unwant(id))
+
+    def _begin_again(self, now: float, wanted: Wanted) -> None:
+        """A broker shall run what another ran, and begins without its state: the application is told."""
+        if wanted.runs and wanted.subscription.processor is not None:
+            self._station.port.note(Gap("gap", reason="processor_restarted", subscription=wanted.subscription.id))
+        wanted.runs, wanted.place = self._confirmed, None
+        self._want(now, wanted)
+
+    def _on_missing(self, now: float, origin: NodeId, id: SubscriptionId) -> None:
+        wanted = self._wanted.get(id)
+        if origin != self.home:
+            self._station.drop("home_outdated", origin)
+        elif wanted is None:
+            self._station.drop("not_wanted", origin)
+        else:
+            self._begin_again(now, wanted)
 
     def _want(self, now: float, wanted: Wanted) -> None:
         if self.home is not None:
@@ -263,7 +258,10 @@ class Client:
         if message.version[:2] != self.version[:2]:
             self._station.drop("generation_outdated", origin, message.event.id)
             return
-        came = Came(message.event, message.hops + hops, now + message.remaining_s, message.input, message.part)
+        wanted.place = origin
+        came = Came(
+            message.event, hops_after(message.hops, hops), now + message.remaining_s, message.input, message.part
+        )
         if not message.ordered and wanted.met.add(place.number):
             self._deliver(now, wanted, came)
         in_order = wanted.inflow.take(place.number, place.first, came)
@@ -309,7 +307,8 @@ class Client:
         """From a broker; whether to look for a home."""
         if origin == self.home:
             self._away = None
-            self._confirmed = self._confirmed or isinstance(message, Accepted | Output)
+            if isinstance(message, Accepted | Output):
+                self._confirm()
         match message:
             case Output():
                 self._on_output(now, origin, message, hops)
@@ -317,6 +316,8 @@ class Client:
                 self._on_accepted(now, origin, message)
             case Home():
                 self._on_home(now, origin, message.version)
+            case Missing():
+                self._on_missing(now, origin, message.subscription)
             case Unknown():
                 return self._on_unknown(now, origin, message.version)
         return False

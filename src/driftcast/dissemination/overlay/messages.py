@@ -125,6 +125,12 @@ class Want(Message, frozen=True, gc=False, tag=12):
     output: Count = 0
 
 
+class Missing(Message, frozen=True, gc=False, tag=33):
+    """The home to its client: no broker runs this subscription any more. Say again what you want."""
+
+    subscription: SubscriptionId
+
+
 class Unwant(Message, frozen=True, gc=False, tag=13):
     """A subscription has ended."""
 
@@ -228,12 +234,12 @@ class Ended(Message, frozen=True, gc=False, tag=22):
 
 
 CARRIED: tuple[type[Message], ...] = (
-    *(Topology, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish, Raw, Skip, Output),
+    *(Topology, Attach, Home, Unknown, Here, Report, Want, Missing, Unwant, Publish, Raw, Skip, Output),
     *(Ask, Known, Seek, Interests, Ended, Prepare, Ready, Moved, Installed, Release, Abort, Begun),
 )
 """What goes through the channel."""
 MESSAGES: tuple[type[Message], ...] = (
     *(RingQuery, RingAnswer, Topology, Packet, Ack, Hop, Attach, Home, Unknown, Here, Report, Want, Unwant, Publish),
-    *(Accepted, Raw, Skip, Taken, Output, Got, Ask, Known, Seek, Interests, Ended),
+    *(Missing, Accepted, Raw, Skip, Taken, Output, Got, Ask, Known, Seek, Interests, Ended),
     *(Prepare, Ready, Moved, Installed, Release, Abort, Begun),
 )

@@ -17,6 +17,7 @@ from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import Event, NodeId, Subscription, SubscriptionId
 from driftcast.parts.processing import Calls
 from driftcast.protocol import Token
+from driftcast.wire import hops_after
 
 MAX_CALLS = 4096
 """Inputs of one modulator that wait for its processor."""
@@ -64,6 +65,14 @@ class Modulators:
         """The subscription as it travels, without what only its modulator needs."""
         lean = Subscription(one.subscription.id, one.subscription.filter, attributes=one.subscription.attributes)
         return Interest(lean, one.version, self._station.node, one.home)
+
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
+        """Whose modulators run here, for people."""
+        runs = [
+            f"{one.subscription.processor or 'no processor'} for {one.subscription.id} of {name(one.client)}"
+            for one in self._running.values()
+        ]
+        return {"modulators here": "; ".join(sorted(runs)) or "none"}
 
     # Coming and going.
 
@@ -122,7 +131,7 @@ class Modulators:
 
     def on_raw(self, now: float, origin: NodeId, raw: Raw, hops: int) -> None:
         """An event for some of the modulators."""
-        waiting = Waiting(raw.event, raw.hops + hops, now + raw.remaining_s)
+        waiting = Waiting(raw.event, hops_after(raw.hops, hops), now + raw.remaining_s)
         for place in raw.places:
             flow = self._flow(origin, raw.producer, raw.generation, place)
             if flow is None:

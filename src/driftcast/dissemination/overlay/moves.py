@@ -54,6 +54,8 @@ class Production(NamedTuple):
     streams: tuple[Stream, ...]
     interests: tuple[Interest, ...]
     """Of the streams, should the new home not know of them."""
+    floor: Count = 0
+    """Where new streams begin."""
 
 
 class Modulator(NamedTuple):

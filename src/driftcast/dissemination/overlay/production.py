@@ -13,6 +13,7 @@ from driftcast.dissemination.overlay.moves import Kept, Production, Stream
 from driftcast.dissemination.overlay.station import Station
 from driftcast.dissemination.overlay.words import Following, Version
 from driftcast.model import NodeId, SubscriptionId
+from driftcast.wire import hops_after
 
 PROBE = 6
 """After so many times `resend_s` without word of what was taken it is sent again, whatever the channel said."""
@@ -21,13 +22,16 @@ PROBE = 6
 class Producer:
     """One producer: what is expected of it, and its stream for each subscription."""
 
-    __slots__ = ("expected", "generation", "node", "streams")
+    __slots__ = ("expected", "floor", "generation", "node", "streams")
 
-    def __init__(self, node: NodeId, generation: Version, expected: int = 0) -> None:
+    def __init__(self, node: NodeId, generation: Version, expected: int = 0, floor: int = 0) -> None:
         self.node = node
         self.generation = generation
         self.expected: Inflow[Waiting] = Inflow(expected)
         self.streams: dict[SubscriptionId, Outflow] = {}
+        self.floor = floor
+        """Where new streams begin: beyond all that were forgotten. A subscription that comes back expects no number
+        again, and takes it for a repetition."""
 
 
 class Productions:
@@ -61,7 +65,7 @@ class Productions:
         known = self._producers.get((origin, generation))
         if known is None:
             known = self._producers[origin, generation] = Producer(origin, generation, message.first)
-        waiting = Waiting(message.event, message.hops + hops, now + message.remaining_s)
+        waiting = Waiting(message.event, hops_after(message.hops, hops), now + message.remaining_s)
         came = known.expected.take(message.number, message.first, waiting)
         if came is None:
             self._station.drop("stream_repeated", origin, message.event.id)
@@ -89,7 +93,7 @@ class Productions:
             id = interest.subscription.id
             stream = known.streams.get(id)
             if stream is None:
-                stream = known.streams[id] = Outflow(self._station.settings.max_kept)
+                stream = known.streams[id] = Outflow(self._station.settings.max_kept, known.floor)
             self._touch(now, stream)
             number, gone = stream.add(waiting)
             if gone is not None:
@@ -142,7 +146,9 @@ class Productions:
         """Subscriptions have ended."""
         for known in self._producers.values():
             for id in ids:
-                known.streams.pop(id, None)
+                stream = known.streams.pop(id, None)
+                if stream is not None:
+                    known.floor = max(known.floor, stream.number)
 
     def tend(self, now: float) -> bool:
         """Let go what is over and send again what got nowhere; whether anything waits."""
@@ -210,12 +216,12 @@ class Productions:
             streams.append(Stream(id, stream.number, numbers, tuple(places)))
         interests = (self._interests.get(id) for id in known.streams)
         told = tuple(interest for interest in interests if interest is not None)
-        return Production(known.generation, known.expected.expected, tuple(kept), tuple(streams), told)
+        return Production(known.generation, known.expected.expected, tuple(kept), tuple(streams), told, known.floor)
 
     def restore(self, now: float, producer: NodeId, record: Production, waited_s: float) -> bool:
         """Take a producer over; False if the record is no sound one."""
         waiting = [Waiting.of(now, one, waited_s) for one in record.events]
-        restored = Producer(producer, record.generation, record.expected)
+        restored = Producer(producer, record.generation, record.expected, record.floor)
         for stream in record.streams:
             if len(stream.kept) != len(stream.events) or any(place >= len(waiting) for place in stream.events):
                 return False

@@ -1,6 +1,6 @@
 """Opportunistic overlays [002]: a broker if that is its role, a client in any case."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from driftcast.dissemination.overlay.messages import (
     Ack,
     Home,
     Hop,
+    Missing,
     Output,
     Packet,
     RingAnswer,
@@ -48,7 +49,7 @@ FIRST_LOOK_S = 0.5
 """Nodes that start together look around at a random moment of this, so that they do not all speak at once."""
 LOOK_AGAIN_S = 1.0
 """A network that changes all the time is not searched more often than that."""
-FOR_CLIENTS = (Output, Accepted, Home, Unknown)
+FOR_CLIENTS = (Output, Accepted, Home, Unknown, Missing)
 
 
 class Overlay(Protocol, UsesRouter, RunsProcessors):
@@ -58,7 +59,7 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     summary = "brokers whose overlay follows the network, and clients whose home broker and modulators follow them"
     settings_type = OverlaySettings
     messages = MESSAGES
-    needs = frozenset({Capability.DIRECTORY})
+    needs = frozenset({Capability.DIRECTORY, Capability.NODE_ROUTES})
     needs_roles = frozenset({BROKER})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = SCHEMES
     probes: ClassVar[Mapping[str, Probe]] = PROBES
@@ -88,6 +89,10 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
             self.station.arm("refresh", self._settings.refresh_s)
             if self._settings.load_balancing_by in self.host.roles:
                 self.station.arm("load", self._settings.load_s)
+
+    def report(self, name: Callable[[NodeId], str]) -> dict[str, str]:
+        """The home of this node, and where the modulators of its subscriptions run; at a broker, whose run here."""
+        return self.client.report(name) | ({} if self.broker is None else self.broker.modulators.report(name))
 
     def on_stop(self, now: float) -> None:
         self._search.stop()
@@ -123,7 +128,10 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
     # Looking around.
 
     def _find_home(self, now: float) -> None:
-        if self.client.home is None:
+        if self.client.home is None and self.client.refused:
+            # To ask again at once would be refused at once, for ever.
+            self.station.arm("look", LOOK_AGAIN_S + self.rng.random())
+        elif self.client.home is None:
             # One that was armed for the next period is too late.
             self.station.disarm("look")
             self.station.arm("look", FIRST_LOOK_S * self.rng.random() if self.broker is None else 0.0)

@@ -16,7 +16,7 @@ from driftcast.parts.local import LocalSubscriptions
 from driftcast.parts.processing import Calls, Inputs, MaxStages, StreamAttributes, parsed_filter, stream_of
 from driftcast.parts.seen import SeenCache
 from driftcast.protocol import Fact, Host, Interface, Link, Port, Protocol, RunsProcessors, Settings, Token
-from driftcast.wire import EventMessage, Message
+from driftcast.wire import EventMessage, Message, hops_after
 
 
 class ProcessorFloodingSettings(Settings, frozen=True):
@@ -141,7 +141,7 @@ class ProcessorFlooding(Protocol, RunsProcessors):
             self._drop("lease_over", event)
             return
         self._local.deliver(event, taken.hops)
-        message = FloodedMessage(event, taken.hops + 1, remaining_s, taken.stages)
+        message = FloodedMessage(event, hops_after(taken.hops), remaining_s, taken.stages)
         if self._settings.send_by == "broadcast":
             self.port.broadcast(message)
         else:

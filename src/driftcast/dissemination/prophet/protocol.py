@@ -20,9 +20,9 @@ from driftcast.dissemination.prophet.table import Table
 from driftcast.model import Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.carrier import CountingCarrier
-from driftcast.parts.handing import Rule, Share
 from driftcast.parts.handing_messages import MESSAGES
 from driftcast.parts.introductions import MAX_FILTER_BYTES, MAX_FILTERS, canonical
+from driftcast.parts.share import Rule, Share
 from driftcast.protocol import Fact, Host, Interface, Link, Port, TimerKey
 from driftcast.wire import Message
 

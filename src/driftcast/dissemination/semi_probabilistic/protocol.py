@@ -12,7 +12,9 @@ from driftcast.dissemination.semi_probabilistic.settings import SemiProbabilisti
 from driftcast.matching import Filter
 from driftcast.model import Event, Failure, NodeId, Subscription, SubscriptionId
 from driftcast.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
+from driftcast.parts.log import Log, room_of
 from driftcast.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.wire import Message
 
 
@@ -41,13 +43,18 @@ class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
             tracks=settings.retransmit_to == "others",
         )
         reports, store = Reports(_wanted, Forwarded), host.store if settings.durable else None
-        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, store)
+        log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, log)
         self._seen_ids = self._choice.seen_ids
         self._tracks = spread.tracks
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._choice.carrier.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._choice.carrier.log)
 
     def on_start(self, now: float) -> None:
         self._choice.start(now)

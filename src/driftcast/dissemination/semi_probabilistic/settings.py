@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from driftcast.dissemination.semi_probabilistic.messages import MAX_HORIZON
+from driftcast.parts.log import LOG_BYTES, LogBytes
 from driftcast.protocol import Capability, Settings
 
 
@@ -18,7 +19,12 @@ class SemiProbabilisticSettings(Settings, frozen=True):
     ] = 1
     store: Annotated[bool, Meta(description="keep events and try them again")] = True
     buffer: Annotated[
-        int, Meta(ge=1, le=10_000_000, description="events kept; the oldest arrival makes room for a new one")
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="events kept beside stored ones; the oldest arrival makes room",
+        ),
     ] = 100
     retry_s: Annotated[
         float, Meta(ge=0.001, le=86_400, description="time between two attempts to forward a stored event")
@@ -39,7 +45,7 @@ class SemiProbabilisticSettings(Settings, frozen=True):
         Meta(description="others: a stored event is not sent again to neighbors that are known to have it"),
     ] = "everyone"
     max_lease_s: Annotated[
-        float, Meta(gt=0, description="no event lives longer, whatever its own lease; bounds the memory")
+        float, Meta(gt=0, description="no event lives longer; at level stored a longer lease is refused")
     ] = 3600.0
     # Copies that other nodes still hold may end a little later than one's own.
     seen_grace_s: Annotated[float, Meta(ge=0, le=1e9, description="how long past its lease an event is remembered")] = (
@@ -51,6 +57,7 @@ class SemiProbabilisticSettings(Settings, frozen=True):
             description="what is stored is in the node's durable store; events of its own are stored whatever the rule"
         ),
     ] = False
+    log_bytes: LogBytes = LOG_BYTES
 
     def needs(self) -> frozenset[Capability]:
         return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()

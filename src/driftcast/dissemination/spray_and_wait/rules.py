@@ -1,6 +1,6 @@
 """How many of its copies a node gives away [Spyropoulos, Psounis and Raghavendra 2005, section 3]."""
 
-from driftcast.parts.handing import Share
+from driftcast.parts.share import Share
 
 
 def binary(copies: int) -> Share:

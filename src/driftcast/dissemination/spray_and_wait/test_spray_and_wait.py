@@ -4,9 +4,9 @@ import pytest
 
 from driftcast.dissemination.spray_and_wait.rules import binary, from_source
 from driftcast.model import Event, EventId, Failure
-from driftcast.parts.handing import Share
 from driftcast.parts.handing_messages import Ask, Handed
 from driftcast.parts.introductions import Wants
+from driftcast.parts.share import Share
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Send
 from driftcast.testing import Net, alone

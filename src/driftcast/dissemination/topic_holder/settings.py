@@ -101,8 +101,8 @@ class TopicHolderSettings(Settings, frozen=True):
 
     def needs(self) -> frozenset[Capability]:
         if self.holder == "node":
-            return frozenset({Capability.DIRECTORY})
-        return frozenset({Capability.POSITION, Capability.AREA}) | (
+            return frozenset({Capability.DIRECTORY, Capability.NODE_ROUTES})
+        return frozenset({Capability.POSITION, Capability.AREA, Capability.PLACE_ROUTES}) | (
             {Capability.MAP} if self.holder == "road" else frozenset()
         )
 

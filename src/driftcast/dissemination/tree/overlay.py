@@ -162,6 +162,7 @@ class BuiltTree(Overlay):
             for node, group in self._groups.items()
             if group is not None
             and group.leader == self._leader
+            and group.depth < MAX_DEPTH
             # Nodes below are deeper; of two as deep, that lost one parent, only one may take the other.
             and (group.depth, node) < (self._depth, self._node)
             and group.parent != self._node

@@ -24,12 +24,13 @@ from driftcast.dissemination.tree.messages import (
     Want,
 )
 from driftcast.dissemination.tree.overlay import BuiltTree, GivenTree, HomeBroker, Overlay
-from driftcast.dissemination.tree.recovery import Recovery
+from driftcast.dissemination.tree.recovery import LEASE, Recovery
 from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.dissemination.tree.talk import Talk
 from driftcast.matching import Filter
-from driftcast.model import Advertisement, Event, Failure, NodeId, Request, Subscription, SubscriptionId
+from driftcast.model import Advertisement, Event, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.links import Neighbors
+from driftcast.parts.log import room_of
 from driftcast.protocol import (
     Advertises,
     AnswersRequests,
@@ -44,6 +45,7 @@ from driftcast.protocol import (
     Settings,
     TimerKey,
 )
+from driftcast.protocol.retention import RetentionLog, Usage
 from driftcast.services.retrieval import AllAnswered, Answered, Asked, Branch, Retrieval, Ways
 from driftcast.services.retrieval.messages import MAX_HOPS
 from driftcast.wire import Message
@@ -115,8 +117,12 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._recovery.start(now)
 
     @property
-    def durable(self) -> bool:
-        return self._settings.durable
+    def log(self) -> RetentionLog | None:
+        return self._recovery.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.recover_buffer, self._recovery.log)
 
     def on_retune(self, now: float, settings: Settings) -> None:
         assert isinstance(settings, TreeSettings)
@@ -125,7 +131,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         self.port.set_timer("refresh", settings.refresh_s)
 
     def on_stop(self, now: float) -> None:
-        for word in ("group", "refresh", "recover", "catch up"):
+        for word in ("group", "refresh", "recover", "catch up", LEASE):
             self.port.cancel_timer(word)
         for neighbor in self._lost:
             self.port.cancel_timer(("deferred", neighbor))
@@ -143,6 +149,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._clients.catch_up(now)
         elif key == "recover":
             self._recover_others(now)
+        elif key == LEASE:
+            self._recovery.on_lease(now)
         elif isinstance(key, tuple) and key[0] == "deferred":
             assert isinstance(key[1], int)
             self._forget(key[1])
@@ -160,6 +168,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         elif self.is_broker:
             self._take_back(link.neighbor)
             self.talk.welcome(link.neighbor)
+        self._retrieval.on_routes(now)
 
     def on_link_changed(self, now: float, link: Link) -> None:
         self._links.add(link)
@@ -173,6 +182,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._follow_overlay(now)
         elif self.is_broker:
             self._lose(neighbor)
+        # What was asked through it may find another way.
+        self._retrieval.on_routes(now)
 
     def _follow_overlay(self, now: float) -> None:
         """[000 §V] Keep the tables in line with the tree: new neighbors are told all, those lost are withdrawn."""
@@ -227,6 +238,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
         self._retrieval.stored.open(stored)
         self.talk.subscribe(stored)
         self.talk.advertise(stored)
+        self._retrieval.on_routes(now)
 
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None:
         text = self._advertised.pop(advertisement.id, None)
@@ -237,6 +249,9 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
 
     def on_request(self, now: float, request: Request) -> None:
         self._retrieval.request(now, request)
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self._retrieval.cancel(request)
 
     # Messages.
 
@@ -256,6 +271,8 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
             self._recover(now, sender, message)
         elif self._is_neighbor(sender):
             self.talk.on_message(sender, message)
+            if isinstance(message, Advertise) or (isinstance(message, Table) and message.stored):
+                self._retrieval.on_routes(now)
         else:
             self.talk.missed(sender, message)
 

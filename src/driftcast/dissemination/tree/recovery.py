@@ -15,9 +15,12 @@ from driftcast.dissemination.tree.settings import TreeSettings
 from driftcast.model import Event, EventId, NodeId
 from driftcast.parts.buffer import Stored
 from driftcast.parts.durable import memory, reload
+from driftcast.parts.lease_timer import LeaseTimer
+from driftcast.parts.log import Log
 from driftcast.protocol import DurableStore, Fact, Port
 from driftcast.services.retrieval.messages import MAX_HOPS
 
+LEASE = "recovery lease"
 MAX_IDS = 256
 MAX_TOLD = 4096
 """Neighbors of which it is known how far they were told."""
@@ -34,7 +37,11 @@ class Recovery:
         self._period_s = settings.recover_s
         self._lease_s = settings.recover_lease_s
         self._tells = settings.durable
-        self._buffer, self.met = memory(settings.recover_buffer, store if settings.durable else None)
+        self.log: Log | None = None
+        if settings.durable:
+            self.log = Log(store, settings.log_bytes, settings.recover_lease_s, "recover_lease_s")
+        self._buffer, self.met = memory(settings.recover_buffer, self.log, store)
+        self._leases = LeaseTimer(port, self._buffer, LEASE)
         self._told: dict[NodeId, int] = {}
         """Of neighbors that want more than is said at once: up to where they were told."""
 
@@ -44,6 +51,7 @@ class Recovery:
             self._port.set_timer("recover", self._period_s * self._rng.random())
             reload(self._port, now, self._buffer, self._lease_s)
             self.met.load(now + self._lease_s + GRACE_S)
+            self._watch_leases(now)
 
     def remembered_s(self, remaining_s: float) -> float:
         """How long an event has to be remembered, so that it is not taken again from who keeps it."""
@@ -53,13 +61,13 @@ class Recovery:
         """An event was met."""
         if self._period_s < math.inf and event.id not in self._buffer:
             self._expire(now)
-            evicted = self._buffer.add(
-                Stored(now + min(remaining_s, event.lease_s, self._lease_s), event.id, event, hops)
-            )
+            until = now + min(remaining_s, event.lease_s, self._lease_s)
+            gone = self._buffer.add(Stored(until, event.id, event, hops))
             if self._tells:
                 self._port.note(Fact("store", event.id))
-                if evicted is not None:
+                for evicted in gone:
                     self._port.note(Fact("evict", evicted.id, reason="buffer_full"))
+            self._watch_leases(now)
 
     def round(self, now: float, neighbors: list[NodeId], wants: Callable[[NodeId, Event], bool]) -> None:
         """Tell one neighbor what it may have missed."""
@@ -84,6 +92,16 @@ class Recovery:
         self._told[neighbor] = told + MAX_IDS
         end = len(ids) - told
         return ids[max(0, end - MAX_IDS) : end]
+
+    def on_lease(self, now: float) -> None:
+        """The timer `LEASE`: what is over goes."""
+        self._expire(now)
+        self._leases.watch(now, again=True)
+
+    def _watch_leases(self, now: float) -> None:
+        """What a node tells that it stores is let go when its lease ends, not with the next round."""
+        if self._tells:
+            self._leases.watch(now)
 
     def _expire(self, now: float) -> None:
         for ended in self._buffer.expire(now):

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from driftcast.parts.log import LOG_BYTES, LogBytes
 from driftcast.services.retrieval import RetrievalSettings
 
 
@@ -69,6 +70,7 @@ class TreeSettings(RetrievalSettings, frozen=True):
         bool,
         Meta(description="what is kept for recovery and what was met is in the durable store; clients keep their own"),
     ] = False
+    log_bytes: LogBytes = LOG_BYTES
 
     def __post_init__(self) -> None:
         if self.durable and self.recover_s == float("inf"):

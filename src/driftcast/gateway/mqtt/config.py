@@ -15,6 +15,10 @@ from driftcast.model import Scalar
 from driftcast.model.event import check_attributes
 from driftcast.settings import typed
 
+NOTHING_GRANTED = (
+    "mqtt.anonymous = true lets clients without a user connect and grants them no topic; write [mqtt.anonymous] with "
+    'publish = ["TOPIC"] and subscribe = ["TOPIC"]'
+)
 Topics = Annotated[tuple[str, ...], Meta(max_length=1000)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 MOST_PACKET_BYTES = 1 << 20
@@ -22,8 +26,17 @@ PACKET_BYTES = 1 << 18
 """Four times what fits in a datagram, deflated: enough for texts and tables."""
 
 
+class AnonymousSection(Section, frozen=True):
+    """`[mqtt.anonymous]`: what clients without a user may do. They have no right that does not stand here."""
+
+    publish: Topics = ()
+    subscribe: Topics = ()
+    attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """What they are, for the access rules of events (docs/access.md)."""
+
+
 class UserSection(Section, frozen=True):
-    """One `[mqtt.users.NAME]`: who may come in, and with what."""
+    """One `[mqtt.users.NAME]`: who may come in, and with what. A password is required, so the topics need not be."""
 
     password: Annotated[str, Meta(min_length=1, max_length=1024)]
     publish: Topics = ("#",)
@@ -38,8 +51,8 @@ class MqttSection(Section, frozen=True):
     port: Port = 1883
     host: str = "127.0.0.1"
     users: dict[str, UserSection] = msgspec.field(default_factory=dict)
-    anonymous: bool = False
-    """Whether clients without a password may come in where others than this machine reach the listener."""
+    anonymous: bool | AnonymousSection = False
+    """Whether clients without a user may connect: with the rights of the table, with `true` without any right."""
     level: Literal["accepted", "stored"] | None = None
     """When a publication is acknowledged; by default stored where the node's protocol keeps events on disk."""
     lease_s: Seconds | None = None
@@ -68,52 +81,77 @@ def configured_section(table: Mapping[str, object], where: str) -> MqttSection:
         address = ipaddress.ip_address("127.0.0.1" if section.host == "localhost" else section.host)
     except ValueError:
         raise UserError(f"{where}: mqtt.host: {section.host!r} is no IP address of this machine") from None
-    if not address.is_loopback and not section.users and not section.anonymous:
+    if not address.is_loopback and _is_unrestricted(section):
         raise UserError(
             f"{where}: mqtt: anybody who reaches {section.host} could connect; name [mqtt.users.NAME] with a password, "
-            f"or say anonymous = true"
+            f"or [mqtt.anonymous] with the topics that anybody may publish and subscribe to"
         )
     for name, user in section.users.items():
-        for key, topics in (("publish", user.publish), ("subscribe", user.subscribe)):
-            for text in topics:
-                try:
-                    parse_topic_filter(text)
-                except ValueError as error:
-                    raise UserError(f"{where}: mqtt.users.{name}.{key}: {text!r}: expected {error}") from None
-        try:
-            check_attributes(user.attributes)
-        except ValueError as error:
-            raise UserError(f"{where}: mqtt.users.{name}.attributes: {error}") from None
+        _check_rights(user, f"{where}: mqtt.users.{name}")
+    if isinstance(section.anonymous, AnonymousSection):
+        _check_rights(section.anonymous, f"{where}: mqtt.anonymous")
     return section
 
 
-class Rights:
-    """What a client may do."""
+def _check_rights(granted: UserSection | AnonymousSection, where: str) -> None:
+    for key, topics in (("publish", granted.publish), ("subscribe", granted.subscribe)):
+        for text in topics:
+            try:
+                parse_topic_filter(text)
+            except ValueError as error:
+                raise UserError(f"{where}.{key}: {text!r}: expected {error}") from None
+    try:
+        check_attributes(granted.attributes)
+    except ValueError as error:
+        raise UserError(f"{where}.attributes: {error}") from None
 
-    def __init__(self, user: UserSection | None) -> None:
-        """Without a user everything."""
-        self.attributes: Mapping[str, Scalar] = {} if user is None else user.attributes
-        self._publish = None if user is None else [parse_topic_filter(text) for text in user.publish]
-        self._subscribe = None if user is None else [parse_topic_filter(text) for text in user.subscribe]
+
+def _is_unrestricted(section: MqttSection) -> bool:
+    """Whether the table names nobody: every program of this machine may do everything, and nobody else connects."""
+    return not section.users and section.anonymous is False
+
+
+class Rights:
+    """What a client may do: nothing but what is granted."""
+
+    def __init__(self, granted: UserSection | AnonymousSection | None = None) -> None:
+        self.attributes: Mapping[str, Scalar] = {} if granted is None else granted.attributes
+        self._publish = [] if granted is None else [parse_topic_filter(text) for text in granted.publish]
+        self._subscribe = [] if granted is None else [parse_topic_filter(text) for text in granted.subscribe]
 
     def may_publish(self, topic: str) -> bool:
-        return self._publish is None or _covered(TopicFilter(tuple(topic.split("/"))), self._publish)
+        return _covered(TopicFilter(tuple(topic.split("/"))), self._publish)
 
     def may_subscribe(self, topics: TopicFilter) -> bool:
-        return self._subscribe is None or _covered(topics, self._subscribe)
+        return _covered(topics, self._subscribe)
+
+
+class _AllRights(Rights):
+    def may_publish(self, topic: str) -> bool:
+        return True
+
+    def may_subscribe(self, topics: TopicFilter) -> bool:
+        return True
 
 
 def _covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
     return any(topics_cover(one, topics) for one in by)
 
 
+def rights_of_user(section: MqttSection, user: str | None) -> Rights:
+    """What a session of this user, or of none, may do by the present configuration."""
+    if _is_unrestricted(section):
+        return _AllRights()
+    if user is not None and section.users:
+        return Rights(section.users.get(user))
+    return Rights(section.anonymous if isinstance(section.anonymous, AnonymousSection) else None)
+
+
 def rights_of(section: MqttSection, user: str | None, password: bytes | None) -> Rights | None:
     """What a client with these credentials may do; None if it may not come in."""
-    if user is None and (section.anonymous or not section.users):
-        return Rights(None)
-    if not section.users:
-        # Nobody asked for a name; a client that gives one anyway is no other.
-        return Rights(None)
+    if not section.users or (user is None and section.anonymous is not False):
+        # Where there are no users, a client that gives a name anyway is no other.
+        return rights_of_user(section, None)
     known = section.users.get(user or "")
     # Compared for strangers too, so that the time that it takes tells nothing of who is known.
     expected = (known.password if known is not None else "-").encode()

@@ -10,7 +10,7 @@ from driftcast.gateway.mqtt import properties as kinds
 from driftcast.gateway.mqtt.config import MqttSection
 from driftcast.gateway.mqtt.decoding import check_head, decode
 from driftcast.gateway.mqtt.dialogue import Dialogue
-from driftcast.gateway.mqtt.octets import Frames
+from driftcast.gateway.mqtt.octets import Beginning, Frames
 from driftcast.gateway.mqtt.packets import V5, V311
 from driftcast.gateway.mqtt.reasons import CONNECT_REFUSED_311, PacketError, Reason, malformed
 from driftcast.gateway.mqtt.session import Shop
@@ -48,8 +48,8 @@ class Connection(asyncio.Protocol):
         self._arrivals = arrivals
         self._connect_s = section.connect_s
         self._loop = asyncio.get_running_loop()
-        self._frames = Frames(section.max_packet_bytes, self._check_head)
         self._dialogue = Dialogue(shop, sessions, section, self)
+        self._frames = Frames(section.max_packet_bytes, self._check_head, self._dialogue.is_skipped)
         self._todo: deque[tuple[int, bytes]] = deque()
         self._broken: PacketError | None = None
         self._transport: asyncio.Transport | None = None
@@ -81,6 +81,8 @@ class Connection(asyncio.Protocol):
                 self._todo.append(frame)
         except PacketError as error:
             self._broken = error
+        if self._frames.skips:
+            self._heard_s = now_s
         if not self._frames.half:
             self._half_since_s = None
         elif self._half_since_s is None:
@@ -127,7 +129,11 @@ class Connection(asyncio.Protocol):
         dialogue = self._dialogue
         known = dialogue.session is not None
         try:
-            dialogue.serve(decode(head, body, dialogue.version))
+            packet = decode(head, body, dialogue.version)
+            if isinstance(body, Beginning):
+                dialogue.discard(packet)
+            else:
+                dialogue.serve(packet)
         except PacketError as error:
             self._fail(error)
         except Exception as error:
@@ -194,8 +200,11 @@ class Connection(asyncio.Protocol):
     def _fail(self, error: PacketError) -> None:
         """The client broke a rule, or may not come in."""
         self._shop.backing.node.record.bad_datagram(f"mqtt_{error.reason.name.lower()}", None)
-        if self._dialogue.session is None:
+        session = self._dialogue.session
+        if session is None:
             self._refuse(error.reason)
+        elif error.reason is not Reason.KEEP_ALIVE_TIMEOUT:
+            self._shop.refusals.tell(session.client_id, "a packet", f"{error.told}; the connection ends")
         self.close(error.reason, error.told)
 
     def _refuse(self, reason: Reason) -> None:

@@ -22,6 +22,9 @@ from driftcast.gateway.mqtt.reasons import PacketError, Reason, malformed, proto
 
 FLAGS = {kinds.PUBREL: 2, kinds.SUBSCRIBE: 2, kinds.UNSUBSCRIBE: 2}
 """The lower half of the first byte, where it is not 0 [MQTT 5, 2.1.3]."""
+BRIDGE = 0x80
+VERSIONS = {b"MQIsdp": 3, b"MQTT": V311}
+"""By the name of the protocol. What differs between 3.1 and 3.1.1 is for clients: 3.1.1 allows more of them."""
 MAX_WISHES = 1000
 """Topic filters of one packet. Each costs a subscription, and a packet of 64 KB could name 16,000."""
 
@@ -113,11 +116,7 @@ def _ack(kind: int, cursor: Cursor, version: int) -> Ack:
 
 
 def _connect(cursor: Cursor) -> Connect:
-    name, version = cursor.binary(), cursor.byte()
-    if name != b"MQTT" or version not in (V311, V5):
-        if name not in (b"MQTT", b"MQIsdp"):
-            raise malformed("this is not MQTT")
-        raise PacketError(Reason.UNSUPPORTED_VERSION, "MQTT 3.1.1 and 5 are spoken here")
+    version, bridge = _version(cursor)
     flags, keep_alive_s = cursor.byte(), cursor.short()
     has_user, has_password, will_qos = bool(flags & 128), bool(flags & 64), flags >> 3 & 3
     if flags & 1 or will_qos == 3 or (not flags & 4 and flags & 0b111000):
@@ -131,7 +130,20 @@ def _connect(cursor: Cursor) -> Connect:
     will = _will(cursor, version, will_qos, bool(flags & 32)) if flags & 4 else None
     user = cursor.text() if has_user else None
     password = cursor.binary() if has_password else None
-    return Connect(version, client_id, bool(flags & 2), keep_alive_s, will, user, password, properties)
+    return Connect(version, client_id, bool(flags & 2), keep_alive_s, will, user, password, properties, bridge)
+
+
+def _version(cursor: Cursor) -> tuple[int, bool]:
+    """The version that is spoken, and whether a broker speaks it. Bridges of mosquitto and others set the highest bit
+    of versions 3.1 and 3.1.1; the standard has subscription options for the same purpose since version 5."""
+    name, version = cursor.binary(), cursor.byte()
+    if name not in VERSIONS:
+        raise malformed("this is not MQTT")
+    if (name, version) == (b"MQTT", V5):
+        return V5, False
+    if version & ~BRIDGE != VERSIONS[name]:
+        raise PacketError(Reason.UNSUPPORTED_VERSION, "MQTT 3.1, 3.1.1 and 5 are spoken here")
+    return V311, bool(version & BRIDGE)
 
 
 def _will(cursor: Cursor, version: int, qos: int, retain: bool) -> Message:

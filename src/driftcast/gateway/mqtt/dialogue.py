@@ -25,13 +25,16 @@ from driftcast.gateway.mqtt.packets import (
 from driftcast.gateway.mqtt.reasons import SUBSCRIPTION_FAILED_311, PacketError, Reason, protocol_error
 from driftcast.gateway.mqtt.session import Session, Shop
 from driftcast.gateway.mqtt.sessions import Present, Sessions
-from driftcast.gateway.mqtt.wishes import all_of
+from driftcast.gateway.mqtt.vitals import is_sys
+from driftcast.gateway.mqtt.wishes import SHARE, all_of
 
 TOPIC_ALIASES = 64
 """Topics that a client may give a number to, and that get one towards a client that allows it."""
 CONDITION = "filter"
 """The user property of SUBSCRIBE that holds a condition."""
 MAX_EXPIRY_S = 0xFFFFFFFF
+FOR_GOOD = (Reason.NOT_AUTHORIZED, Reason.IMPLEMENTATION_ERROR, Reason.PACKET_TOO_LARGE)
+"""Why a publication is refused that would be refused again."""
 
 
 class Output(Present, Protocol):
@@ -62,6 +65,10 @@ class Dialogue:
         """After how much silence it is gone."""
         self.pending = 0
         """Its publications that the node has not answered for yet."""
+        self._in_flight: set[int] = set()
+        """Packet ids of publications of QoS 1 and 2 over this connection, until PUBACK, PUBCOMP or a PUBREC that
+        refuses: as many as the client counts against the Receive Maximum [MQTT 5, 4.9]."""
+        self._bridge = False
         self._aliases: dict[int, str] = {}
         self._told_aliases: dict[str, int] = {}
         self._limits: kinds.Properties = kinds.NONE
@@ -90,13 +97,30 @@ class Dialogue:
         else:
             raise protocol_error("a client introduces itself once, with CONNECT alone")
 
+    def is_skipped(self, head: int) -> bool:
+        """Whether a packet that is longer than allowed, of which the first byte is here, is discarded alone: a message
+        of a bridge, which would connect again and send it again for ever."""
+        return self._bridge and self.session is not None and head >> 4 == kinds.PUBLISH
+
+    def discard(self, packet: Packet) -> None:
+        """The beginning of a message that is longer than allowed, of a bridge."""
+        assert isinstance(packet, Publish)
+        assert self.session is not None
+        self._shop.backing.node.note_drop("mqtt_packet_too_large")
+        if packet.message.qos:
+            self.pending += 1
+            self._in_flight.add(packet.packet_id)
+            self._published(self.session, packet, Reason.PACKET_TOO_LARGE)
+        else:
+            self._is_discarded(self.session, packet.message.topic, Reason.PACKET_TOO_LARGE)
+
     def leave(self, with_will: bool) -> None:
         """The connection is over."""
         if self.session is not None:
             self._sessions.leave(self.session, self._out, with_will)
 
     def _connect(self, packet: Connect) -> None:
-        self.version = packet.version
+        self.version, self._bridge = packet.version, packet.bridge
         admitted = self._sessions.admit(packet, self._out)
         session = self.session = admitted.session
         self._limits = packet.properties
@@ -132,41 +156,59 @@ class Dialogue:
     def _publish(self, session: Session, packet: Publish) -> None:
         message, packet_id = packet.message, packet.packet_id
         self._resolve_alias(message)
-        if message.retain and self._section.max_retained == 0:
+        # A client of MQTT 3.1.1 cannot know; its message is carried, and retained by nodes that retain something.
+        if message.retain and self._section.max_retained == 0 and self.version == V5:
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         kind = kinds.PUBACK if message.qos == 1 else kinds.PUBREC
+        if message.qos:
+            self._in_flight.add(packet_id)
+            if self.version == V5 and len(self._in_flight) > self._section.receive_maximum:
+                raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "more publications than may be on their way")
         if message.qos == 2 and packet_id in session.received:
             # The first may still be on its way to the disk.
             self._ack_on_disk(kind, packet_id)
             return
         if message.qos:
             self.pending += 1
-            if self.version == V5 and self.pending > self._section.receive_maximum:
-                raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "more publications than may be on their way")
 
         answers: list[Reason] = []
 
         def done(reason: Reason) -> None:
             answers.append(reason)
             if message.qos:
-                self._published(session, kind, packet_id, reason)
+                self._published(session, packet, reason)
 
         self._shop.publishing.publish(session.client_id, session.rights, message, done)
         if message.qos == 2 and (not answers or answers[0] < Reason.UNSPECIFIED):
             # In one commit with the event: if only one of them were kept, it would be lost or come twice.
             session.receive(packet_id)
 
-    def _published(self, session: Session, kind: int, packet_id: int, reason: Reason) -> None:
+    def _published(self, session: Session, packet: Publish, reason: Reason) -> None:
         self.pending -= 1
+        kind = kinds.PUBACK if packet.message.qos == 1 else kinds.PUBREC
         if reason >= Reason.UNSPECIFIED:
             if kind == kinds.PUBREC:
-                session.release(packet_id)
+                session.release(packet.packet_id)
             if self.version != V5:
-                # It cannot be told, and acknowledged means kept.
-                self._out.close(reason)
-                return
-        self.ack(kind, packet_id, reason)
+                # It cannot be told [MQTT-3.3.5-2], and acknowledged means kept.
+                if not self._is_discarded(session, packet.message.topic, reason):
+                    self._out.close(reason)
+                    return
+                reason = Reason.SUCCESS
+        self.ack(kind, packet.packet_id, reason)
         self._out.work()
+
+    def _is_discarded(self, session: Session, topic: str, reason: Reason) -> bool:
+        """Whether a publication that is refused for good is acknowledged all the same. What a bridge says of itself
+        under `$SYS` is news to nobody. Of other messages of a bridge, one that it would send again for ever would hold
+        up all that wait behind it, which other clients have published."""
+        if reason not in FOR_GOOD or not (self._bridge or is_sys(topic)):
+            return False
+        if not is_sys(topic):
+            why = f"{reason.name.lower()}; it is discarded, so that those behind it get through"
+            self._shop.refusals.tell(session.client_id, f"a message to {topic[:100]!r}", why)
+            self._shop.backing.node.note_drop("mqtt_bridge_discarded")
+        return True
 
     def _resolve_alias(self, message: Message) -> None:
         alias = message.properties.get("topic_alias")
@@ -217,6 +259,8 @@ class Dialogue:
                 if error.reason is Reason.PROTOCOL_ERROR:
                     raise
                 told = told or f"{wish.filter[:100]}: {error.told}"[:1000]
+                self._shop.refusals.tell(session.client_id, f"the subscription {wish.filter[:100]!r}", error.told)
+                self._shop.backing.node.note_drop("mqtt_subscription")
                 reasons.append(error.reason if self.version == V5 else SUBSCRIPTION_FAILED_311)
         if not self._limits.get("request_problem_information", 1) or "maximum_packet_size" in self._limits:
             told = ""
@@ -225,6 +269,9 @@ class Dialogue:
         session.outbox.pump()
 
     def _wish(self, session: Session, wish: Wish, conditions: list[str], subscription_id: int | None) -> int:
+        if self._bridge:
+            # A bridge is not given back what it brought, and retained messages stay what they are [MQTT 5, 3.8.3.1].
+            wish = replace(wish, no_local=not wish.filter.startswith(SHARE), as_published=True)
         try:
             return session.subscribe(wish, all_of(conditions), subscription_id)
         except (UserError, WorkError) as error:
@@ -260,6 +307,8 @@ class Dialogue:
 
     def ack(self, kind: int, packet_id: int, reason: int = 0) -> None:
         """Answer a packet of the dialogue of QoS 1 or 2."""
+        if kind in (kinds.PUBACK, kinds.PUBCOMP) or (kind == kinds.PUBREC and reason >= Reason.UNSPECIFIED):
+            self._in_flight.discard(packet_id)
         self._out.send(encoding.ack(self.version, kind, packet_id, reason))
 
     def _with_properties(self, message: Message, until_s: float) -> Message:

@@ -3,11 +3,12 @@
 import asyncio
 
 from driftcast.errors import WorkError
-from driftcast.gateway.mqtt.config import MqttSection
+from driftcast.gateway.mqtt.config import NOTHING_GRANTED, MqttSection
 from driftcast.gateway.mqtt.connection import Connection
 from driftcast.gateway.mqtt.events import Messages
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.records import Records
+from driftcast.gateway.mqtt.refusals import Refusals
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.session import Shop
 from driftcast.gateway.mqtt.sessions import Sessions
@@ -15,6 +16,7 @@ from driftcast.gateway.mqtt.shared import Groups
 from driftcast.gateway.mqtt.vitals import Vitals
 from driftcast.live.gateways import Backing
 from driftcast.live.link.address import format_address
+from driftcast.live.record import LOG
 
 REVIEW_S = 1.0
 MAX_UNKNOWN = 64
@@ -37,6 +39,7 @@ class MqttListener:
             groups=Groups(backing),
             messages=Messages(),
             vitals=Vitals(backing, lambda: self._sessions.clients, lambda: len(self._retained)),
+            refusals=Refusals(),
             max_subscriptions=section.max_subscriptions,
             max_queued=section.max_queued,
         )
@@ -48,6 +51,8 @@ class MqttListener:
 
     async def start(self) -> None:
         """Take up what was, and listen; a WorkError if the port is taken."""
+        if self._section.anonymous is True:
+            LOG.warning(NOTHING_GRANTED)
         self._retained.start()
         self._sessions.restore()
         loop = asyncio.get_running_loop()

@@ -6,6 +6,8 @@ from driftcast.gateway.mqtt.reasons import PacketError, Reason, malformed
 
 MAX_VARIABLE = 268_435_455
 """The largest number of variable length [MQTT 5, 1.5.5]: four bytes of seven bits."""
+BEGINNING_BYTES = 2 + 0xFFFF + 2
+"""Of a packet that is too long so much is kept: a topic of any length, and a packet id."""
 
 
 def variable(number: int) -> bytes:
@@ -105,19 +107,38 @@ def readable(raw: bytes) -> str:
     return value
 
 
+class Beginning(bytes):
+    """The beginning of the body of a packet that is longer than allowed. The rest was not kept."""
+
+
 class Frames:
     """Cuts a stream into packets, none longer than allowed."""
 
-    def __init__(self, most_bytes: int, check: Callable[[int], None] | None = None) -> None:
-        """`most_bytes` counts the whole packet. `check` sees the first byte of each before the rest has come."""
+    def __init__(
+        self,
+        most_bytes: int,
+        check: Callable[[int], None] | None = None,
+        is_skipped: Callable[[int], bool] = lambda head: False,
+    ) -> None:
+        """`most_bytes` counts the whole packet. `check` sees the first byte of each before the rest has come. A packet
+        that is too long ends the stream, unless `is_skipped` says of its first byte that it is read and not kept."""
         self._most_bytes = most_bytes
         self._check = check
+        self._is_skipped = is_skipped
         self._held = bytearray()
+        self._skipped: tuple[int, Beginning] | None = None
+        self._left_bytes = 0
+        """Of the packet that is skipped."""
 
     @property
     def half(self) -> bool:
         """Whether part of a packet waits for its rest."""
         return bool(self._held)
+
+    @property
+    def skips(self) -> bool:
+        """Whether the rest of a packet that is too long is under way."""
+        return self._skipped is not None
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """The packets that are whole now, each as its first byte and its body. A PacketError ends the stream."""
@@ -125,7 +146,15 @@ class Frames:
         held += data
         at = 0
         try:
-            while at < len(held):
+            while at < len(held) or self._skipped is not None:
+                if self._skipped is not None:
+                    here_bytes = min(self._left_bytes, len(held) - at)
+                    at, self._left_bytes = at + here_bytes, self._left_bytes - here_bytes
+                    if self._left_bytes:
+                        break
+                    whole, self._skipped = self._skipped, None
+                    yield whole
+                    continue
                 if self._check is not None:
                     self._check(held[at])
                 found = self._length(at)
@@ -133,7 +162,14 @@ class Frames:
                     break
                 length, start = found
                 if start - at + length > self._most_bytes:
-                    raise PacketError(Reason.PACKET_TOO_LARGE, f"a packet has at most {self._most_bytes} bytes")
+                    if not self._is_skipped(held[at]):
+                        raise PacketError(Reason.PACKET_TOO_LARGE, f"a packet has at most {self._most_bytes} bytes")
+                    end = start + min(length, BEGINNING_BYTES)
+                    if end > len(held):
+                        break
+                    self._skipped = held[at], Beginning(held[start:end])
+                    at, self._left_bytes = end, start + length - end
+                    continue
                 if start + length > len(held):
                     break
                 head, body = held[at], bytes(held[start : start + length])

@@ -1,4 +1,4 @@
-"""The packets of MQTT 3.1.1 and 5, as values."""
+"""The packets of MQTT 3.1, 3.1.1 and 5, as values. Version 3.1 is read and served as 3.1.1."""
 
 from typing import TypeAlias
 
@@ -33,6 +33,8 @@ class Connect(Struct):
     user: str | None = None
     password: bytes | None = None
     properties: Properties = NONE
+    bridge: bool = False
+    """Whether another broker connects, as the highest bit of its version says."""
 
 
 class Publish(Struct):

@@ -101,7 +101,7 @@ def read_properties(cursor: Cursor, packet: int) -> Properties:
         if isinstance(value, int) and (value < one.least or (one.most is not None and value > one.most)):
             raise protocol_error(f"{one.name} must not be {value}")
         if one.name == "user":
-            _append_user(found, value)
+            _append_user(found, value, packet)
         elif one.name in found:
             raise protocol_error(f"{one.name} stands there twice")
         else:
@@ -109,11 +109,13 @@ def read_properties(cursor: Cursor, packet: int) -> Properties:
     return found
 
 
-def _append_user(found: dict[str, Any], pair: tuple[str, str]) -> None:
+def _append_user(found: dict[str, Any], pair: tuple[str, str], packet: int) -> None:
     pairs = found.setdefault("user", [])
-    if len(pairs) == MAX_USER_PROPERTIES:
+    if len(pairs) <= MAX_USER_PROPERTIES:
+        pairs.append(pair)
+    # A publication that has too many is answered as such; one more than may be says that it has.
+    if len(pairs) > MAX_USER_PROPERTIES and packet != PUBLISH:
         raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet has at most {MAX_USER_PROPERTIES} user properties")
-    pairs.append(pair)
 
 
 def write_properties(properties: Properties) -> bytes:

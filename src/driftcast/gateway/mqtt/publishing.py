@@ -6,20 +6,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from driftcast.errors import UserError, WorkError
+from driftcast.errors import NotAuthorizedError, UserError, WorkError
 from driftcast.gateway.mqtt.config import MqttSection, Rights
 from driftcast.gateway.mqtt.events import attributes_of, lease_of
 from driftcast.gateway.mqtt.packets import Message
 from driftcast.gateway.mqtt.packing import DEFLATE, ENCODING, packed
+from driftcast.gateway.mqtt.properties import MAX_USER_PROPERTIES
 from driftcast.gateway.mqtt.reasons import Reason
 from driftcast.gateway.mqtt.retained import Retained
-from driftcast.gateway.mqtt.vitals import SYS
+from driftcast.gateway.mqtt.vitals import is_sys
 from driftcast.live.gateways import Backing
 from driftcast.live.host.outgoing import MAX_EVENT_BYTES, check_keeps
 from driftcast.live.host.saving import Saved
 from driftcast.live.record import LOG
 from driftcast.model import FOREVER_S, Event, EventId, Scalar
-from driftcast.protocol.optional import KeepsEvents
+from driftcast.protocol.optional import KeepsEvents, log_of
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -46,6 +47,9 @@ class Publishing:
         protocol = backing.protocol
         keeps = isinstance(protocol, KeepsEvents) and protocol.durable
         self._stored = keeps and section.level != "accepted"
+        log = log_of(protocol) if self._stored else None
+        self._longest_s = FOREVER_S if log is None else log.longest_s
+        """The expiry of a message is when it may be kept at the latest, so a longer one is cut, not refused."""
         self._publisher: str | None = None
         """Who publishes this very moment: what is delivered within is its own."""
         self._publishers: OrderedDict[EventId, str] = OrderedDict()
@@ -53,7 +57,7 @@ class Publishing:
     @property
     def busy(self) -> bool:
         """Whether publishers should wait a moment."""
-        return self._node.busy
+        return self._node.is_busy()
 
     def own(self, client_id: str, event: EventId) -> bool:
         """Whether a client has published an event itself, as far as is remembered."""
@@ -61,27 +65,36 @@ class Publishing:
 
     def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
         """Publish; `done` is called once, now or when it is on the disk."""
-        # What `$SYS` says is the node's own word.
-        if message.topic.partition("/")[0] == SYS or not rights.may_publish(message.topic):
-            self._node.note_drop("mqtt_not_allowed")
+        if is_sys(message.topic) or not rights.may_publish(message.topic):
+            self._node.note_drop("mqtt_sys" if is_sys(message.topic) else "mqtt_not_allowed")
             done(Reason.NOT_AUTHORIZED)
+            return
+        if len(message.properties.get("user", ())) > MAX_USER_PROPERTIES:
+            self._node.note_drop("mqtt_refused")
+            done(Reason.QUOTA_EXCEEDED)
             return
 
         def saved(lost: WorkError | None) -> None:
-            done(Reason.SUCCESS if lost is None else Reason.UNSPECIFIED)
+            done(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
 
         stored = saved if self._stored and message.qos else None
         lease_s = lease_of(message, self._lease_s)
+        if stored is not None:
+            lease_s = min(lease_s, self._longest_s)
         self._publisher = client_id
         try:
             id, attributes, payload = self._published(message, lease_s, stored)
         except UserError as error:
             LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
             self._node.note_drop("mqtt_refused")
-            done(Reason.IMPLEMENTATION_ERROR)
+            authorized = not isinstance(error, NotAuthorizedError)
+            done(Reason.IMPLEMENTATION_ERROR if authorized else Reason.NOT_AUTHORIZED)
             return
-        except WorkError:
-            done(Reason.UNSPECIFIED)
+        except WorkError as error:
+            # The retention log or the disk is full: the client may publish again later.
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            self._node.note_drop("mqtt_refused")
+            done(Reason.QUOTA_EXCEEDED)
             return
         finally:
             self._publisher = None

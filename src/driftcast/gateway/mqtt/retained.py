@@ -103,7 +103,10 @@ class Retained:
     def retrieve(self, wanted: Wanted, found: Callable[[Event, float], None]) -> None:
         """Ask the network, where its protocol answers, for what is retained; `found` is called for what was not known
         here, with when it ends."""
-        if not self._most or not isinstance(self._backing.protocol, AnswersRequests) or self._asked >= MAX_ASKED:
+        if not self._most or not isinstance(self._backing.protocol, AnswersRequests):
+            return
+        if self._asked >= MAX_ASKED:
+            self._backing.node.note_drop("mqtt_retained_not_asked")
             return
         self._asked += 1
 

@@ -16,6 +16,7 @@ from driftcast.gateway.mqtt.packets import Wish
 from driftcast.gateway.mqtt.publishing import Publishing
 from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.records import Records, SessionRecord, WishRecord
+from driftcast.gateway.mqtt.refusals import Refusals
 from driftcast.gateway.mqtt.retained import Retained
 from driftcast.gateway.mqtt.shared import Groups
 from driftcast.gateway.mqtt.vitals import Vitals
@@ -38,6 +39,7 @@ class Shop(Struct):
     groups: Groups
     messages: Messages
     vitals: Vitals
+    refusals: Refusals
     max_subscriptions: int
     max_queued: int
 

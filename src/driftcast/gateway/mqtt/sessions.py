@@ -4,10 +4,11 @@ import time
 import uuid
 from typing import NamedTuple, Protocol
 
-from driftcast.gateway.mqtt.config import MqttSection, Rights, rights_of
+from driftcast.gateway.mqtt.config import MqttSection, rights_of, rights_of_user
 from driftcast.gateway.mqtt.packets import V5, Connect
 from driftcast.gateway.mqtt.reasons import PacketError, Reason
 from driftcast.gateway.mqtt.session import Session, Shop
+from driftcast.gateway.mqtt.vitals import is_sys
 from driftcast.gateway.mqtt.wills import Will, Wills
 from driftcast.live.record import LOG
 
@@ -50,7 +51,7 @@ class Sessions:
         """The sessions of clients that were known before a restart; all of them are away."""
         for kept in self._shop.records.load():
             record = kept.session
-            rights = Rights(self._section.users.get(record.user) if record.user is not None else None)
+            rights = rights_of_user(self._section, record.user)
             session = Session(self._shop, record.client_id, record.user, rights, record.expiry_s)
             session.until_wall_s = record.until_wall_s or time.time() + record.expiry_s
             session.received = kept.received
@@ -80,9 +81,11 @@ class Sessions:
             connect.version != V5 and not connect.client_id and not connect.clean
         ):
             raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
-        if connect.will is not None and not rights.may_publish(connect.will.topic):
+        # A bridge leaves a will under `$SYS`, which is no reason to turn it away: it is not published.
+        if connect.will is not None and not (is_sys(connect.will.topic) or rights.may_publish(connect.will.topic)):
             raise PacketError(Reason.NOT_AUTHORIZED, "the will's topic is not allowed")
-        if connect.will is not None and connect.will.retain and section.max_retained == 0:
+        retained = connect.will is not None and connect.will.retain
+        if retained and section.max_retained == 0 and connect.version == V5:
             # [MQTT-3.2.2-13]
             raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
         client_id = connect.client_id or f"auto-{uuid.uuid4()}"

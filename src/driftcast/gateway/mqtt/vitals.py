@@ -17,6 +17,11 @@ SYS = "$SYS"
 PERIOD_S = 10.0
 
 
+def is_sys(topic: str) -> bool:
+    """Whether a topic is the node's own: what is said there is its word, and nobody else's."""
+    return topic == SYS or topic.startswith(f"{SYS}/")
+
+
 class Listener(Protocol):
     """A session, as far as it is told."""
 

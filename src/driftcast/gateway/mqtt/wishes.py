@@ -39,13 +39,13 @@ def read_wish(text: str, condition: str = "") -> Wanted:
         group, slash, rest = rest.removeprefix(SHARE).partition("/")
         if not group or not slash or "+" in group or "#" in group:
             raise _refused("a shared subscription is $share/GROUP/FILTER")
-    if rest.startswith(CONTENT):
+    if rest.startswith(CONTENT) or rest + "/" == CONTENT:
         found, rest = _split_condition(rest.removeprefix(CONTENT))
         condition = all_of([condition, found] if condition.strip() else [found])
     try:
         topics = parse_topic_filter(rest)
     except ValueError as error:
-        raise _refused(f"expected {error}") from None
+        raise _refused(f"expected {error}, not {rest[:100]!r}") from None
     quoted = str(topics).replace("'", "''")
     wanted = f"{TOPIC} matches '{quoted}'"
     if condition.strip():
@@ -77,7 +77,7 @@ def _split_condition(text: str) -> tuple[str, str]:
             quote = character
         elif character == "/":
             return text[:at], text[at + 1 :]
-    raise _refused("a subscription by content is $filter/CONDITION/FILTER")
+    raise _refused("a subscription by content is $filter/CONDITION/TOPICS, with # as TOPICS for all of them")
 
 
 def _refused(told: str) -> PacketError:

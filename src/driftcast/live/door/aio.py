@@ -21,16 +21,17 @@ from driftcast.errors import UserError, WorkError
 from driftcast.live.door.aio_deliveries import AsyncDeliveries
 from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import LostError
-from driftcast.live.door.deliveries import Delivery, delivered_event, lease_told
+from driftcast.live.door.deliveries import Delivery, HistoryEnd, HistoryListener, delivered_event
 from driftcast.live.door.messages import (
     MAX_LINE_BYTES,
     MAX_REPLY_BYTES,
     Ask,
     AskStatus,
     Busy,
+    Closed,
     Delivered,
+    GapTold,
     Level,
-    Publish,
     Published,
     Refused,
     Reply,
@@ -41,6 +42,16 @@ from driftcast.live.door.messages import (
     Unsubscribed,
 )
 from driftcast.live.door.token import first_line, split_token
+from driftcast.live.door.values import (
+    AddressLike,
+    FilterLike,
+    Payload,
+    filter_text,
+    plain_address,
+    plain_attributes,
+    plain_lease,
+    publication,
+)
 from driftcast.live.link.address import Address, parse_address
 from driftcast.model import EventId, Scalar, SubscriptionId
 
@@ -61,9 +72,9 @@ class AsyncClient:
     on: a named one where it was, another with what comes from then on.
     """
 
-    def __init__(self, address: str, patience_s: float = 30.0) -> None:
+    def __init__(self, address: AddressLike, patience_s: float = 30.0) -> None:
         """`patience_s` is how long a question waits for a node that is away."""
-        self.address = address
+        self.address = plain_address(address)
         self._patience_s = patience_s
         self._asked = 0
         self._open: dict[int, asyncio.Future[Reply]] = {}
@@ -109,47 +120,40 @@ class AsyncClient:
     async def publish(
         self,
         attributes: Mapping[str, Scalar],
-        payload: bytes = b"",
+        payload: Payload = b"",
         lease_s: float | None = None,
-        access: str | None = None,
+        access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
         patience_s: float = HELD_S,
         busy: Busy = "wait",
     ) -> EventId:
         """Publish an event, as `Client.publish` does."""
-        question = Publish(
-            id=self.number(),
-            attributes=dict(attributes),
-            payload=payload,
-            lease_s=lease_told(lease_s),
-            access=access,
-            level=level,
-            copies=copies,
-            patience_s=patience_s,
-            busy=busy,
-        )
+        id = self.number()
+        question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s, busy)
         return published(question, await self.ask(question, Published, publishing_s(question)))
 
     def subscribe(
         self,
-        filter: str = "",
+        filter: FilterLike = "",
         name: str | None = None,
         lease_s: float | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         history: bool = False,
+        on_history: HistoryListener | None = None,
     ) -> AsyncDeliveries:
         """Subscribe, before anything that is asked after this; the events come by `async for`. With a name the
-        subscription outlives this client, and what is not acknowledged comes again."""
+        subscription outlives this client, and what is not acknowledged comes again. With history, stored events from
+        before come too; `AsyncDeliveries.history_complete` and `on_history` tell whether they were all."""
         question = Subscribe(
-            filter=filter,
+            filter=filter_text(filter),
             name=name,
-            lease_s=lease_told(lease_s),
-            attributes=dict(attributes or {}),
+            lease_s=plain_lease(lease_s),
+            attributes=plain_attributes(attributes or {}),
             history=history,
             acknowledge=name is not None,
         )
-        stream = AsyncDeliveries(self, question)
+        stream = AsyncDeliveries(self, question, on_history)
         self._streams[stream] = None
         if self._writer is not None:
             self._begin(stream)
@@ -276,6 +280,16 @@ class AsyncClient:
             stream = self._by_id.get(reply.subscription)
             if stream is not None:
                 stream.on_delivery(Delivery(delivered_event(reply), reply.position, reply.again))
+            return
+        if isinstance(reply, GapTold):
+            stream = self._by_id.get(reply.subscription)
+            if stream is not None:
+                stream.on_gap(reply.reason)
+            return
+        if isinstance(reply, Closed) and reply.subscription is not None:
+            stream = self._by_id.get(reply.subscription)
+            if stream is not None:
+                stream.on_history_end(HistoryEnd(reply.complete))
             return
         if isinstance(reply, Unsubscribed) and reply.subscription is not None:
             stream = self._by_id.pop(reply.subscription, None)

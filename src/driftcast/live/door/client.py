@@ -18,7 +18,14 @@ import msgspec
 from driftcast.errors import UserError, WorkError
 from driftcast.live.door.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
 from driftcast.live.door.connection import Connection, LostError
-from driftcast.live.door.deliveries import Arrivals, Deliveries, Delivery, delivered_event, lease_told
+from driftcast.live.door.deliveries import (
+    Arrivals,
+    Deliveries,
+    Delivery,
+    HistoryListener,
+    delivered_event,
+    put_where_it_waits,
+)
 from driftcast.live.door.messages import (
     MAX_POSITIONS,
     Acknowledge,
@@ -32,7 +39,6 @@ from driftcast.live.door.messages import (
     Closed,
     Command,
     Commanded,
-    Delivered,
     Level,
     Move,
     Moved,
@@ -49,6 +55,20 @@ from driftcast.live.door.messages import (
     Watch,
     Watched,
 )
+from driftcast.live.door.values import (
+    AddressLike,
+    FilterLike,
+    Payload,
+    attributes_and_payload,
+    filter_text,
+    plain_address,
+    plain_attributes,
+    plain_bytes,
+    plain_lease,
+    plain_number,
+    plain_pair,
+    publication,
+)
 from driftcast.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 
 __all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
@@ -63,7 +83,7 @@ _encode = msgspec.json.Encoder().encode
 A = TypeVar("A", bound=Reply)
 
 
-def connect(address: str, patience_s: float = 0.0) -> "Client":
+def connect(address: AddressLike, patience_s: float = 0.0) -> "Client":
     """A client of the node whose control channel is at `address`: the path of its socket, or `127.0.0.1:port`.
 
     A node that has just been started needs a moment: with patience, it is waited for.
@@ -81,9 +101,11 @@ def connect(address: str, patience_s: float = 0.0) -> "Client":
 class Client:
     """A connection to a node. Not for several threads at once; each may have a client of its own."""
 
-    def __init__(self, address: str) -> None:
-        self._connection = Connection(address)
+    def __init__(self, address: AddressLike) -> None:
+        self._connection = Connection(plain_address(address))
         self._waiting: dict[SubscriptionId, Arrivals] = {}
+        self._early: dict[int, Reply] = {}
+        """Answers to what was asked later than that of which the answer is waited for."""
         self._settling: dict[int, SubscriptionId] = {}
         """What acknowledgements are about that nobody waits for."""
         self._answers: dict[int, list[Event]] = {}
@@ -105,9 +127,9 @@ class Client:
     def publish(
         self,
         attributes: Mapping[str, Scalar],
-        payload: bytes = b"",
+        payload: Payload = b"",
         lease_s: float | None = None,
-        access: str | None = None,
+        access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
         patience_s: float = HELD_S,
@@ -115,16 +137,17 @@ class Client:
     ) -> EventId:
         """Publish an event; its id, when the node has it (`accepted`) or has it on its disk (`stored`), or when besides
         so many neighbors hold it (`held`): a WorkError if they do not in time, though it stays published. A node that
-        cannot keep up is waited for, or refuses (a WorkError)."""
-        question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s, busy)
+        cannot keep up is waited for, or refuses (a WorkError). A payload that is a `str` is encoded as UTF-8."""
+        id = self._number()
+        question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s, busy)
         self._send(question)
         return self._published(question)
 
     def publish_all(
         self,
-        events: Iterable[tuple[Mapping[str, Scalar], bytes]],
+        events: Iterable[tuple[Mapping[str, Scalar], Payload]],
         lease_s: float | None = None,
-        access: str | None = None,
+        access: FilterLike | None = None,
         level: Level = "accepted",
         copies: int = 1,
         patience_s: float = HELD_S,
@@ -132,8 +155,10 @@ class Client:
         """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
         answered for the last, so that this is as fast as the node is."""
         open_: deque[Publish] = deque()
-        for attributes, payload in events:
-            question = self._publication(attributes, payload, lease_s, access, level, copies, patience_s)
+        for pair in events:
+            attributes, payload = attributes_and_payload(pair)
+            id = self._number()
+            question = publication(id, attributes, payload, lease_s, access, level, copies, patience_s)
             self._send(question)
             open_.append(question)
             while len(open_) >= AHEAD:
@@ -146,33 +171,35 @@ class Client:
 
     def subscribe(
         self,
-        filter: str = "",
+        filter: FilterLike = "",
         name: str | None = None,
         lease_s: float | None = None,
         attributes: Mapping[str, Scalar] | None = None,
         processor: ProcessorId | None = None,
-        state: bytes = b"",
+        state: Payload = b"",
         history: bool = False,
+        on_history: HistoryListener | None = None,
     ) -> "Deliveries":
         """Subscribe at once; the events come by iterating. With a name the subscription outlives this connection.
 
         With a processor the filter selects what it is given, from that state on, and what it makes is delivered.
-        With history, stored events from before come first, or when they do. Events of a named subscription come again
-        until they are acknowledged, as iterating does with each when it is asked for the next.
+        With history, stored events from before come first, or when they do; `Deliveries.history_complete` and
+        `on_history`, called while events are taken, tell whether they were all. Events of a named one come again until
+        they are acknowledged, as iterating does with each when it is asked for the next.
         """
         question = Subscribe(
             id=self._number(),
-            filter=filter,
+            filter=filter_text(filter),
             name=name,
-            lease_s=lease_told(lease_s),
-            attributes=dict(attributes or {}),
+            lease_s=plain_lease(lease_s),
+            attributes=plain_attributes(attributes or {}),
             processor=processor,
-            state=state,
+            state=plain_bytes(state, "state"),
             history=history,
             acknowledge=name is not None,
         )
         subscription = self._ask(question, Subscribed).subscription
-        self._waiting.setdefault(subscription, Arrivals())
+        self._waiting.setdefault(subscription, Arrivals()).on_history = on_history
         return Deliveries(self, subscription)
 
     def acknowledge(self, subscription: SubscriptionId, positions: Sequence[int], wait: bool = True) -> None:
@@ -196,8 +223,8 @@ class Client:
     def move(self, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
         """Tell the node where it is, in meters, and how it moves, in meters per second; None if that is not known."""
         try:
-            there = msgspec.convert(position, Position | None)
-            moving = msgspec.convert(velocity, Velocity)
+            there = msgspec.convert(plain_pair(position), Position | None)
+            moving = msgspec.convert(plain_pair(velocity), Velocity)
         except msgspec.ValidationError as error:
             raise UserError(f"position: {error}") from None
         self._ask(Move(id=self._number(), position=there, velocity=moving), Moved)
@@ -210,16 +237,18 @@ class Client:
         """What happened to events at the node from a number on; without one it begins now."""
         return self._ask(Watch(id=self._number(), after=after), Watched)
 
-    def advertise(self, filter: str = "", stored: bool = False) -> None:
+    def advertise(self, filter: FilterLike = "", stored: bool = False) -> None:
         """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
-        self._ask(Advertise(id=self._number(), filter=filter, stored=stored), Advertised)
+        self._ask(Advertise(id=self._number(), filter=filter_text(filter), stored=stored), Advertised)
 
-    def request(self, filter: str = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
+    def request(self, filter: FilterLike = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
         """The stored events of a filter, and whether they are all there are."""
-        question = AskStored(id=self._number(), filter=filter, patience_s=patience_s)
+        question = AskStored(
+            id=self._number(), filter=filter_text(filter), patience_s=plain_number(patience_s, "patience_s")
+        )
         self._answers[question.id] = []
         try:
-            closed = self._ask(question, Closed, ANSWER_S + patience_s)
+            closed = self._ask(question, Closed, ANSWER_S + question.patience_s)
         finally:
             found = self._answers.pop(question.id)
         return found, closed.complete
@@ -241,8 +270,8 @@ class Client:
             arrivals = self._waiting.get(subscription)
             if arrivals is None:
                 return None
-            if arrivals.waiting:
-                return arrivals.waiting.popleft()
+            if (delivery := arrivals.take()) is not None:
+                return delivery
             if arrivals.ended:
                 return None
             reply = self._read(deadline)
@@ -254,40 +283,30 @@ class Client:
     def waits(self, subscription: SubscriptionId) -> bool:
         """Whether a delivery may be here already."""
         arrivals = self._waiting.get(subscription)
-        return (arrivals is not None and bool(arrivals.waiting)) or self._connection.ready
+        return (arrivals is not None and arrivals.waits()) or self._connection.ready
+
+    def history_complete(self, subscription: SubscriptionId) -> bool | None:
+        """What `Deliveries.history_complete` tells."""
+        arrivals = self._waiting.get(subscription)
+        if arrivals is None:
+            return None
+        arrivals.waits()
+        return arrivals.history_complete
 
     def missed(self, subscription: SubscriptionId) -> int:
         """How many events of a subscription came while too many waited here to be taken."""
         arrivals = self._waiting.get(subscription)
         return 0 if arrivals is None else arrivals.missed
 
+    def gaps(self, subscription: SubscriptionId) -> list[str]:
+        """Why results of a subscription did not go on where they were, each time."""
+        arrivals = self._waiting.get(subscription)
+        return [] if arrivals is None else list(arrivals.gaps)
+
     def ended(self, subscription: SubscriptionId) -> bool:
         """Whether the node has said that its lease is over."""
         arrivals = self._waiting.get(subscription)
         return arrivals is not None and arrivals.ended
-
-    def _publication(
-        self,
-        attributes: Mapping[str, Scalar],
-        payload: bytes,
-        lease_s: float | None,
-        access: str | None,
-        level: Level,
-        copies: int,
-        patience_s: float,
-        busy: Busy = "wait",
-    ) -> Publish:
-        return Publish(
-            id=self._number(),
-            attributes=dict(attributes),
-            payload=payload,
-            lease_s=lease_told(lease_s),
-            access=access,
-            level=level,
-            copies=copies,
-            patience_s=patience_s,
-            busy=busy,
-        )
 
     def _number(self) -> int:
         self._asked += 1
@@ -303,13 +322,16 @@ class Client:
     def _answer(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
         deadline = time.monotonic() + patience_s
         while True:
-            reply = self._read(deadline)
+            reply = self._early.pop(question.id, None) or self._read(deadline)
             if reply is None:
                 raise WorkError(f"the node at {self._connection.address} does not answer")
             if isinstance(reply, Refused) and reply.id in (0, question.id):
                 raise refusal(reply)
             if isinstance(reply, expected) and reply.id == question.id:
                 return reply
+            if isinstance(reply, Published | Refused) and reply.id > question.id:
+                # A refusal overtakes publications that wait for the disk.
+                self._early[reply.id] = reply
 
     def _read(self, deadline: float) -> Reply | None:
         """The next reply, with deliveries put where they wait; None at the deadline."""
@@ -322,12 +344,7 @@ class Client:
             raise WorkError(f"what answers at {self._connection.address} is no node of driftcast: {error}") from None
         if isinstance(reply, Answered) and reply.id in self._answers:
             self._answers[reply.id].append(delivered_event(reply))
-        if isinstance(reply, Delivered):
-            self._waiting.setdefault(reply.subscription, Arrivals()).add(
-                Delivery(delivered_event(reply), reply.position, reply.again)
-            )
-        if isinstance(reply, Unsubscribed) and reply.subscription in self._waiting:
-            self._waiting[reply.subscription].ended = True
+        put_where_it_waits(reply, self._waiting)
         about = self._settling.pop(reply.id, None)
         if about is not None and isinstance(reply, Refused) and self.ended(about):
             # What was on its way when the lease ended; whoever reads that one is told by its end.

@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from driftcast.errors import UserError, WorkError
+from driftcast.live.door.client_requests import ClientRequests
 from driftcast.live.door.consumer import Delivery, Reader
 from driftcast.live.door.lines import LineTooLongError, lines
 from driftcast.live.door.messages import (
@@ -26,6 +27,7 @@ from driftcast.live.door.messages import (
     Closed,
     Command,
     Commanded,
+    GapTold,
     Move,
     Moved,
     Publish,
@@ -44,10 +46,10 @@ from driftcast.live.door.outlet import Kind, Outlet
 from driftcast.live.door.publishing import Publishing, refused
 from driftcast.live.door.served import Served
 from driftcast.live.door.token import looks_like_http
-from driftcast.live.door.told import answer_of, delivery_of
+from driftcast.live.door.told import delivery_of
 from driftcast.live.host.applications import Forget
 from driftcast.live.host.saving import Saved
-from driftcast.model import FOREVER_S, Event, SubscriptionId
+from driftcast.model import FOREVER_S, SubscriptionId
 
 MAX_CLIENT_SUBSCRIPTIONS = 256
 MAX_CLIENT_QUESTIONS = 64
@@ -57,6 +59,8 @@ MAX_TOGETHER = 64
 MAX_UNANSWERED_BYTES = 1 << 16
 """Of answers that a client has not read: then it is not heard until it has."""
 
+MAX_LAST_S = 60.0
+"""How long the ends of its requests are waited for, for who has said all it wants to. Who has hung up looks alike."""
 LAST_S = 10.0
 """For who has said all it wants to and still reads what it asked for."""
 
@@ -75,7 +79,8 @@ class ConnectedClient:
         self._lapsed: deque[SubscriptionId] = deque(maxlen=MAX_CLIENT_SUBSCRIPTIONS)
         """Those that have ended by themselves: what the client still says of them is no mistake."""
         self._open: dict[object, Forget] = {}
-        """Requests and commands that are still to be answered, what the client advertises, and that it watches."""
+        """Commands that are still to be answered, what the client advertises, and that it watches."""
+        self._requests = ClientRequests(node, self._outlet)
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._owed = 0
@@ -84,6 +89,8 @@ class ConnectedClient:
         self._publishing = Publishing(node, self._say)
         self.silent = True
         """Whether it has not said anything yet."""
+        self._curtailed: set[SubscriptionId] = set()
+        """Of whose history some was dropped here, because the client does not read."""
         self._wishes = 0
         """Which version of the node's subscriptions it was told of, if it watches."""
 
@@ -96,7 +103,7 @@ class ConnectedClient:
                 together: list[Publish] = []
                 for line in several:
                     question = self._understood(line)
-                    if isinstance(question, Publish) and not self._node.busy and len(together) < MAX_TOGETHER:
+                    if isinstance(question, Publish) and self._has_room(len(together)):
                         together.append(question)
                         continue
                     # What was asked first is answered first.
@@ -111,6 +118,9 @@ class ConnectedClient:
                 self._publishing.publish(together)
                 if self._outlet.unread_bytes > MAX_UNANSWERED_BYTES:
                     await self._outlet.drain()
+            # Who has said all it wants to may still read what it asked for.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._requests.all_over(), MAX_LAST_S)
             if self._outlet.waits:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._outlet.caught_up(), LAST_S)
@@ -123,13 +133,22 @@ class ConnectedClient:
                 self._node.detach(subscription)
             for forget in self._open.values():
                 forget()
+            self._requests.forget()
             self._outlet.close()
+
+    def _has_room(self, together: int) -> bool:
+        """Whether one more event may be published together with so many."""
+        return together < MAX_TOGETHER and not self._node.is_busy(together)
 
     @property
     def idle_s(self) -> float:
         """For how long it has neither said anything nor anything open."""
         owed = self._outlet.unread_bytes or self._outlet.waits or self._owed > 0 or self._publishing.owed > 0
-        return 0.0 if self._subscriptions or self._open or owed else self._loop.time() - self._heard_s
+        return (
+            0.0
+            if self._subscriptions or self._open or len(self._requests) or owed
+            else self._loop.time() - self._heard_s
+        )
 
     def refuse(self, message: str) -> None:
         """Turn it away, with a word."""
@@ -190,6 +209,8 @@ class ConnectedClient:
                     question.acknowledge,
                     flow=self._outlet,
                     ended=partial(self._on_ended, question.name is not None),
+                    history=self._on_history if question.history else None,
+                    gap=self._on_gap,
                 ),
                 question.name,
                 question.lease_s or FOREVER_S,
@@ -204,13 +225,15 @@ class ConnectedClient:
             self._check_subscription(question.subscription)
             node.unsubscribe(question.subscription)
             self._subscriptions.pop(question.subscription, None)
+            self._curtailed.discard(question.subscription)
             return Unsubscribed(id=question.id)
         if isinstance(question, Advertise):
             self._check_open()
             self._open[object()] = node.advertise(question.filter, question.stored)
             return Advertised(id=question.id)
         if isinstance(question, AskStored):
-            self._request(question)
+            self._check_open()
+            self._requests.request(question)
             return None
         if isinstance(question, Command):
             self._command(question)
@@ -237,7 +260,7 @@ class ConnectedClient:
             raise UserError(f"this client has no subscription {subscription}")
 
     def _check_open(self) -> None:
-        if len(self._open) >= MAX_CLIENT_QUESTIONS:
+        if len(self._open) + len(self._requests) >= MAX_CLIENT_QUESTIONS:
             raise UserError(f"a client has at most {MAX_CLIENT_QUESTIONS} requests, commands and advertisements open")
 
     def _watch(self, question: Watch) -> Watched:
@@ -261,30 +284,6 @@ class ConnectedClient:
             holds=sight.held() if question.after is None else None,
         )
 
-    def _request(self, question: AskStored) -> None:
-        self._check_open()
-        mark, over, all_said = object(), False, True
-        kind = Kind.HELD
-
-        def answered(event: Event, hops: int) -> None:
-            nonlocal all_said
-            if not self._outlet.tell(event, kind, partial(answer_of, question.id, event, hops)):
-                self._node.note_drop("client_slow")
-                all_said = False
-
-        def closed(complete: bool) -> None:
-            nonlocal over
-            over = True
-            self._open.pop(mark, None)
-            self._outlet.say_in_turn(partial(Closed, id=question.id, complete=complete and all_said))
-
-        forget = self._node.request(question.filter, question.patience_s, answered, closed)
-        # What was answered so far the node holds itself.
-        kind = Kind.ASKED
-        # It may be over already: a protocol that stores nothing says so at once.
-        if not over:
-            self._open[mark] = forget
-
     def _command(self, question: Command) -> None:
         self._check_open()
         mark = object()
@@ -305,10 +304,23 @@ class ConnectedClient:
         kind = Kind.HELD if delivery.held else Kind.ASKED if history else Kind.NEWS
         if not self._outlet.tell(delivery.event, kind, partial(self._delivered, subscription, delivery)):
             self._node.note_drop("client_slow")
+            self._curtailed.add(subscription)
+
+    def _on_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        def made() -> Reply | None:
+            if subscription not in self._subscriptions:
+                return None
+            return Closed(subscription=subscription, complete=complete and subscription not in self._curtailed)
+
+        # After what has come for it.
+        self._outlet.say_in_turn(made)
 
     def _delivered(self, subscription: SubscriptionId, delivery: Delivery) -> Reply | None:
         """Nothing, of a subscription that the client has ended while this waited."""
         return delivery_of(subscription, delivery) if subscription in self._subscriptions else None
+
+    def _on_gap(self, subscription: SubscriptionId, reason: str) -> None:
+        self._outlet.say_in_turn(lambda: GapTold(subscription=subscription, reason=reason))
 
     def _on_ended(self, named: bool, subscription: SubscriptionId) -> None:
         # After what has come for it. Of a named one nothing waits here, but acknowledgements are refused from now on.
@@ -319,6 +331,7 @@ class ConnectedClient:
 
     def _unsubscribed(self, subscription: SubscriptionId) -> Unsubscribed:
         self._subscriptions.pop(subscription, None)
+        self._curtailed.discard(subscription)
         self._lapsed.append(subscription)
         return Unsubscribed(subscription=subscription)
 

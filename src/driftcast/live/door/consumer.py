@@ -62,6 +62,10 @@ class Reader(NamedTuple):
     """How many bytes it takes; without, any."""
     ended: Callable[[SubscriptionId], None] | None = None
     """Told when the subscription ends while it reads, and not because it wanted so."""
+    history: Callable[[SubscriptionId, bool], None] | None = None
+    """Told after the last event of its history, and whether that was all of it."""
+    gap: Callable[[SubscriptionId, str], None] | None = None
+    """Told that results do not go on where they were, and why."""
 
 
 class Consumer:
@@ -77,12 +81,30 @@ class Consumer:
         """The position up to which the present reader has been handed everything."""
         self._with_reader: dict[int, None] = {}
         self._told_unreadable = False
+        self._history: tuple[int, bool] | None = None
+        """Up to which position its history goes, and whether that is all of it."""
+        self._history_told = False
 
     def attach(self, reader: Reader | None) -> None:
         """Somebody reads from now on, or nobody."""
         self.reader = reader
         self._handed = 0
         self._with_reader.clear()
+        self._history_told = False
+
+    def close_history(self, complete: bool) -> None:
+        """All that has come so far is the history, or a part of it. The reader is told after it was handed that."""
+        self._history, self._history_told = (self._backlog.newest, complete), False
+        self._tell_history()
+
+    def _tell_history(self) -> None:
+        reader, history = self.reader, self._history
+        if self._history_told or history is None or reader is None or reader.history is None:
+            return
+        position, complete = history
+        if self._handed >= position:
+            self._history_told, tell = True, reader.history
+            self._saving.after(lambda lost: tell(self._id, complete) if reader is self.reader else None)
 
     def take(self, event: Event, hops: int) -> bool:
         """An event has arrived; False if it came before. A WorkError if it could not be written."""
@@ -119,6 +141,7 @@ class Consumer:
                         self._hand(waiting)
             except WorkError:
                 return  # It is tried again, as all that was not written.
+        self._tell_history()
 
     def acknowledge(self, positions: list[int]) -> None:
         """The reader has these; they do not come again once this is committed. Others are no mistake."""

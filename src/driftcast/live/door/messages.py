@@ -11,6 +11,7 @@ from msgspec import Meta
 from driftcast.live.sight import Sighting, Wish
 from driftcast.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from driftcast.model.subscription import MAX_STATE_BYTES
+from driftcast.protocol.retention import MAY_END, PROMISED
 
 MAX_LINE_BYTES = 1 << 19
 """More than any event needs that fits a datagram: JSON writes a byte of it with six at most. A longer line ends the
@@ -169,6 +170,16 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     """It may have been delivered before."""
 
 
+class GapTold(Answer, frozen=True, tag="gap"):
+    """The results of a subscription of this connection do not go on where they were. Belongs to no question.
+
+    `processor_restarted`: its broker is lost, and the processor began again elsewhere without its state.
+    `node_restarted`: the same, because the node of the subscription started again."""
+
+    subscription: SubscriptionId
+    reason: str
+
+
 class Answered(Answer, frozen=True, tag="answered"):
     """A stored event for a request."""
 
@@ -181,15 +192,36 @@ class Answered(Answer, frozen=True, tag="answered"):
 
 
 class Closed(Answer, frozen=True, tag="closed"):
-    """No more answers will come; `complete` if these were all there are."""
+    """No more answers will come; `complete` if these were all there are. Without a question (`id` 0) it is about the
+    history of a subscription of this connection; told again if the rest comes after it was not complete."""
 
     complete: bool
+    subscription: SubscriptionId | None = None
 
 
 class Commanded(Answer, frozen=True, tag="commanded"):
     """What an application says to a command."""
 
     body: dict[str, object]
+
+
+class Retained(msgspec.Struct, frozen=True):
+    """Of the events of one level: accepted = kept + all that were removed, by reason, since the store was made; without
+    a retention log since the node started."""
+
+    accepted: int
+    kept: int
+    removed: dict[str, int]
+    log_bytes: int = 0
+    """What the kept ones take in the retention log."""
+
+    def flaw(self, level: str) -> str | None:
+        """What does not add up, or is kept no longer for a reason that the contract does not name."""
+        removed = sum(self.removed.values())
+        if self.accepted != self.kept + removed:
+            return f"{level}: {self.accepted} events accepted, {self.kept} kept and {removed} removed"
+        broken = [reason for reason in self.removed if level in PROMISED and reason not in MAY_END]
+        return f"{level}: events were removed as {', '.join(broken)}" if broken else None
 
 
 class Status(Answer, frozen=True, tag="status"):
@@ -214,8 +246,14 @@ class Status(Answer, frozen=True, tag="status"):
     waiting: dict[str, int] = {}
     """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
     those that the protocol keeps for others."""
+    retention: dict[str, Retained] = {}
+    """What became of events, by level: `stored` and `accepted` of this node, `custody` and `carried` of others."""
+    certificate_ends_s: float | None = None
+    """When the node's certificate ends, in seconds since 1970, if it has one."""
     names: dict[int, str] = {}
     """What the directory of the node calls its neighbors."""
+    details: dict[str, str] = {}
+    """What the protocol says of itself: `overlay` its home broker, and where modulators run."""
 
 
 class Watched(Answer, frozen=True, tag="watched"):
@@ -252,6 +290,7 @@ Reply: TypeAlias = (
     | Advertised
     | Moved
     | Delivered
+    | GapTold
     | Answered
     | Closed
     | Commanded

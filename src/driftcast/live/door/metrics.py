@@ -5,7 +5,7 @@ A small HTTP server of its own on one port: who asks anything else, too long or 
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from driftcast.errors import WorkError
 from driftcast.live.delays import Delays
@@ -23,6 +23,15 @@ Samples: TypeAlias = Sequence[tuple[str, Mapping[str, str], float]]
 PLAIN = "text/plain; charset=utf-8"
 
 
+class Health(NamedTuple):
+    """How a node is."""
+
+    trouble: str | None = None
+    """What is wrong."""
+    warning: str | None = None
+    """What will be, if nobody does something."""
+
+
 def openmetrics(status: Status, delays: Delays) -> str:
     """All that is counted, in the text format of OpenMetrics 1.0."""
     return "\n".join([*_lines(status, delays), "# EOF", ""])
@@ -38,6 +47,7 @@ def _lines(status: Status, delays: Delays) -> Iterator[str]:
     yield from _family("events", "counter", "Published, delivered; messages sent, retried, received.", events)
     drops = [("_total", {"reason": reason}, count) for reason, count in sorted(status.drops.items())]
     yield from _family("drops", "counter", "What was dropped, by reason.", drops)
+    yield from _retention(status)
     waiting = [("", {"where": where}, count) for where, count in sorted(status.waiting.items())]
     yield from _family("waiting", "gauge", "What waits: messages to send, events for subscribers and others.", waiting)
     yield from _family("subscriptions", "gauge", "Of local applications.", [("", {}, status.subscriptions)])
@@ -47,7 +57,28 @@ def _lines(status: Status, delays: Delays) -> Iterator[str]:
         neighbor, _, interface = link.partition("/")
         links.append(("", {"neighbor": neighbor, "interface": interface}, cost_s))
     yield from _family("link_cost_seconds", "gauge", "Links that are up, and what each costs.", links)
+    ends_s = status.certificate_ends_s
+    if ends_s is not None:
+        help = "When the node's certificate ends, in seconds since 1970."
+        yield from _family("certificate_end_timestamp_seconds", "gauge", help, [("", {}, ends_s)])
     yield from _family("delay_seconds", "histogram", "From publication to delivery, by both clocks.", _buckets(delays))
+
+
+def _retention(status: Status) -> Iterator[str]:
+    """Of each level: accepted = kept + removed."""
+    levels = status.retention.items()
+    accepted = [("_total", {"level": level}, one.accepted) for level, one in levels]
+    yield from _family("retention_accepted", "counter", "Events that came to be kept, by level.", accepted)
+    kept = [("", {"level": level}, one.kept) for level, one in levels]
+    yield from _family("retention_kept", "gauge", "Events that the protocol keeps, by level.", kept)
+    removed = [
+        ("_total", {"level": level, "reason": reason}, number)
+        for level, one in levels
+        for reason, number in sorted(one.removed.items())
+    ]
+    yield from _family("retention_removed", "counter", "Events that are kept no longer, by reason.", removed)
+    length = [("", {"level": level}, one.log_bytes) for level, one in levels]
+    yield from _family("retention_log_bytes", "gauge", "What events take in the retention log, by level.", length)
 
 
 def _buckets(delays: Delays) -> Samples:
@@ -76,12 +107,11 @@ class MetricsServer:
     """Answers one request for each connection."""
 
     def __init__(
-        self, status: Callable[[], Status], delays: Delays, trouble: Callable[[], str | None], place: Address
+        self, status: Callable[[], Status], delays: Delays, health: Callable[[], Health], place: Address
     ) -> None:
-        """`trouble` says what is wrong with the node, if anything is."""
         self._status = status
         self._delays = delays
-        self._trouble = trouble
+        self._health = health
         self._place = place
         self._server: asyncio.Server | None = None
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -138,9 +168,10 @@ class MetricsServer:
         if path == b"/metrics":
             return _response("200 OK", OPENMETRICS, openmetrics(self._status(), self._delays), words[0])
         if path == b"/health":
-            trouble = self._trouble()
+            trouble, warning = self._health()
             state = "200 OK" if trouble is None else "503 Service Unavailable"
-            return _response(state, PLAIN, f"{trouble or 'ok'}\n", words[0])
+            said = (trouble or "ok") + ("" if warning is None else f"\nwarning: {warning}")
+            return _response(state, PLAIN, f"{said}\n", words[0])
         return _response("404 Not Found", PLAIN, "there are /metrics and /health\n")
 
 

@@ -13,6 +13,11 @@ from driftcast.model import FOREVER_S, EventId
 
 ROOM_S = 0.005
 """How often a node that is busy is looked at, if a publisher waits for it."""
+WAIT_S = 20.0
+"""How long a publisher waits for a node that is busy before it is refused: its client waits for `ANSWER_S`."""
+
+
+SLOW = "the node cannot keep up: its neighbors have not taken what was published before"
 
 
 class Publishing:
@@ -45,11 +50,17 @@ class Publishing:
 
     async def publish_when_there_is_room(self, question: Publish) -> None:
         """A publisher is as fast as the node is, or is told that it is faster."""
-        if question.busy == "refuse" and self._node.busy:
+        if question.busy == "refuse" and self._node.is_busy():
             self._node.note_drop("busy")
             self._say(refused(question, WorkError("the node cannot keep up; publish again later, or wait")))
             return
-        while self._node.busy:
+        loop = asyncio.get_running_loop()
+        patience_s = loop.time() + WAIT_S
+        while self._node.is_busy():
+            if loop.time() > patience_s:
+                self._node.note_drop("busy")
+                self._say(refused(question, WorkError(f"{SLOW} for {WAIT_S:g} s; publish again later")))
+                return
             await asyncio.sleep(ROOM_S)
         self.publish([question])
 

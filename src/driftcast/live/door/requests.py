@@ -41,7 +41,8 @@ class Requests:
         self._runtime.on_request(self._runtime.now, request)
 
         def forget() -> None:
-            self._open.pop(id, None)
+            if self._open.pop(id, None) is not None:
+                self._runtime.on_request_gone(self._runtime.now, id)
 
         return forget
 

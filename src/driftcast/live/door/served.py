@@ -21,8 +21,7 @@ class Served(Protocol):
     @property
     def record(self) -> Record: ...
 
-    @property
-    def busy(self) -> bool: ...
+    def is_busy(self, more: int = 0) -> bool: ...
 
     def publish(
         self,

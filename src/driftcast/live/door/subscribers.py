@@ -42,6 +42,17 @@ class _Entry:
     consumer: Consumer | None
     """Of one with a name."""
     timer: asyncio.TimerHandle | None = None
+    history: bool | None = None
+    """Of one without a name: whether its history was complete, once that is known."""
+    gap: str = ""
+    """Why its results do not go on where they were, until a reader has been told."""
+
+    def tell_gap(self) -> None:
+        """Tell the reader, if there is one that listens to that."""
+        reader = self.reader if self.consumer is None else self.consumer.reader
+        if self.gap and reader is not None and reader.gap is not None:
+            reader.gap(self.subscription.id, self.gap)
+            self.gap = ""
 
     def same(self, filter: str, attributes: dict[str, Scalar], processor: ProcessorId | None) -> bool:
         """With another filter or processor or other attributes it is ended, to be made anew: what waits for it was for
@@ -85,6 +96,7 @@ class Subscribers:
         self._review: asyncio.TimerHandle | None = None
         self._going_on: asyncio.TimerHandle | None = None
         saving.undone = self._on_undone
+        record.on_gap = self._on_gap
         self._loop = asyncio.get_running_loop()
         self._entries: dict[SubscriptionId, _Entry] = {}
         self._named: dict[str, SubscriptionId] = {}
@@ -113,7 +125,10 @@ class Subscribers:
                     self._store.commit()
                     continue
                 subscription = msgspec.structs.replace(subscription, lease_s=remaining_s)
-            self._enter(_Entry(subscription, standing.name, None, self._consumer(subscription.id)))
+            entry = _Entry(subscription, standing.name, None, self._consumer(subscription.id))
+            # No broker has its state for a node that started again.
+            entry.gap = "" if subscription.processor is None else "node_restarted"
+            self._enter(entry)
 
     def subscribe(
         self,
@@ -215,6 +230,18 @@ class Subscribers:
             if entry.reader is not None:
                 self._call(entry.reader, id, Delivery(event, hops))
 
+    def close_history(self, id: SubscriptionId, complete: bool) -> None:
+        """What was stored before a subscription has been delivered, all of it if `complete`."""
+        entry = self._entries.get(id)
+        if entry is None:
+            return
+        if entry.consumer is not None:
+            entry.consumer.close_history(complete)
+            return
+        entry.history = complete
+        if entry.reader is not None and entry.reader.history is not None:
+            entry.reader.history(id, complete)
+
     def close(self) -> None:
         """The node stops: no lease ends any more."""
         for timer in (self._review, self._going_on):
@@ -246,6 +273,8 @@ class Subscribers:
             for delivery in early:
                 # History: after the caller has learned the id.
                 self._loop.call_soon(self._call, reader, subscription.id, delivery._replace(held=True))
+            if entry.history is not None and reader.history is not None:
+                self._loop.call_soon(reader.history, subscription.id, entry.history)
 
     def _consumer(self, id: SubscriptionId) -> Consumer:
         return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
@@ -264,8 +293,15 @@ class Subscribers:
         assert entry.consumer is not None
         entry.consumer.attach(reader)
         # After the caller has learned the id.
+        self._loop.call_soon(entry.tell_gap)
         self._loop.call_soon(entry.consumer.hand_over)
         return entry.subscription.id
+
+    def _on_gap(self, id: SubscriptionId, reason: str) -> None:
+        entry = self._entries.get(id)
+        if entry is not None:
+            entry.gap = reason
+            entry.tell_gap()
 
     def _on_lease_over(self, entry: _Entry) -> None:
         reader = entry.reader if entry.consumer is None else entry.consumer.reader

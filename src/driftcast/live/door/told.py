@@ -1,8 +1,23 @@
-"""An event as a client is told of it."""
+"""Events, and what became of them, as a client is told."""
 
 from driftcast.live.door.consumer import Delivery
-from driftcast.live.door.messages import Answered, Delivered
+from driftcast.live.door.messages import Answered, Delivered, Retained
+from driftcast.live.host.retention import Retention
 from driftcast.model import FOREVER_S, Event, SubscriptionId
+
+
+def retained(kept: Retention) -> dict[str, Retained]:
+    """What became of the events of each level."""
+    usage = kept.usage
+    return {
+        str(level): Retained(
+            account.accepted,
+            account.kept,
+            {reason: number for reason, number in account.removed.items() if number},
+            int(usage[level].length_bytes) if level in usage else 0,
+        )
+        for level, account in kept.accounts.items()
+    }
 
 
 def delivery_of(subscription: SubscriptionId, delivery: Delivery) -> Delivered:

@@ -169,6 +169,9 @@ class LiveApplications(Landlord):
     def request(self, request: Request) -> None:
         self._runtime.on_request(self.now(), request)
 
+    def cancel_request(self, id: RequestId) -> None:
+        self._runtime.on_request_gone(self.now(), id)
+
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         self.cancel_timer(key)
         if delay_s != math.inf:

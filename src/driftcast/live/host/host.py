@@ -34,6 +34,8 @@ class HostFacts:
     directory: Mapping[str, tuple[NodeId, ...]] | None = None
     area: Area | None = None
     roads: RoadMap | None = None
+    name: str = ""
+    """What people call the node."""
 
 
 def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
@@ -41,6 +43,8 @@ def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
     offers = {Capability.CALENDAR, Capability.LOAD}
     if facts.directory is not None:
         offers.add(Capability.DIRECTORY)
+    if facts.name:
+        offers.add(Capability.NODE_NAMES)
     if store:
         offers.add(Capability.DURABLE_STORE)
     if facts.whereabouts is not None:
@@ -63,6 +67,7 @@ class LiveHost(Host):
     ) -> None:
         """For a layer or, by its name, for an application."""
         self.offers = offered(store is not None, facts)
+        self.name = facts.name
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts

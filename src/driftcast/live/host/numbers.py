@@ -4,7 +4,7 @@ import secrets
 import struct
 import time
 
-from driftcast.live.host.store import NodeStore
+from driftcast.live.host.store import TICK_S, TICKS_FROM_S, NodeStore
 
 BLOCK = 1000
 """One write through to the disk per so many numbers; a crash leaves at most that many unused."""
@@ -15,10 +15,6 @@ DRAWN = 64
 _DRAWN = struct.Struct("@Q")
 CHANCE_BITS = 24
 """A forger needs 16 million events to meet the next number of a node; 39 bits are left to count."""
-TICK_S = 0.5
-"""Two starts of a process are further apart, and 2^31 of these, the most that fits, reach until 2059."""
-TICKS_FROM_S = 1_735_689_600.0
-"""The beginning of 2025, in seconds since 1970."""
 
 
 class Numbers:

@@ -13,17 +13,20 @@ from driftcast.live.host.holding import Copies, Holding
 from driftcast.live.host.numbers import EventNumbers, Numbers
 from driftcast.live.host.pacing import Pacing
 from driftcast.live.host.processing import Finished
+from driftcast.live.host.retention import Retention
 from driftcast.live.host.runtime import Runtime
 from driftcast.live.host.saving import Saved, Saving
 from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.record import LOG, Record
 from driftcast.matching import Filter, FilterError
-from driftcast.model import AccessPolicy, Event, EventId, NodeId, Scalar
+from driftcast.model import FOREVER_S, AccessPolicy, Event, EventId, NodeId, Scalar
 from driftcast.protocol import Protocol
 from driftcast.protocol.optional import KeepsEvents
 from driftcast.trace import rows
 from driftcast.wire import Layer
 
+AROUND_BYTES = 100
+"""Of an event besides its payload, about."""
 MAX_EVENT_BYTES = MAX_BODY_BYTES - 512
 """What a datagram leaves for an event when a message of any protocol is put around it."""
 
@@ -47,6 +50,11 @@ class Publication(NamedTuple):
     copies: Copies | None = None
     """Names what is called when that many neighbors hold it."""
 
+    @property
+    def promised(self) -> bool:
+        """Whether it is to be kept until its lease ends, where the protocol keeps events on disk."""
+        return self.stored is not None
+
 
 class Outgoing:
     """What leaves the applications and the processors of one node."""
@@ -68,11 +76,11 @@ class Outgoing:
         self._saving = saving
         self.holding = Holding(runtime)
         self._pacing = Pacing(runtime)
+        self.retention = Retention(runtime, record, saving)
 
-    @property
-    def busy(self) -> bool:
-        """Whether links or neighbors cannot keep up with what was published."""
-        return self._runtime.busy or self._pacing.behind
+    def is_busy(self, more: int) -> bool:
+        """Whether links or neighbors cannot keep up with what was published, and so many more events."""
+        return self._runtime.busy or self._pacing.is_behind(more)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor has an event that is counted."""
@@ -101,20 +109,29 @@ class Outgoing:
                 self.holding.check()
             policy = None if wanted.access is None else checked_policy(wanted.access)
             id = EventId(self._node, self._numbers.take())
-            return checked_event(id, wanted.attributes, wanted.payload, wanted.lease_s, policy)
+            lease_s, log = wanted.lease_s, self.retention.log
+            if lease_s == FOREVER_S and log is not None and wanted.promised:
+                # What is promised has an end: without one of its own, that of the protocol.
+                lease_s = log.longest_s
+            return checked_event(id, wanted.attributes, wanted.payload, lease_s, policy)
         except (UserError, WorkError) as error:
             return error
 
     def _publish(self, event: Event | UserError | WorkError, wanted: Publication) -> EventId | UserError | WorkError:
         if not isinstance(event, Event):
             return event
+        # Signed events are longer, and those before it have taken room.
+        refused = self.retention.refusal(event) if wanted.promised and self.retention.log is not None else None
+        if refused is not None:
+            self._record.drop(Layer.DISSEMINATION, "not_stored")
+            return refused
         self._record.publish(event)
-        if not self._runtime.on_publish(self._runtime.now, event):
+        if not self.retention.publish(event, wanted.promised):
             return WorkError("the protocol failed on the event; the node's log has the reason")
         if wanted.stored is not None:
             self._saving.on_disk(wanted.stored)
         if wanted.copies is None:
-            self._pacing.published(event.id)
+            self._pacing.published(event.id, len(event.payload) + AROUND_BYTES)
         else:
             self.holding.wait(event.id, wanted.copies)
         return event.id

@@ -7,7 +7,6 @@ dropped, together with what it told the other layers. What it sends waits until 
 import asyncio
 import math
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 
 from driftcast.errors import WorkError
+from driftcast.live.host.applications_above import Applications
 from driftcast.live.host.joining import Joining
 from driftcast.live.host.saving import Saving
 from driftcast.live.host.work import Work
@@ -22,13 +22,14 @@ from driftcast.live.link.frame import MAX_BODY_BYTES
 from driftcast.live.link.interface import InterfaceConfig, LiveInterface, Unicast
 from driftcast.live.link.transport import Transport
 from driftcast.live.record import LOG, Record
-from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
+from driftcast.model import Failure, NodeId
 from driftcast.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from driftcast.protocol.effects import (
     Answer,
     Broadcast,
     CancelTimer,
     Close,
+    CloseHistory,
     Deliver,
     Effect,
     Held,
@@ -47,30 +48,6 @@ NO_WAIT_S = 0.001
 """What waits for less has not waited, as everywhere on the way of a message."""
 
 
-class Applications(ABC):
-    """What stands above the stack."""
-
-    @abstractmethod
-    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
-        """An event for a local application."""
-
-    @abstractmethod
-    def answer(self, request: RequestId, event: Event, hops: int) -> bool:
-        """A stored event for a local application; False if none asked."""
-
-    @abstractmethod
-    def close(self, request: RequestId, complete: bool) -> bool:
-        """No more will come; False if none asked."""
-
-    @abstractmethod
-    def held(self, event: EventId, neighbor: NodeId) -> None:
-        """A neighbor holds an event that an application wants to be held."""
-
-    @abstractmethod
-    def process(self, job: Process, refused: str = "") -> None:
-        """User code is to be run, or has to be answered for why it is not."""
-
-
 class Runtime(Stack):
     """The stack of one node, its timers and its interfaces. Everything happens in the loop's thread."""
 
@@ -84,11 +61,8 @@ class Runtime(Stack):
         saving: Saving,
         applications: Applications,
         work: Work,
-        certified: Callable[[Any], Any] = lambda asked: asked,
     ) -> None:
-        """What `certified` makes of the subscriptions and requests of this node is what others are told."""
         self._work = work
-        self._certified = certified
         self._loop = asyncio.get_running_loop()
         self._record = record
         self._saving = saving
@@ -115,6 +89,7 @@ class Runtime(Stack):
             RouteEach: lambda layer, effect: self._route(effect),
             Answer: self._close,
             Close: self._close,
+            CloseHistory: lambda layer, effect: applications.close_history(effect.subscription, effect.complete),
         }
         super().__init__(
             plan,
@@ -198,12 +173,6 @@ class Runtime(Stack):
         if saving.store.marked:
             saving.settle()
         return True
-
-    def on_subscribe(self, now: float, subscription: Subscription) -> bool:
-        return super().on_subscribe(now, self._certified(subscription))
-
-    def on_request(self, now: float, request: Request) -> None:
-        super().on_request(now, self._certified(request))
 
     @property
     def busy(self) -> bool:

@@ -15,6 +15,10 @@ from driftcast.errors import WorkError
 from driftcast.live.host.store import NodeStore
 from driftcast.live.record import LOG
 
+PROBE_S = 1.0
+"""How often it is looked whether a disk that was full has room again: seldom enough to cost nothing, and soon enough
+for people who have just made some."""
+
 Saved: TypeAlias = Callable[[WorkError | None], None]
 """Told that something is kept, or why it is not."""
 
@@ -35,6 +39,7 @@ class Saving:
         """Why what was written last could not be kept."""
         self.undone: Callable[[], None] = _nobody
         """Called when what was written is not kept, before those who wait for it are told."""
+        self._probing = False
         store.began = self._on_began
 
     def _on_began(self) -> None:
@@ -68,9 +73,14 @@ class Saving:
         """Commit, and let go what waited for it."""
         if self._stopped:
             return
+        idle = not self.store.unsaved
         with suppress(WorkError):
             self.store.commit()
         lost, self.store.lost = self.store.lost, None
+        if idle and lost is None:
+            # Nothing was written, which says nothing of the disk.
+            self._let_go(None)
+            return
         before, self.trouble = self.trouble, None if lost is None else str(lost)
         # Not with each commit: the log may be on the same disk.
         if self.trouble is not None and before is None:
@@ -79,9 +89,30 @@ class Saving:
             LOG.warning("the store can be written again")
         if lost is not None:
             self.undone()
+            self._probe_later()
+        self._let_go(lost)
+
+    def _let_go(self, lost: WorkError | None) -> None:
         held, self._held = self._held, []
         for saved in held:
             saved(lost)
+
+    def _probe_later(self) -> None:
+        """Nothing may be written while the disk is full, so somebody has to look whether it still is."""
+        if not self._probing:
+            self._probing = True
+            self._loop.call_later(PROBE_S, self._probe)
+
+    def _probe(self) -> None:
+        self._probing = False
+        self.try_again()
+
+    def try_again(self) -> None:
+        """See whether a disk that was full has room again."""
+        if self.trouble is not None and not self._stopped:
+            with suppress(WorkError):
+                self.store.probe()
+            self.save()
 
     async def stop(self, crashed: bool = False) -> None:
         """Commit and sync what is left, unless the node ends as if it had been killed."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from driftcast.live.host.runtime import Applications
+from driftcast.live.host.applications_above import Applications
 from driftcast.live.keys.signing import Signatures
 from driftcast.model import Event, EventId, NodeId, RequestId, SubscriptionId
 from driftcast.protocol.effects import Process
@@ -26,6 +26,9 @@ class VettedApplications(Applications):
 
     def close(self, request: RequestId, complete: bool) -> bool:
         return self._inner.close(request, complete)
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        self._inner.close_history(subscription, complete)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         self._inner.held(event, neighbor)

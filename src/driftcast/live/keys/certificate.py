@@ -1,36 +1,59 @@
 """What an operator says of a node: who it is, what it may publish and subscribe to, what is true of it.
 
-A certificate is a MessagePack array, its signature last. It is good between two times, and until a newer list of
-revocations names its node: that ends all certificates that the node was given before it was revoked.
+A certificate has a public part, its card: id, key and times of the node, and a salted digest of everything else. The
+operator signs the card, so either travels alone. A card shows on a link, also to somebody who is not authenticated yet,
+that a node belongs to the network. The whole certificate, with name, rights and attributes, goes only where members
+read it: with events, subscriptions and requests. The salt keeps who has seen a card from guessing the rest.
+
+Both are MessagePack arrays, the signature last.
 """
 
-import math
+import secrets
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from driftcast.errors import UserError
-from driftcast.live.keys.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, signed_by
+from driftcast.live.keys.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, digest, signed_by
 from driftcast.matching import Filter
 from driftcast.model import FilterText, NodeId, Scalar
 from driftcast.model.event import check_attributes
 
 MAX_CERTIFICATE_BYTES = 2048
 """It travels in every event, and, in base64, as one attribute of a subscription."""
-MAX_REVOKED = 1500
-"""So that the list fits in a datagram."""
-FORMAT = 1
+SALT_BYTES = 16
+DIGEST_BYTES = 32
+FORMAT = 2
+DAY_S = 86_400.0
+GRACE_S = 7 * DAY_S
+"""How long after the end of a certificate events are accepted that were signed before it, unless the operator says
+otherwise: a week is longer than most carried events are under way, and what a thief of the key can gain by it."""
 
 Time = Annotated[float, Meta(ge=0, le=1e12)]
 PublicKey = Annotated[bytes, Meta(min_length=PUBLIC_BYTES, max_length=PUBLIC_BYTES)]
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+Format = Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The public part of a certificate."""
+
+    format: Format
+    node: NodeId
+    key: PublicKey
+    issued_s: Time
+    expires_s: Time
+    grace_s: Time
+    details: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+    """A digest of the rest."""
+    signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The statement, with or without its signature."""
+    """The whole statement, with or without its signature."""
 
-    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+    format: Format
     node: NodeId
     key: PublicKey
     name: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -42,28 +65,27 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """The filter that covers what the node asks for; None for any."""
     attributes: dict[str, Scalar] = {}
     """What access policies may be told of the node's subscribers."""
+    grace_s: Time = GRACE_S
+    """How long after `expires_s` events are accepted that were signed before."""
+    salt: Annotated[bytes, Meta(max_length=SALT_BYTES)] = b""
     signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
 
     def __post_init__(self) -> None:
         check_attributes(self.attributes)
 
-
-class Revocations(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Whose certificates of before which time no longer count. The list with the highest number counts."""
-
-    format: Annotated[int, Meta(ge=FORMAT, le=FORMAT)] = FORMAT
-    number: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
-    before_s: Annotated[dict[NodeId, Time], Meta(max_length=MAX_REVOKED)] = {}
-    signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
-
-    def revokes(self, certificate: Certificate) -> bool:
-        """Whether a certificate no longer counts."""
-        return certificate.issued_s <= self.before_s.get(certificate.node, -math.inf)
+    @property
+    def card(self) -> Card:
+        """Its public part, with the same signature."""
+        rest = _encode((self.name, self.publish, self.subscribe, self.attributes))
+        details = digest(b"certificate details", self.salt, rest)
+        return Card(
+            self.format, self.node, self.key, self.issued_s, self.expires_s, self.grace_s, details, self.signature
+        )
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _certificates: msgspec.msgpack.Decoder[Certificate] = msgspec.msgpack.Decoder(Certificate)
-_revocations: msgspec.msgpack.Decoder[Revocations] = msgspec.msgpack.Decoder(Revocations)
+_cards: msgspec.msgpack.Decoder[Card] = msgspec.msgpack.Decoder(Card)
 _replace = msgspec.structs.replace
 
 
@@ -72,10 +94,11 @@ def issue(operator: SigningKey, certificate: Certificate) -> bytes:
     try:
         for filter in (certificate.publish, certificate.subscribe):
             Filter(filter or "")
-        checked = _certificates.decode(_encode(_replace(certificate, signature=b"")))
+        salted = _replace(certificate, signature=b"", salt=secrets.token_bytes(SALT_BYTES))
+        checked = _certificates.decode(_encode(salted))
     except (ValueError, TypeError, msgspec.MsgspecError) as error:
         raise UserError(f"certificate: {error}") from None
-    issued = _encode(_replace(checked, signature=operator.sign(b"certificate", _encode(checked))))
+    issued = _encode(_replace(checked, signature=operator.sign(b"certificate", _encode(checked.card))))
     if len(issued) > MAX_CERTIFICATE_BYTES:
         raise UserError(
             f"certificate: it has {len(issued)} bytes, and at most {MAX_CERTIFICATE_BYTES} travel with each event; "
@@ -94,25 +117,31 @@ def read_certificate(text: bytes) -> Certificate | None:
         return None
 
 
-def issued_by(operator: bytes, certificate: Certificate) -> bool:
-    """Whether an operator has signed it."""
-    unsigned = _encode(_replace(certificate, signature=b""))
-    return signed_by(operator, certificate.signature, b"certificate", unsigned)
-
-
-def sign_list(operator: SigningKey, revocations: Revocations) -> bytes:
-    """A list with its signature."""
-    if len(revocations.before_s) > MAX_REVOKED:
-        raise UserError(f"a list holds at most {MAX_REVOKED} nodes; start a network with another operator's key")
-    unsigned = _replace(revocations, signature=b"")
-    return _encode(_replace(unsigned, signature=operator.sign(b"revocations", _encode(unsigned))))
-
-
-def read_list(operator: bytes, text: bytes) -> Revocations | None:
-    """A list that an operator signed; None if it is none."""
+def read_card(text: bytes) -> Card | None:
+    """The card in some bytes, whoever signed it; None if there is none."""
     try:
-        found = _revocations.decode(text)
+        return _cards.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    unsigned = _encode(_replace(found, signature=b""))
-    return found if signed_by(operator, found.signature, b"revocations", unsigned) else None
+
+
+def written_card(certificate: Certificate) -> bytes:
+    """A card as it travels."""
+    return _encode(certificate.card)
+
+
+def issued_by(operator: bytes, card: Card) -> bool:
+    """Whether an operator has signed it."""
+    return signed_by(operator, card.signature, b"certificate", _encode(_replace(card, signature=b"")))
+
+
+def why_unreadable(text: bytes) -> str:
+    """What is wrong with a certificate that cannot be read, for who runs the node."""
+    try:
+        format = msgspec.msgpack.decode(text)[0]
+    except (msgspec.MsgspecError, ValueError, TypeError, LookupError, RecursionError):
+        format = None
+    if isinstance(format, int) and format != FORMAT:
+        other = "an older" if format < FORMAT else "a newer"
+        return f"was made by {other} version of driftcast; have the operator certify the node again"
+    return "holds no certificate that can be read"

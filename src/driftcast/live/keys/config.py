@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driftcast.errors import UserError
+from driftcast.live.keys.certified import Certified
 from driftcast.live.keys.files import KeyKind, read_key
-from driftcast.live.keys.membership import Certified, Membership, SharedSecret
+from driftcast.live.keys.membership import Membership, SharedSecret
 from driftcast.live.keys.primitives import SigningKey
-from driftcast.live.keys.section import TOGETHER, KeysSection
+from driftcast.live.keys.section import TOGETHER, WARN_DAYS, KeysSection
 from driftcast.live.keys.vetting import Vetting
 
 
@@ -21,10 +22,17 @@ class Keys:
     operator: bytes = b""
     list_file: Path | None = None
     together: int = TOGETHER
+    warn_days: float = WARN_DAYS
+    files: tuple[KeysSection, Path] | None = None
+    """What the configuration says, and where it is; without them nothing can be read again."""
 
     def vetting(self) -> Vetting:
         """Who is believed; a UserError says what is wrong with this node's own keys."""
         return Vetting(self.membership(), self.together)
+
+    def reread(self) -> "Keys":
+        """The keys as the files are now; a UserError says what is wrong with them."""
+        return self if self.files is None else read_keys(*self.files)
 
     def membership(self) -> Membership:
         """This node as a member of its network."""
@@ -48,7 +56,7 @@ def read_keys(section: KeysSection, path: Path) -> Keys:
             if getattr(section, name) is not None:
                 raise UserError(f"{path}: keys.{name}: belongs to a network with certificates; leave it out")
         secret = read_key(folder / section.network, KeyKind.NETWORK)[1]
-        return Keys(private, secret, together=section.together)
+        return Keys(private, secret, together=section.together, files=(section, path))
     if section.certificate is None or section.operator is None:
         raise UserError(f"{path}: keys.operator: name the file of the operator's public key")
     return Keys(
@@ -58,4 +66,6 @@ def read_keys(section: KeysSection, path: Path) -> Keys:
         read_key(folder / section.operator, KeyKind.PUBLIC)[1],
         None if section.revocations is None else folder / section.revocations,
         section.together,
+        section.warn_days,
+        (section, path),
     )

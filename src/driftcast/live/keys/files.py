@@ -9,7 +9,8 @@ from pathlib import Path
 from driftcast.errors import UserError, WorkError
 from driftcast.live.keys.primitives import PRIVATE_BYTES, PUBLIC_BYTES, SECRET_BYTES
 
-MAX_FILE_BYTES = 1 << 17
+MAX_FILE_BYTES = 6 << 20
+"""The longest list of revocations in base64, and some."""
 
 
 class KeyKind(enum.StrEnum):

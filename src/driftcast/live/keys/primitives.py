@@ -53,13 +53,13 @@ def _of(purpose: bytes, text: bytes) -> bytes:
     return b"driftcast " + purpose + b"\0" + text
 
 
-class Ephemeral:
-    """An X25519 key for one handshake."""
+class AgreementKey:
+    """An X25519 private key, a new one unless it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, private: bytes | None = None) -> None:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-        self._key = X25519PrivateKey.generate()
+        self._key = X25519PrivateKey.generate() if private is None else X25519PrivateKey.from_private_bytes(private)
         self.public: bytes = self._key.public_key().public_bytes_raw()
 
     def shared(self, other: bytes) -> bytes | None:
@@ -81,7 +81,7 @@ def derived(secret: bytes, salt: bytes, purpose: bytes, length: int) -> bytes:
 
 
 class Cipher:
-    """ChaCha20-Poly1305 under one key. A number is used once for sealing."""
+    """ChaCha20-Poly1305 under one key, with nonces as Noise writes them. A number is used once for sealing."""
 
     __slots__ = ("_broken", "_cipher")
 
@@ -94,12 +94,12 @@ class Cipher:
 
     def seal(self, number: int, text: bytes, beside: bytes) -> bytes:
         """Encrypted, and with what stands beside it protected against changes."""
-        return self._cipher.encrypt(number.to_bytes(12, "big"), text, beside)
+        return self._cipher.encrypt(bytes(4) + number.to_bytes(8, "little"), text, beside)
 
     def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | None:
         """What was sealed; None if it was not, or not so."""
         try:
-            return self._cipher.decrypt(number.to_bytes(12, "big"), sealed, beside)
+            return self._cipher.decrypt(bytes(4) + number.to_bytes(8, "little"), sealed, beside)
         except self._broken:
             return None
 

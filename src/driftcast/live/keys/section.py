@@ -8,6 +8,9 @@ from msgspec import Meta
 TOGETHER = 16
 """Of the cost of a signature a sixteenth is left, and a path has 96 bytes."""
 
+WARN_DAYS = 30.0
+"""Time enough to have a certificate made, with an operator who looks once a week."""
+
 
 class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files: this node's key, and what shows who belongs to its network."""
@@ -17,6 +20,10 @@ class KeysSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     certificate: str | None = None
     operator: str | None = None
     revocations: str | None = None
+    warn_days: Annotated[
+        float,
+        Meta(gt=0, le=36_500, description="how long before the end of its certificate a node begins to warn"),
+    ] = WARN_DAYS
     together: Annotated[
         int,
         Meta(ge=1, le=256, description="the most events, published at the same time, that one signature is for"),

@@ -14,6 +14,7 @@ all of it, so that another event under the same id is looked at anew.
 """
 
 import enum
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import compress
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from driftcast.errors import UserError
+from driftcast.errors import NotAuthorizedError, UserError
 from driftcast.live.keys.membership import Member, Membership, Refusal
 from driftcast.live.keys.primitives import SIGNATURE_BYTES, digest, signed_by
 from driftcast.live.keys.section import TOGETHER
@@ -67,16 +68,21 @@ class Signatures:
     def __init__(self, membership: Membership, together: int = TOGETHER) -> None:
         self._membership = membership
         self._together = together
-        self._good: OrderedDict[EventId, bytes] = OrderedDict()
+        self._good: OrderedDict[EventId, tuple[bytes, float]] = OrderedDict()
+        """Digest of each, and until when it is accepted."""
         self._tops: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
         """By key, signature and what was signed."""
         self._last: Event | None = None
         """The one found good last: between a codec and an application it is the same object."""
+        self._last_until_s = 0.0
         self._last_plain: Event | None = None
         membership.changed.append(self._forget)
 
     def sign(self, events: Sequence[Event]) -> list[Event | UserError]:
         """The events as they travel, or why this node may not publish one."""
+        trouble = self._membership.trouble()
+        if trouble is not None:
+            return [NotAuthorizedError(f"event: {trouble}") for _ in events]
         mine = self._membership.mine
         signed: list[Event | UserError] = []
         for at in range(0, len(events), self._together):
@@ -89,22 +95,23 @@ class Signatures:
 
     def flaw(self, event: Event) -> EventFlaw | None:
         """What is wrong with an event that has come."""
-        if event is self._last:
+        now_s = time.time()
+        if event is self._last and now_s < self._last_until_s:
             return None
         known = self._good.get(event.id)
-        if known is not None and known == digest(_encode(event)):
+        if known is not None and now_s < known[1] and known[0] == digest(_encode(event)):
             return None
         parts = _taken_apart(event)
         if parts is None:
             return EventFlaw.UNSIGNED
-        member = self._membership.member(parts.voucher)
+        member = self._membership.publisher(parts.voucher, parts.plain)
         if isinstance(member, Refusal):
             return _OF_REFUSAL[member]
         if member.node != event.id.source or not self._signed_by(member.key, parts):
             return EventFlaw.FORGED
         if not _allowed(member, parts.plain):
             return EventFlaw.NOT_ALLOWED
-        self._remember(event, _encode(event))
+        self._remember(event, _encode(event), member.accepted_until_s(event))
         self._last_plain = parts.plain
         return None
 
@@ -135,12 +142,12 @@ class Signatures:
             return UserError(
                 f"event: it has {len(text)} bytes with its signature, and at most {MAX_SIGNED_BYTES} fit in a datagram"
             )
-        self._remember(signed, text)
+        self._remember(signed, text, self._membership.mine.accepted_until_s(event))
         return signed
 
     def _not_allowed(self) -> UserError:
         may = self._membership.mine.publish
-        return UserError(f"event: this node may publish only what matches {may} (its certificate says so)")
+        return NotAuthorizedError(f"event: this node may publish only what matches {may} (its certificate says so)")
 
     def _signed_by(self, key: bytes, parts: "_Parts") -> bool:
         text = _encode(parts.plain)
@@ -162,9 +169,9 @@ class Signatures:
         self._tops.clear()
         self._last = self._last_plain = None
 
-    def _remember(self, event: Event, text: bytes) -> None:
-        self._last, self._last_plain = event, None
-        self._good[event.id] = digest(text)
+    def _remember(self, event: Event, text: bytes, until_s: float) -> None:
+        self._last, self._last_until_s, self._last_plain = event, until_s, None
+        self._good[event.id] = (digest(text), until_s)
         if len(self._good) > MAX_REMEMBERED:
             self._good.popitem(last=False)
 

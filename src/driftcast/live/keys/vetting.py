@@ -15,7 +15,8 @@ import msgspec
 
 from driftcast.errors import UserError
 from driftcast.live.keys.certificate import MAX_CERTIFICATE_BYTES
-from driftcast.live.keys.membership import Certified, Member, Membership, Refusal
+from driftcast.live.keys.certified import Certified
+from driftcast.live.keys.membership import Member, Membership, Refusal
 from driftcast.live.keys.primitives import signed_by
 from driftcast.live.keys.section import TOGETHER
 from driftcast.live.keys.signing import EventFlaw, Signatures

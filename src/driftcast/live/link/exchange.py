@@ -130,6 +130,10 @@ class Exchange(PathUser, LaneUser[P], Generic[P, M]):
         """Take a unicast, whose end is told; False if the queue is full, and then nothing more is told."""
         return self._lanes.send(target, address, body, parcel)
 
+    def address(self, node: NodeId) -> Address:
+        """Where a node that is heard has answered from."""
+        return self._paths.address(node)
+
     def probe(self, target: NodeId, address: Address) -> None:
         """See how long a packet takes to a neighbor; `measured` tells. At most one at a time is on its way."""
         now = self._loop.time()

@@ -66,6 +66,7 @@ class LinkKind(enum.IntEnum):
     FINISH = 13
     SEALED = 14
     SEALED_TO_GROUP = 15
+    REFUSAL = 16
 
 
 _KINDS = tuple(LinkKind)
@@ -126,8 +127,8 @@ def unpack(datagram: bytes, keyed: bool = False) -> LinkFrame | LinkFlaw:
     if version != VERSION:
         return LinkFlaw.VERSION
     if kind > LinkKind.COMPOUND and not keyed:
-        return LinkFlaw.KEYED if kind <= LinkKind.SEALED_TO_GROUP else LinkFlaw.KIND
-    if kind > LinkKind.SEALED_TO_GROUP:
+        return LinkFlaw.KEYED if kind <= LinkKind.REFUSAL else LinkFlaw.KIND
+    if kind > LinkKind.REFUSAL:
         return LinkFlaw.KIND
     if sender > MAX_NODE_ID:
         return LinkFlaw.SENDER

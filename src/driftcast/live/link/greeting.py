@@ -13,11 +13,24 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TypeVar
 
-from driftcast.live.keys.membership import NETWORK_BYTES, Membership, Refusal
-from driftcast.live.keys.primitives import PUBLIC_BYTES, Ephemeral
+from driftcast.live.keys.membership import Membership, Refusal
+from driftcast.live.keys.noise import HandshakeState, NoiseError
 from driftcast.live.link.address import Address
+from driftcast.live.link.admission import HandshakeBudget
 from driftcast.live.link.frame import COOKIE_BYTES, LinkFrame, LinkKind, pack
-from driftcast.live.link.handshake import End, LinkKeys, agreed, introduce, introduced, transcript
+from driftcast.live.link.handshake import (
+    INITIATION_BYTES,
+    OFFER_BYTES,
+    OURS,
+    End,
+    Introduced,
+    Offer,
+    handshake,
+    introduce,
+    introduced,
+    link_keys,
+    read_offer,
+)
 from driftcast.live.link.notices import Notices
 from driftcast.live.link.session import Session
 from driftcast.model import NodeId
@@ -29,11 +42,15 @@ PATIENCE_S = 1.0
 MAX_HANDSHAKES = 256
 """Begun or answered, and not finished; the oldest makes room."""
 HANDSHAKES_PER_S = 50.0
-"""With one host. Each costs a third of a millisecond, so a host can cost 2 % of a core."""
+"""With one member's host, or one prefix of strangers (`admission.py`). Each costs a third of a millisecond, so that
+one of them can cost 2 % of a core, and all strangers together four times that."""
 STEP = 0.5
 """Of a handshake, what is computed for one message: each side does so twice, and who breaks off has had its half."""
 BURST = 100.0
 MAX_HOSTS = 1024
+HELLO_S = 0.04
+"""How often one address is told that this node is here, at most."""
+MAX_ADDRESSES = 8192
 
 
 K = TypeVar("K")
@@ -43,15 +60,13 @@ V = TypeVar("V")
 class GreetingUser(ABC):
     """Who sends, and keeps the sessions."""
 
-    group_key: bytes
-
     @abstractmethod
     def put(self, address: Address, datagram: bytes) -> None:
         """On the air."""
 
     @abstractmethod
-    def established(self, session: Session, number: int, address: Address) -> None:
-        """A link has keys. The other goes by the list of revocations of that number."""
+    def established(self, session: Session, address: Address) -> None:
+        """A link has keys, and the other is authenticated."""
 
     @abstractmethod
     def dropped(self, reason: str) -> None:
@@ -62,7 +77,7 @@ class GreetingUser(ABC):
 class _Begun:
     node: NodeId
     number: int
-    ephemeral: Ephemeral
+    state: HandshakeState
     since_s: float
 
 
@@ -72,16 +87,18 @@ class _Answered:
     number: int
     asked: bytes
     reply: bytes
-    keys: LinkKeys
-    seen: bytes
+    state: HandshakeState
     since_s: float
 
 
 class Greeting:
     """The handshakes of one interface."""
 
-    def __init__(self, me: End, membership: Membership, notices: Notices, user: GreetingUser) -> None:
+    def __init__(
+        self, me: End, membership: Membership, notices: Notices, user: GreetingUser, offer: Offer = OURS
+    ) -> None:
         self._me = me
+        self._offer = offer
         self._membership = membership
         self._notices = notices
         self._user = user
@@ -90,12 +107,21 @@ class Greeting:
         self._begun: OrderedDict[Address, _Begun] = OrderedDict()
         self._answered: OrderedDict[Address, _Answered] = OrderedDict()
         self._asked_s: OrderedDict[Address, float] = OrderedDict()
-        self._budgets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._greeted_s: OrderedDict[Address, float] = OrderedDict()
+        self._budget = HandshakeBudget(HANDSHAKES_PER_S, BURST)
 
-    def hello(self) -> bytes:
-        """Said to who is not known yet: as long as what it may be answered with."""
+    def hello(self, address: Address) -> bytes | None:
+        """Said to who is not known yet, and now and then only: as long as what it may be answered with."""
+        now_s = self._loop.time()
+        if now_s - self._greeted_s.get(address, -HELLO_S) < HELLO_S:
+            return None
+        _enter(self._greeted_s, address, now_s, MAX_ADDRESSES)
         body = self._membership.network + bytes(COOKIE_BYTES)
         return pack(LinkFrame(LinkKind.HELLO, *self._me, 0, body))
+
+    def expect(self, address: Address) -> None:
+        """Somebody whom this node wants to reach, or has a link with: no flood of strangers keeps its host out."""
+        self._budget.trust(address[0])
 
     def on_unknown(self, frame: LinkFrame, address: Address) -> None:
         """A datagram that cannot be read: of a stranger, or of a neighbor whose keys are not known any more."""
@@ -123,6 +149,8 @@ class Greeting:
             self._on_initiation(frame, address)
         elif frame.kind is LinkKind.REPLY:
             self._on_reply(frame, address)
+        elif frame.kind is LinkKind.REFUSAL:
+            self._on_refusal(frame, address)
         else:
             self._on_finish(frame, address)
 
@@ -131,18 +159,24 @@ class Greeting:
         if now_s - self._asked_s.get(address, -PATIENCE_S) < PATIENCE_S or not self._affords(address[0], now_s):
             return
         _enter(self._asked_s, address, now_s, MAX_HOSTS)
-        begun = _Begun(node, number, Ephemeral(), now_s)
-        _enter(self._begun, address, begun, MAX_HANDSHAKES)
-        body = begun.ephemeral.public + self._membership.network
+        state = handshake(self._membership, True, self._offer, self._me, node, number)
+        body = self._offer.text() + self._membership.network + state.write(b"")
+        _enter(self._begun, address, _Begun(node, number, state, now_s), MAX_HANDSHAKES)
         self._user.put(address, pack(LinkFrame(LinkKind.INITIATION, *self._me, number, body)))
 
     def _on_initiation(self, frame: LinkFrame, address: Address) -> None:
-        if not self._is_mine(frame.sequence, address, frame.sender) or len(frame.body) != PUBLIC_BYTES + NETWORK_BYTES:
+        if not self._is_mine(frame.sequence, address, frame.sender) or len(frame.body) < INITIATION_BYTES:
             self._user.dropped("link_unexpected_handshake")
             return
-        first, network = frame.body[:PUBLIC_BYTES], frame.body[PUBLIC_BYTES:]
-        if network != self._membership.network:
+        if frame.body[OFFER_BYTES:INITIATION_BYTES] != self._membership.network:
             self.refuse_network(address)
+            return
+        offer = read_offer(frame.body)
+        version = self._offer.common_version(offer)
+        if version is None:
+            body = self._offer.text().ljust(2 * COOKIE_BYTES, b"\0")
+            self._user.put(address, pack(LinkFrame(LinkKind.REFUSAL, *self._me, frame.sequence, body)))
+            self._refuse_version(offer, frame, address)
             return
         now_s = self._loop.time()
         begun = self._begun.get(address)
@@ -152,17 +186,22 @@ class Greeting:
         if earlier is not None and (earlier.asked, earlier.asker.node) == (frame.body, frame.sender):
             self._user.put(address, earlier.reply)
             return
-        if not self._affords(address[0], now_s):
+        if self._affords(address[0], now_s):
+            self._reply(frame, address, offer, version)
+
+    def _reply(self, frame: LinkFrame, address: Address, offer: Offer, version: int) -> None:
+        asker = End(frame.sender, frame.session)
+        state = handshake(self._membership, False, offer, asker, self._me.node, frame.sequence)
+        try:
+            # What it says is not looked at: later versions may say something here.
+            state.read(frame.body[INITIATION_BYTES:])
+            message = state.write(introduce(self._membership, self._offer, self._me.session))
+        except NoiseError:
+            # Without the network's secret, or with a key that is none.
+            self._refuse(Refusal.STRANGER, frame, address)
             return
-        asker, mine = End(frame.sender, frame.session), Ephemeral()
-        seen = transcript(network, asker, self._me, first, mine.public)
-        keys = agreed(mine, first, self._membership.secret, seen)
-        if keys is None:
-            self._user.dropped("link_unexpected_handshake")
-            return
-        sealed = introduce(self._membership, b"reply", keys.reply, seen, self._user.group_key)
-        reply = pack(LinkFrame(LinkKind.REPLY, *self._me, frame.sequence, mine.public + sealed))
-        answered = _Answered(asker, frame.sequence, frame.body, reply, keys, seen, now_s)
+        reply = pack(LinkFrame(LinkKind.REPLY, *self._me, frame.sequence, bytes([version]) + message))
+        answered = _Answered(asker, frame.sequence, frame.body, reply, state, self._loop.time())
         _enter(self._answered, address, answered, MAX_HANDSHAKES)
         self._begun.pop(address, None)
         self._user.put(address, reply)
@@ -174,27 +213,19 @@ class Greeting:
             return
         if not self._affords(address[0], self._loop.time()):
             return
-        second, sealed = frame.body[:PUBLIC_BYTES], frame.body[PUBLIC_BYTES:]
-        seen = transcript(
-            self._membership.network, self._me, End(frame.sender, frame.session), begun.ephemeral.public, second
-        )
-        keys = None
-        if len(second) == PUBLIC_BYTES:
-            keys = agreed(begun.ephemeral, second, self._membership.secret, seen)
-        if keys is None:
-            self._user.dropped("link_unexpected_handshake")
-            return
-        found = introduced(self._membership, b"reply", keys.reply, seen, sealed)
-        if isinstance(found, Refusal) or found[0].node != frame.sender:
+        found = introduced(self._membership, begun.state, frame.body[1:])
+        if isinstance(found, Refusal) or found.member.node != frame.sender:
             self._refuse(found if isinstance(found, Refusal) else Refusal.STRANGER, frame, address)
             return
+        version = self._offer.common_version(found.offer)
+        if version is None or frame.body[0] != version or found.session != frame.session:
+            # Within the seal it says another version than outside: somebody has changed one of them.
+            self._user.dropped("link_downgraded")
+            return
         del self._begun[address]
-        member, introduction = found
-        finish = introduce(self._membership, b"finish", keys.finish, seen, self._user.group_key)
+        finish = found.state.write(introduce(self._membership, self._offer, self._me.session))
         self._user.put(address, pack(LinkFrame(LinkKind.FINISH, *self._me, frame.sequence, finish)))
-        sending, receiving = (keys.forth, keys.forth_marks), (keys.back, keys.back_marks)
-        made = Session(member, frame.session, sending, receiving, introduction.group_key, True, self._loop.time())
-        self._user.established(made, introduction.number, address)
+        self._establish(found, True, address)
 
     def _on_finish(self, frame: LinkFrame, address: Address) -> None:
         answered = self._answered.get(address)
@@ -203,18 +234,37 @@ class Greeting:
             return
         if not self._affords(address[0], self._loop.time()):
             return
-        found = introduced(self._membership, b"finish", answered.keys.finish, answered.seen, frame.body)
-        if isinstance(found, Refusal) or found[0].node != frame.sender:
+        found = introduced(self._membership, answered.state, frame.body)
+        if isinstance(found, Refusal) or found.member.node != frame.sender:
             self._refuse(found if isinstance(found, Refusal) else Refusal.STRANGER, frame, address)
             return
+        if found.session != answered.asker.session:
+            self._user.dropped("link_downgraded")
+            return
         del self._answered[address]
-        member, introduction = found
-        keys = answered.keys
-        sending, receiving = (keys.back, keys.back_marks), (keys.forth, keys.forth_marks)
-        made = Session(
-            member, answered.asker.session, sending, receiving, introduction.group_key, False, self._loop.time()
-        )
-        self._user.established(made, introduction.number, address)
+        self._establish(found, False, address)
+
+    def _establish(self, found: Introduced, began: bool, address: Address) -> None:
+        keys = link_keys(found.state)
+        forth, back = keys[:2], keys[2:]
+        sending, receiving = (forth, back) if began else (back, forth)
+        made = Session(found.member, found.session, sending, receiving, began, self._loop.time())
+        made.version = self._offer.common_version(found.offer) or 0
+        made.features = self._offer.features & found.offer.features
+        self._user.established(made, address)
+
+    def _on_refusal(self, frame: LinkFrame, address: Address) -> None:
+        """Anybody on the way may have said so: it ends nothing, and is only told."""
+        begun = self._begun.get(address)
+        if begun is None or (begun.number, begun.node) != (frame.sequence, frame.sender):
+            self._user.dropped("link_unexpected_handshake")
+        else:
+            self._refuse_version(read_offer(frame.body), frame, address)
+
+    def _refuse_version(self, offer: Offer, frame: LinkFrame, address: Address) -> None:
+        self._user.dropped("link_no_common_version")
+        spoken = f"{offer.least} to {offer.most}, and this one {self._offer.least} to {self._offer.most}"
+        self._notices.tell(address, f"node {frame.sender} there speaks versions {spoken}, of links with keys: update")
 
     def refuse_network(self, address: Address) -> None:
         """Somebody of another network."""
@@ -227,10 +277,7 @@ class Greeting:
 
     def _affords(self, host: str, now_s: float) -> bool:
         """Whether a host has a step left; then it is taken."""
-        left, since_s = self._budgets.get(host, (BURST, now_s))
-        left = min(BURST, left + (now_s - since_s) * HANDSHAKES_PER_S)
-        afforded = left >= STEP
-        _enter(self._budgets, host, (left - STEP if afforded else left, now_s), MAX_HOSTS)
+        afforded = self._budget.afford(host, now_s, STEP)
         if not afforded:
             self._user.dropped("link_handshakes_full")
         return afforded

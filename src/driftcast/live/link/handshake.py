@@ -1,31 +1,42 @@
-"""How two nodes agree on the keys of a link, and show each other who they are: signed Diffie-Hellman, three messages.
+"""How two nodes agree on the keys of a link, and show each other who they are: Noise XX, three messages.
 
 | message | number | body |
 |---|---|---|
-| initiation | the cookie of who is asked | ephemeral key (32 bytes), network (8) |
-| reply | the same | ephemeral key (32), then sealed: introduction |
-| finish | the same | sealed: introduction |
+| initiation | the cookie of the responder | offer (6 bytes), network (8), first Noise message |
+| reply | the same | version (1), second Noise message |
+| finish | the same | third Noise message |
+| refusal | the same | offer (6), 10 of 0 |
 
-An introduction is a MessagePack array: voucher, key of what its speaker says to the group, number of its list of
-revocations, signature. The signature is over a digest of the two ids, the two sessions, the network and the two
-ephemeral keys (the transcript), so it is good for this handshake alone; which side it is of is part of its purpose.
-The keys come from the secret of the ephemeral keys and, where the network has one, from the network's secret.
+An offer is the lowest and the highest version of the link that its sender speaks (a byte each) and its features (4
+bytes, a bit for each). Both go by the highest version that both speak, and by the features that both have; bits that
+are not known are ignored. The prologue of the handshake has the initiator's offer, and the reply's payload has the
+responder's, so neither can be changed on the way.
 
-This is SIGMA (sign and seal), whose cookies are those of DTLS: nobody computes or remembers anything for an address
-from which no cookie has come back.
+The payload of the second and of the third message is an introduction, a MessagePack array (what later versions add at
+its end is ignored): offer, session, card, and the signature that binds the Noise static key to the card's key. Nothing
+in it is confidential: the second message goes to somebody who is not authenticated yet. Where the network has a secret,
+it is mixed in before the first message (XXpsk0), and whoever does not know it is not answered at all.
+
+Cookies are those of DTLS: nobody computes or remembers anything for an address from which no cookie has come back.
 """
 
+import copy
+import struct
 from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from driftcast.live.keys.certificate import MAX_CERTIFICATE_BYTES, Signature
-from driftcast.live.keys.membership import Member, Membership, Refusal
-from driftcast.live.keys.primitives import SECRET_BYTES, Cipher, Ephemeral, derived, digest, signed_by
+from driftcast.live.keys.membership import NETWORK_BYTES, Member, Membership, Refusal
+from driftcast.live.keys.noise import HandshakeState, NoiseError
+from driftcast.live.keys.primitives import SECRET_BYTES, derived
 from driftcast.model import NodeId
 
-NAME = b"link 1"
+_OFFER = struct.Struct(">BBI")
+OFFER_BYTES = _OFFER.size
+INITIATION_BYTES = OFFER_BYTES + NETWORK_BYTES
+"""Before the Noise message."""
 
 
 class End(NamedTuple):
@@ -35,69 +46,104 @@ class End(NamedTuple):
     session: int
 
     def text(self) -> bytes:
-        """As it is signed."""
+        """As it is hashed."""
         return self.node.to_bytes(8, "big") + self.session.to_bytes(4, "big")
 
 
-class LinkKeys(NamedTuple):
-    """Forth is from who began."""
+class Offer(NamedTuple):
+    """Versions of the link and features that a node speaks."""
 
-    reply: bytes
-    finish: bytes
+    least: int
+    most: int
+    features: int = 0
+
+    def text(self) -> bytes:
+        """As it travels."""
+        return _OFFER.pack(*self)
+
+    def common_version(self, other: "Offer") -> int | None:
+        """The highest that both speak."""
+        highest = min(self.most, other.most)
+        return highest if highest >= max(self.least, other.least) else None
+
+
+OURS = Offer(1, 1)
+
+
+def read_offer(text: bytes) -> Offer:
+    """The offer at the beginning of a text that is long enough."""
+    return Offer(*_OFFER.unpack_from(text))
+
+
+class Introduction(msgspec.Struct, frozen=True, array_like=True):
+    """Who speaks."""
+
+    least: Annotated[int, Meta(ge=0, le=255)]
+    most: Annotated[int, Meta(ge=0, le=255)]
+    features: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    session: Annotated[int, Meta(ge=0, lt=1 << 32)]
+    card: Annotated[bytes, Meta(max_length=MAX_CERTIFICATE_BYTES)]
+    binding: Signature
+
+
+class LinkKeys(NamedTuple):
+    """Forth is from the initiator. What is sealed, and what is marked, each way."""
+
     forth: bytes
-    back: bytes
     forth_marks: bytes
+    back: bytes
     back_marks: bytes
 
 
-class Introduction(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Who speaks."""
+class Introduced(NamedTuple):
+    """Who the other is, and how the handshake goes on."""
 
-    voucher: Annotated[bytes, Meta(max_length=MAX_CERTIFICATE_BYTES)]
-    group_key: Annotated[bytes, Meta(min_length=SECRET_BYTES, max_length=SECRET_BYTES)]
-    number: Annotated[int, Meta(ge=0, lt=1 << 62)]
-    signature: Signature
+    member: Member
+    offer: Offer
+    session: int
+    state: HandshakeState
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Introduction] = msgspec.msgpack.Decoder(Introduction)
 
 
-def transcript(network: bytes, began: End, asked: End, first: bytes, second: bytes) -> bytes:
-    """What both have seen of a handshake."""
-    return digest(NAME, network, began.text(), asked.text(), first, second)
+def handshake(
+    membership: Membership, initiator: bool, offer: Offer, began: End, asked: NodeId, cookie: int
+) -> HandshakeState:
+    """One side of a handshake that one end began with another node; the offer is the initiator's."""
+    parts = (b"driftcast link", offer.text(), membership.network, began.text(), asked.to_bytes(8, "big"))
+    prologue = b"".join(parts) + cookie.to_bytes(8, "big")
+    psks = [(0, membership.secret)] if membership.secret else []
+    return HandshakeState(initiator, prologue, membership.static, psks)
 
 
-def agreed(mine: Ephemeral, other: bytes, network_secret: bytes, seen: bytes) -> LinkKeys | None:
-    """The keys; None if the other's ephemeral key is none."""
-    shared = mine.shared(other)
-    if shared is None:
-        return None
-    made = derived(shared + network_secret, seen, NAME, SECRET_BYTES * len(LinkKeys._fields))
-    return LinkKeys(*(made[at : at + SECRET_BYTES] for at in range(0, len(made), SECRET_BYTES)))
+def introduce(membership: Membership, offer: Offer, session: int) -> bytes:
+    """This node's introduction, for a payload."""
+    return _encode(Introduction(*offer, session, membership.card, membership.binding))
 
 
-def introduce(membership: Membership, purpose: bytes, key: bytes, seen: bytes, group_key: bytes) -> bytes:
-    """This node's introduction, sealed."""
-    signature = membership.identity.sign(purpose, seen)
-    introduction = Introduction(membership.voucher, group_key, membership.number, signature)
-    return Cipher(key).seal(0, _encode(introduction), seen)
-
-
-def introduced(
-    membership: Membership, purpose: bytes, key: bytes, seen: bytes, sealed: bytes
-) -> tuple[Member, Introduction] | Refusal:
-    """Who has introduced itself."""
-    text = Cipher(key).open(0, sealed, seen)
-    if text is None:
+def introduced(membership: Membership, state: HandshakeState, message: bytes) -> Introduced | Refusal:
+    """Who has introduced itself by a message of a handshake. The state stays as it is, and waits for the message of a
+    member if this is none."""
+    state = copy.copy(state)
+    try:
+        payload = state.read(message)
+    except NoiseError:
         return Refusal.STRANGER
     try:
-        introduction = _decoder.decode(text)
+        said = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return Refusal.MALFORMED
-    member = membership.member(introduction.voucher)
+    member = membership.neighbor(said.card)
     if isinstance(member, Refusal):
         return member
-    if not signed_by(member.key, introduction.signature, purpose, seen):
+    if not membership.is_bound(member, state.remote_static, said.binding):
         return Refusal.STRANGER
-    return member, introduction
+    return Introduced(member, Offer(said.least, said.most, said.features), said.session, state)
+
+
+def link_keys(state: HandshakeState) -> LinkKeys:
+    """What seals and marks, from the keys into which a finished handshake splits."""
+    forth, back = (derived(key, state.hash, b"driftcast link", 2 * SECRET_BYTES) for key in state.split())
+    return LinkKeys(forth[:SECRET_BYTES], forth[SECRET_BYTES:], back[:SECRET_BYTES], back[SECRET_BYTES:])

@@ -13,12 +13,13 @@ from driftcast.live.link.cost import LinkCosts
 from driftcast.live.link.exchange import Exchange, ExchangeUser, Refused
 from driftcast.live.link.frame import MAX_SENDERS, LinkFlaw
 from driftcast.live.link.notices import Notices
+from driftcast.live.link.places import NeighborPlaces
 from driftcast.live.link.quota import Quota, QuotaSettings
 from driftcast.live.link.settings import LinkSettings
 from driftcast.live.link.transport import Transport, UdpTransport
 from driftcast.live.record import LOG, Record
 from driftcast.model import Failure, NodeId
-from driftcast.protocol import Interface, Link, Stack, Token
+from driftcast.protocol import Beacon, Interface, Link, Stack, Token
 from driftcast.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message, layer_of
 
 UDP: Interface = "udp"
@@ -99,6 +100,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._resolving: list[asyncio.Task[None]] = []
         self._exchange: Exchange[Unicast, Understood] = Exchange(node, transport, config.link, self._understood, self)
         self._quota = Quota(config.quotas, asyncio.get_running_loop().call_soon)
+        self._places = NeighborPlaces()
         self._notices = Notices()
         self._measures = config.link.cost == "measured"
         self._costs = LinkCosts(config.link.cost_s)
@@ -171,6 +173,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self.neighbors[neighbor] = None
         else:
             self.neighbors.pop(neighbor, None)
+            self._places.forget(neighbor)
             self._apart.discard(neighbor)
             self._costs.forget(neighbor)
             self._exchange.forget(neighbor)
@@ -206,13 +209,28 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             codec = self._codecs.get(layer_of(body))
             if codec is None:
                 raise DecodeError(Flaw.LAYER)
-            if sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors:
+            message = codec.decode(body)
+            full = sender not in self.neighbors and len(self.neighbors) >= self._quota.neighbors
+            # Only who could become a neighbor now makes another leave.
+            if full and not (isinstance(message, Beacon) and self._make_room(sender)):
                 self._record.bad_datagram("neighbors_full", sender)
                 return None
-            return Understood(codec.layer, codec.decode(body), len(body))
+            return Understood(codec.layer, message, len(body))
         except DecodeError as error:
             self._record.bad_datagram(str(error.flaw), sender)
             return None if isinstance(error.flaw, Flaw) else Refused.FOR_GOOD
+
+    def _make_room(self, newcomer: NodeId) -> bool:
+        """Whether a neighbor of which nothing more was heard has made room."""
+        now_s, discovery = self._record.time_s(), self._stack.discovery
+        assert discovery is not None  # It has found those who are there.
+        host, settings = self._exchange.address(newcomer)[0], discovery.settings
+        replaced = self._places.replaceable(host, now_s, settings.period_s, settings.missed)
+        if replaced is None:
+            return False
+        self._record.bad_datagram("neighbor_replaced", replaced)
+        self._stack.on_neighbor_failed(now_s, replaced, self.name, Failure.SILENT)
+        return replaced not in self.neighbors
 
     # What the link layer tells.
 
@@ -233,7 +251,14 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
             self._record.drop(layer, LEASE_OVER, sender, message)
         else:
             self._stack.on_message(self._record.time_s(), layer, sender, aged, self.name)
-        if beacon and self._measures and sender in self.neighbors:
+        if isinstance(message, Beacon) and sender in self.neighbors:
+            self._note_beacon(sender, address, message)
+
+    def _note_beacon(self, sender: NodeId, address: Address, beacon: Beacon) -> None:
+        discovery = self._stack.discovery
+        assert discovery is not None  # It has found this neighbor.
+        self._places.on_beacon(sender, address[0], discovery.believed_s(beacon.period_s), self._record.time_s())
+        if self._measures:
             self._exchange.probe(sender, address)
 
     def when_kept(self, then: Callable[[], None]) -> None:
@@ -243,6 +268,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         self._record.send(unicast.layer, unicast.message, unicast.target, self.name, unicast.size_bytes, attempt)
 
     def acknowledged(self, unicast: Unicast) -> None:
+        self._places.on_answer(unicast.target)
         for token in unicast.tokens:
             self._stack.on_sent(self._record.time_s(), unicast.layer, token, None)
 

@@ -38,6 +38,7 @@ class DiscoverySection(Section, frozen=True):
     period_s: Annotated[float, Meta(ge=0.01, le=3600)] = 1.0
     missed: Annotated[int, Meta(ge=1, le=100)] = 3
     jitter: Annotated[float, Meta(ge=0, le=0.5)] = 0.1
+    believed_s: Annotated[float, Meta(ge=0.01, le=3600)] = 60.0
     peers: Peers = ()
     group: str | None = None
 

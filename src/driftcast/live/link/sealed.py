@@ -6,11 +6,10 @@ The link layer above is the same as without keys. A datagram of it goes whole in
 | kind | number | body |
 |---|---|---|
 | hello | 0 | network (8 bytes), 8 bytes of 0 |
-| challenge | cookie of who is heard | 8 bytes of 0 |
-| response | the same | cookie of who challenged |
-| initiation, reply, finish | the cookie of who is asked | see `handshake.py` |
-| sealed | a number of its own | the datagram, sealed |
-| sealed to group | the same | number of slots (1), slots (4 of the id, 8 of the mark), the datagram, sealed |
+| challenge, response | cookie of who is heard | 8 bytes of 0; cookie of who challenged |
+| initiation, reply, finish, refusal | the cookie of the responder | see `handshake.py` |
+| sealed | a number of its own | sealed: a datagram, or `G` and one that went to the group, or see `upkeep.py` |
+| sealed to group | the same | key epoch (1), number of slots (1), slots (4 of the id, 8 of the mark), sealed datagram |
 
 The header is protected by the seal, but for the time that a datagram has waited: whoever carries it could make it wait,
 so it can be made older. What waited before it was sealed is within.
@@ -21,9 +20,9 @@ import math
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from driftcast.live.keys.membership import Membership, Refusal
-from driftcast.live.keys.primitives import SECRET_BYTES, Cipher
 from driftcast.live.link.address import Address
 from driftcast.live.link.frame import (
     MAGIC,
@@ -38,10 +37,12 @@ from driftcast.live.link.frame import (
     unpack,
 )
 from driftcast.live.link.greeting import Greeting, GreetingUser
-from driftcast.live.link.handshake import End
+from driftcast.live.link.group_key import OwnGroupKey
+from driftcast.live.link.handshake import OURS, End
 from driftcast.live.link.notices import Notices
-from driftcast.live.link.session import MAX_SLOTS, Session, split_group, stamp_of
+from driftcast.live.link.session import MAX_SLOTS, OVERLAP_S, GroupBody, Session, slots_for, split_group, stamp_of
 from driftcast.live.link.transport import Receive, Transport, Trouble
+from driftcast.live.link.upkeep import SILENT_S, Upkeep, UpkeepUser
 from driftcast.model import NodeId
 
 SESSIONS_PER_NODE = 4
@@ -49,40 +50,39 @@ SESSIONS_PER_NODE = 4
 PLACES_PER_SESSION = 4
 """Addresses where an interface of a neighbor was heard last: one, but while it moves."""
 REKEY_S = 3600.0
-"""Sessions are made anew after so long, so that keys that are found later open little."""
-HELLO_S = 0.04
-"""How often one address is told that this node is here, at most."""
-SILENT_S = 300.0
-"""Who was not heard for so long gets no slot in what goes to the group."""
-LIST = b"R"
-"""What a sealed list of revocations begins with; other datagrams begin with MAGIC."""
-MAX_ADDRESSES = 8192
+"""Sessions are made again after so long, so that keys that are found later open little."""
+REKEY_RETRY_S = 10.0
+"""When it is tried again. After another REKEY_S a session ends that could not be made again."""
+LATER_S = 60.0
+"""After the initiator, the responder of a session tries."""
+UNMARKED_S = 3.0
+"""Who sends to the group, marks nothing for this node and was not heard otherwise for so long has forgotten it."""
+REVIEW_S = 5.0
+"""How often keys, sessions and certificates are looked at, whatever is sent or heard."""
+COPY = b"G"
+"""What a datagram to the group begins with that is sealed for one neighbor; other datagrams begin with MAGIC."""
 
-assert LIST[0] != MAGIC
 
-
-class SealedTransport(Transport, GreetingUser):
+class SealedTransport(Transport, GreetingUser, UpkeepUser):
     """Between a transport and a link layer."""
 
     def __init__(self, inner: Transport, node: NodeId, membership: Membership, neighbors: int) -> None:
         self.family = inner.family
-        self.group_key = secrets.token_bytes(SECRET_BYTES)
+        self.offer = OURS
         self._inner = inner
         self._node = node
         self._membership = membership
         self._most = neighbors
         self._me = End(node, secrets.randbits(32))
         self._notices = Notices()
-        self._group_cipher = Cipher(self.group_key)
-        self._group_sent = 0
         self._sessions: OrderedDict[tuple[NodeId, int], Session] = OrderedDict()
         """By node and session of the other; the one heard last at the end."""
         self._at: dict[Address, Session] = {}
         self._until_s = math.inf
-        """When the first certificate ends of those who know the key to the group."""
-        self._greeted_s: OrderedDict[Address, float] = OrderedDict()
+        """When the first certificate ends of those who have a session."""
         self._receive: Receive | None = None
         self._trouble: Trouble | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def address(self) -> Address:
@@ -92,38 +92,48 @@ class SealedTransport(Transport, GreetingUser):
     def group(self) -> Address | None:
         return self._inner.group
 
+    @property
+    def sessions(self) -> Iterable[Session]:
+        return self._sessions.values()
+
     def open(self, receive: Receive, trouble: Trouble) -> None:
         self._receive = receive
         self._trouble = trouble
         self._loop = asyncio.get_running_loop()
-        self._greeting = Greeting(self._me, self._membership, self._notices, self)
-        self._membership.changed.append(self._on_revoked)
+        self._greeting = Greeting(self._me, self._membership, self._notices, self, self.offer)
+        self.group_key = OwnGroupKey(self._loop.time())
+        self._upkeep = Upkeep(self._membership, self.group_key, self)
         self._inner.open(self._hear, trouble)
+        self._membership.changed.append(self._on_revoked)
+        self._membership.renewed.append(self._on_renewed)
+        self.wake(self._loop.time() + REVIEW_S)
 
     def close(self) -> None:
-        if self._on_revoked in self._membership.changed:
+        if self._timer is not None:  # It was opened.
             self._membership.changed.remove(self._on_revoked)
+            self._membership.renewed.remove(self._on_renewed)
+            self._timer.cancel()
+            self._timer = None
         self._receive = None
         self._inner.close()
 
     # What is sent.
 
     def send(self, address: Address, datagram: bytes) -> bool:
-        if time.time() >= self._until_s:
-            self._renew()
+        self._review()
         if address == self._inner.group:
             return self._send_to_group(address, datagram)
         session = self._at.get(address)
         if session is None:
             return self._greet(address)
-        now_s = self._loop.time()
-        if session.began and now_s - session.made_s > REKEY_S:
-            session.made_s = now_s
-            self._greeting.on_unknown(LinkFrame(LinkKind.HELLO, session.member.node, 0, 0, b""), address)
         return self._send_sealed(session, address, datagram)
 
     def put(self, address: Address, datagram: bytes) -> None:
         if not self._inner.send(address, datagram):
+            self.dropped("queue_full")
+
+    def tell(self, session: Session, text: bytes) -> None:
+        if session.place is not None and not self._send_sealed(session, session.place, text):
             self.dropped("queue_full")
 
     def _send_sealed(self, session: Session, address: Address, text: bytes) -> bool:
@@ -132,16 +142,22 @@ class SealedTransport(Transport, GreetingUser):
         return self._send_if_short(address, header + session.seal(number, text, unchanging(header)))
 
     def _send_to_group(self, address: Address, datagram: bytes) -> bool:
-        self._group_sent += 1
-        header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, self._group_sent, b""))
+        now_s, key = self._loop.time(), self.group_key
+        heard = [session for session in self._sessions.values() if session.heard_s >= now_s - SILENT_S]
+        marked = [session for session in heard if key.is_marked(session, now_s)]
+        for session in heard if len(marked) < len(heard) else ():
+            if not key.is_marked(session, now_s):
+                self.tell(session, COPY + datagram)
+        if not marked:  # Who does not know this node yet may be there, and who does has a copy.
+            return bool(heard) or self._greet(address)
+        number = key.next_number()
+        header = pack(LinkFrame(LinkKind.SEALED_TO_GROUP, *self._me, number, b""))
         beside = unchanging(header)
-        sealed = self._group_cipher.seal(self._group_sent, datagram, beside)
+        sealed = key.seal(number, datagram, beside)
         stamp = stamp_of(sealed, beside)
-        since_s = self._loop.time() - SILENT_S
-        slots = [session.slot(stamp) for session in self._sessions.values() if session.heard_s >= since_s]
-        for at in range(0, len(slots) or 1, MAX_SLOTS):
-            some = slots[at : at + MAX_SLOTS]
-            if not self._send_if_short(address, header + bytes([len(some)]) + b"".join(some) + sealed):
+        for at in range(0, len(marked), MAX_SLOTS):
+            slots = b"".join(session.slot(stamp) for session in marked[at : at + MAX_SLOTS])
+            if not self._send_if_short(address, header + GroupBody(key.epoch, slots, sealed).text()):
                 return False
         return True
 
@@ -153,14 +169,9 @@ class SealedTransport(Transport, GreetingUser):
 
     def _greet(self, address: Address) -> bool:
         """The other cannot read anything yet, so it is told no more than that this node is here."""
-        now_s = self._loop.time()
-        if now_s - self._greeted_s.get(address, -HELLO_S) < HELLO_S:
-            return True
-        self._greeted_s[address] = now_s
-        self._greeted_s.move_to_end(address)
-        if len(self._greeted_s) > MAX_ADDRESSES:
-            self._greeted_s.popitem(last=False)
-        return self._inner.send(address, self._greeting.hello())
+        self._greeting.expect(address)
+        hello = self._greeting.hello(address)
+        return hello is None or self._inner.send(address, hello)
 
     # What is heard.
 
@@ -184,43 +195,45 @@ class SealedTransport(Transport, GreetingUser):
             self._greeting.on_frame(frame, address)
 
     def _on_sealed(self, frame: LinkFrame, beside: bytes, address: Address, to_group: bool) -> None:
-        if time.time() >= self._until_s:
-            self._renew()
+        self._review()
         key = (frame.sender, frame.session)
         session = self._sessions.get(key)
         text = None if session is None else self._opened(session, frame, beside)
         if text is None and session is not None and session.previous is not None:
             text = self._opened(session.previous, frame, beside)
         if session is None or text is None:
+            if session is not None and self._is_unmarked(session, frame):
+                self.dropped("link_unmarked")
+                return
             self.dropped("link_stranger" if session is None else "link_unsealed")
             self._greeting.on_unknown(frame, address)
         elif isinstance(text, Novelty):
             self.dropped("link_repeated" if text is Novelty.REPEATED else "link_too_old")
         else:
-            session.heard_s = self._loop.time()
+            before_s, session.heard_s = session.heard_s, self._loop.time()
+            if session.heard_s - before_s > SILENT_S:  # It was not told what was new.
+                self._upkeep.begin(session, session.heard_s)
             self._sessions.move_to_end(key)
             holder = self._at.get(address)
             # Who only speaks from another's address may have written it; to take it over it has to shake hands there.
             if holder is not session and (holder is None or holder.member.node == frame.sender):
                 self._place(address, session)
-            if text[:1] == LIST:
-                self._on_list(text[1:], session)
+            if text[:1] in (COPY, bytes([MAGIC])):
+                self._on_text(text.removeprefix(COPY), frame, address, to_group or text[:1] == COPY)
             else:
-                self._on_text(text, frame, address, to_group)
+                self._upkeep.on_text(session, text, session.heard_s)
 
     def _opened(self, session: Session, frame: LinkFrame, beside: bytes) -> bytes | Novelty | None:
         if frame.kind is LinkKind.SEALED:
             return session.open(frame.sequence, frame.body, beside)
-        body = split_group(frame.body)
-        return None if body is None else session.open_group(self._node, frame.sequence, body, beside)
+        body, now_s = split_group(frame.body), self._loop.time()
+        return None if body is None else session.open_group(self._node, frame.sequence, body, beside, now_s)
 
-    def _on_list(self, text: bytes, session: Session) -> None:
-        """A session brings one: if it is newer all are made anew, and to verify more would be on nobody's account."""
-        if session.listed:
-            self.dropped("neighbor_over_quota")
-        else:
-            session.listed = True
-            self._membership.take_revocations(text)
+    def _is_unmarked(self, session: Session, frame: LinkFrame) -> bool:
+        """Whether it went to others of the group, while a copy for this node comes in the session."""
+        body = split_group(frame.body) if frame.kind is LinkKind.SEALED_TO_GROUP else None
+        unmarked = body is not None and body.slots != b"" and not slots_for(self._node, body.slots)
+        return unmarked and self._loop.time() - session.heard_s < UNMARKED_S
 
     def _on_text(self, text: bytes, frame: LinkFrame, address: Address, to_group: bool) -> None:
         inner = unpack(text)
@@ -233,11 +246,13 @@ class SealedTransport(Transport, GreetingUser):
 
     # Sessions.
 
-    def established(self, session: Session, number: int, address: Address) -> None:
+    def established(self, session: Session, address: Address) -> None:
         key = (session.member.node, session.session)
         session.previous = previous = self._sessions.pop(key, None)
         if previous is not None:
+            self._upkeep.forget(previous)
             previous.previous = None
+            session.list_number, session.list_tried = previous.list_number, previous.list_tried
             for place in [place for place in previous.places if self._at.get(place) is previous]:
                 self._place(place, session)
         theirs = [other for other in self._sessions if other[0] == session.member.node]
@@ -249,11 +264,11 @@ class SealedTransport(Transport, GreetingUser):
         self._sessions[key] = session
         self._until_s = min(self._until_s, session.member.until_s)
         self._place(address, session)
-        if number < self._membership.number:
-            self._send_sealed(session, address, LIST + self._membership.revocations)
+        self._upkeep.begin(session, self._loop.time())
 
     def _place(self, address: Address, session: Session) -> None:
         self._at[address] = session
+        self._greeting.expect(address)
         session.places.pop(address, None)
         session.places[address] = None
         if len(session.places) > PLACES_PER_SESSION:
@@ -266,23 +281,67 @@ class SealedTransport(Transport, GreetingUser):
 
     def _forget(self, key: tuple[NodeId, int]) -> None:
         session = self._sessions.pop(key)
+        self._upkeep.forget(session)
         for address in list(session.places):
             self._leave(address, session)
 
     def _on_revoked(self) -> None:
-        """Some are out. The others are told."""
-        for address, session in list(self._at.items()):
-            if not isinstance(self._membership.member(session.member.voucher), Refusal):
-                self._send_sealed(session, address, LIST + self._membership.revocations)
-        self._renew()
+        self._put_out()
+        self._upkeep.tell_list()
 
-    def _renew(self) -> None:
-        """All shake hands anew, for who is out knows the key to the group."""
-        self._sessions.clear()
-        self._at.clear()
-        self._until_s = math.inf
-        self.group_key = secrets.token_bytes(SECRET_BYTES)
-        self._group_cipher, self._group_sent = Cipher(self.group_key), 0
+    def _on_renewed(self) -> None:
+        """This node has another certificate: neighbors should know, before the one that they know ends."""
+        for session in self._sessions.values():
+            session.made_s = min(session.made_s, self._loop.time() - LATER_S - REKEY_S)
+            self._rekey(session)
+
+    def _put_out(self) -> None:
+        """End the sessions of those who are members no longer. They know the key to the group: the others get
+        another, which counts at once."""
+        for key, session in list(self._sessions.items()):
+            if isinstance(self._membership.neighbor(session.member.voucher), Refusal):
+                self._forget(key)
+        self._until_s = min((session.member.until_s for session in self._sessions.values()), default=math.inf)
+        self._renew_group_key()
+
+    def _renew_group_key(self) -> None:
+        self.group_key.renew(self._loop.time())
+        self._upkeep.begin_all(self._loop.time())
+
+    def wake(self, at_s: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        self.wake(now_s + REVIEW_S)
+        self._review()
+        for key, session in list(self._sessions.items()):
+            age_s = now_s - session.made_s
+            if session.previous is not None and age_s > OVERLAP_S:
+                session.previous = None
+            if age_s > 2 * REKEY_S:
+                self._forget(key)
+            elif age_s > REKEY_S + LATER_S * (not session.began) and now_s >= session.rekey_s:
+                self._rekey(session)
+        self._upkeep.retry(now_s)
+
+    def _review(self) -> None:
+        """Nothing is sealed under a key that is too old, or that somebody has who is no longer a member."""
+        if time.time() >= self._until_s:
+            self._put_out()
+        if self.group_key.is_old(self._loop.time()):
+            self._renew_group_key()
+
+    def _rekey(self, session: Session) -> None:
+        now_s = self._loop.time()
+        session.rekey_s = now_s + REKEY_RETRY_S
+        if session.place is not None and now_s - session.heard_s < SILENT_S:
+            self._greeting.on_unknown(LinkFrame(LinkKind.HELLO, session.member.node, 0, 0, b""), session.place)
 
     def dropped(self, reason: str) -> None:
         if self._trouble is not None:

@@ -6,6 +6,9 @@ key that only the two know: so a neighbor can read it, and cannot say it to othe
 """
 
 import hmac
+import math
+from collections import OrderedDict
+from typing import NamedTuple
 
 from driftcast.live.keys.membership import Member
 from driftcast.live.keys.primitives import MARK_BYTES, Cipher, digest, mark
@@ -48,6 +51,31 @@ class ReplayWindow:
             self._bits |= 1 << -ahead
 
 
+OVERLAP_S = 10.0
+"""How long what was sealed under the key before is accepted: frames that are on their way are there within seconds."""
+
+
+class GroupKey:
+    """A key under which the other node speaks to its group, as it was given to this one."""
+
+    __slots__ = ("_cipher", "_taken", "until_s")
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(key)
+        self._taken = ReplayWindow()
+        self.until_s = math.inf
+
+    def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | Novelty | None:
+        """What was sealed under it; or that it was taken before; None if it was not."""
+        novelty = self._taken.judge(number)
+        if novelty is not Novelty.NEW:
+            return novelty
+        text = self._cipher.open(number, sealed, beside)
+        if text is not None:
+            self._taken.add(number)
+        return text
+
+
 class Session:
     """One direction each of what two nodes say to each other, and what the other says to its group."""
 
@@ -57,7 +85,6 @@ class Session:
         session: int,
         sending: tuple[bytes, bytes],
         receiving: tuple[bytes, bytes],
-        group_key: bytes,
         began: bool,
         now_s: float,
     ) -> None:
@@ -67,18 +94,49 @@ class Session:
         self.began = began
         self.made_s = now_s
         self.heard_s = now_s
+        self.version, self.features = 0, 0
+        """Of the link, that both speak and have."""
+        self.rekey_s = 0.0
+        """When it may next be tried to make it again."""
         self.previous: Session | None = None
         """The one before, of the same two starts: what was sealed for it may still be on its way."""
-        self.listed = False
-        """Whether the other has sent its list of revocations."""
         self.places: dict[Address, None] = {}
         """Where the other was heard, the last place at the end."""
+        self.key_given: int | None = None
+        """The epoch of this node's key to the group that the other has acknowledged."""
+        self.key_sent_s = now_s
+        """When it was first sent the key that it has not acknowledged yet."""
+        self.list_number = 0
+        """Of the list of revocations that the other goes by, as it says."""
+        self.list_tried = 0
+        """How often it was tried to fetch it."""
+        self.list_doubted = False
+        """Whether it has brought a list that is none."""
+        self.allowance = (0.0, now_s)
+        """How much of it was spent on what it asked for, as of when."""
+        self.resend_s, self.backoff_s = 0.0, 0.0
+        """When what it has not acknowledged is sent again, and how long after that."""
         self._sending, self._send_marks = Cipher(sending[0]), sending[1]
         self._receiving, self._receive_marks = Cipher(receiving[0]), receiving[1]
-        self._group = Cipher(group_key)
+        self._group: OrderedDict[int, GroupKey] = OrderedDict()
+        """By epoch: the key to the other's group, and the one before."""
         self._sent = 0
         self._taken = ReplayWindow()
-        self._group_taken = ReplayWindow()
+
+    @property
+    def place(self) -> Address | None:
+        """Where the other was heard last."""
+        return next(reversed(self.places), None)
+
+    def take_group_key(self, epoch: int, key: bytes, now_s: float) -> None:
+        """The other speaks to its group under another key from now on."""
+        if epoch in self._group:
+            return
+        for earlier in self._group.values():
+            earlier.until_s = min(earlier.until_s, now_s + OVERLAP_S)
+        self._group[epoch] = GroupKey(key)
+        if len(self._group) > 2:
+            self._group.popitem(last=False)
 
     def next_number(self) -> int:
         """For what is sealed next."""
@@ -103,23 +161,18 @@ class Session:
         """The mark of a datagram to the group for the other node, by the last bits of whose id it finds it."""
         return slot_of(self.member.node) + mark(self._send_marks, stamp)
 
-    def open_group(self, node: NodeId, number: int, body: tuple[bytes, bytes], beside: bytes) -> bytes | Novelty | None:
-        """What the other node has sealed for its group, given slots and text; None if not marked for this one."""
-        slots, sealed = body
-        found = slots_for(node, slots)
-        if not found:
-            return None
-        stamp = stamp_of(sealed, beside)
-        mine = mark(self._receive_marks, stamp)
+    def open_group(
+        self, node: NodeId, number: int, body: "GroupBody", beside: bytes, now_s: float
+    ) -> bytes | Novelty | None:
+        """What the other node has sealed for its group; None if it is not marked for this one, or not sealed so."""
+        found = slots_for(node, body.slots)
+        mine = mark(self._receive_marks, stamp_of(body.sealed, beside))
         if not any(hmac.compare_digest(mine, one) for one in found):
             return None
-        novelty = self._group_taken.judge(number)
-        if novelty is not Novelty.NEW:
-            return novelty
-        text = self._group.open(number, sealed, beside)
-        if text is not None:
-            self._group_taken.add(number)
-        return text
+        key = self._group.get(body.epoch)
+        if key is None or now_s > key.until_s:
+            return None
+        return key.open(number, body.sealed, beside)
 
 
 def stamp_of(sealed: bytes, beside: bytes) -> bytes:
@@ -138,7 +191,20 @@ def slots_for(node: NodeId, slots: bytes) -> list[bytes]:
     return [slots[at + 4 : at + SLOT_BYTES] for at in range(0, len(slots), SLOT_BYTES) if slots[at : at + 4] == name]
 
 
-def split_group(body: bytes) -> tuple[bytes, bytes] | None:
-    """Slots and sealed text of a datagram to the group: the number of slots stands first."""
-    end = 1 + body[0] * SLOT_BYTES
-    return None if len(body) < end else (body[1:end], body[end:])
+class GroupBody(NamedTuple):
+    """The body of a datagram to the group."""
+
+    epoch: int
+    """Of its key."""
+    slots: bytes
+    sealed: bytes
+
+    def text(self) -> bytes:
+        """As it travels: epoch (1 byte), number of slots (1), slots, what is sealed."""
+        return bytes((self.epoch, len(self.slots) // SLOT_BYTES)) + self.slots + self.sealed
+
+
+def split_group(body: bytes) -> GroupBody | None:
+    """A body taken apart; None if it is none."""
+    end = 2 + body[1] * SLOT_BYTES
+    return None if len(body) < end else GroupBody(body[0], body[2:end], body[end:])

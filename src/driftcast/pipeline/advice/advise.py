@@ -15,9 +15,9 @@ from driftcast.pipeline.advice.objective import Objective
 from driftcast.pipeline.advice.race import Found, Metrics, Race, means_of, race
 from driftcast.pipeline.definition import Axis, Definition
 from driftcast.pipeline.experiment import Experiment, Point
-from driftcast.pipeline.records import METRICS, metric_value
+from driftcast.pipeline.records import METRICS, bounds_of, metric_value
 from driftcast.pipeline.session import session
-from driftcast.pipeline.statistics import Interval, interval, paired_differences
+from driftcast.pipeline.statistics import Bounds, Interval, interval, paired_differences
 from driftcast.pipeline.sweep import sweep
 from driftcast.scenario.scenario import Scenario
 
@@ -103,7 +103,7 @@ def advise(
     held = [HELD_OUT_SEEDS + place for place in range(runs)]
     say(f"{len(finalists)} finalists on {runs} seeds of the held-out part")
     found = measured(parts.held_out, "held-out", candidates, finalists, held, out, spark)
-    judged = [_judged(candidates[one], found[one], found[finalists[0]]) for one in finalists]
+    judged = [judge_candidate(candidates[one], found[one], found[finalists[0]]) for one in finalists]
     return Advice(
         scenario,
         objective,
@@ -158,18 +158,26 @@ def _experiment(scenario: Scenario, part: str, number: int, candidate: Candidate
     return Experiment(definition, [point], list(seeds))
 
 
-def _judged(candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]) -> Judged:
-    means = {metric: interval(row.get(metric) for row in rows.values()) for metric in METRICS}
+def judge_candidate(candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]) -> Judged:
+    """What a candidate did on the held-out seeds, and its paired differences to the best one."""
+    means = {metric: _interval([row.get(metric) for row in rows.values()], bounds_of(metric)) for metric in METRICS}
     differences = {
-        metric: interval(
+        metric: _interval(
             paired_differences(
                 {seed: row.get(metric) for seed, row in rows.items()},
                 {seed: row.get(metric) for seed, row in best.items()},
-            )
+            ),
+            bounds_of(metric, difference=True),
         )
         for metric in METRICS
     }
     return Judged(candidate, means, differences)
+
+
+def _interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval:
+    """The interval of a mean within what is possible. Runs that are all alike show no spread: only a mean is told."""
+    found = interval(values, bounds)
+    return found if found.bounds is None else Interval(found.n, found.mean, None, None)
 
 
 def training_means(advice: Advice, number: int) -> dict[str, float | None]:

@@ -9,9 +9,11 @@ import numpy as np
 
 from driftcast.contacts.plan import ContactPlan
 from driftcast.errors import UserError
-from driftcast.mobility.fleet import Fleet, FleetFacts
+from driftcast.mobility.fleet import FACTS_FILE, Fleet, FleetFacts
 from driftcast.mobility.player import TracePlayer
 from driftcast.mobility.registry import models
+from driftcast.pipeline.fleets.contact_lists import PLAN_FILE, SCENARIO_FILE
+from driftcast.pipeline.fleets.formats import FORMATS, format_of
 from driftcast.scenario.scenario import Scenario, load, scenario_from
 from driftcast.settings import read_toml
 
@@ -19,6 +21,7 @@ WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")
 """What a workload file may say, as scenarios do."""
 EVERYBODY = "everybody"
 """A role that all nodes have, for protocols that want some in a role and do not mind if it is everybody."""
+_INGEST = "make a folder of it with `driftcast ingest`, and give that"
 HELD_OUT_SEEDS = 1_000_001
 """The first seed of the part to be judged on: far from those to learn from."""
 
@@ -33,10 +36,22 @@ class Parts:
     """In words."""
 
 
+def taken_from(path: Path, workload: Path | None, range_m: float | None) -> Path | None:
+    """The scenario in a folder that `driftcast ingest` made, if it says what the user does not; None without one."""
+    beside = path / SCENARIO_FILE
+    needed = workload is None or (range_m is None and (path / FACTS_FILE).exists())
+    return beside if needed and beside.is_file() else None
+
+
 def read_fleet(
     path: Path, workload: Path | None, range_m: float | None = None, duration_s: float | None = None
 ) -> Scenario:
-    """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what."""
+    """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what.
+    Range and workload of a folder that `driftcast ingest` made are those of its scenario unless they are said."""
+    beside = taken_from(path, workload, range_m)
+    given = None if beside is None else load(beside)
+    if range_m is None and given is not None and given.contacts is None:
+        range_m = given.radio.range_m
     if range_m is not None and not 0 < range_m <= 1e7:
         raise UserError(f"--range {range_m:g}: a distance above 0 and at most 10,000 km")
     if path.suffix == ".toml":
@@ -45,6 +60,9 @@ def read_fleet(
         table: dict[str, object] = {**msgspec.to_builtins(load(path))}
     else:
         table = _recorded(path, range_m, duration_s)
+        if given is not None and workload is None:
+            said_there = msgspec.to_builtins(given)
+            table |= {key: said_there[key] for key in WORKLOAD if key in said_there}
     if workload is not None:
         said = read_toml(workload)
         for key in said:
@@ -72,25 +90,45 @@ def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> di
         lasts_s = min(plan.duration_s, duration_s or plan.duration_s)
         return {**base, "nodes": plan.nodes, "duration_s": lasts_s, "contacts": str(path.resolve())}
     if path.is_dir():
+        if not (path / FACTS_FILE).exists() and (path / PLAN_FILE).is_file():
+            return {**_recorded(path / PLAN_FILE, range_m, duration_s), "name": path.name}
         facts = FleetFacts.read(path)
         lasts_s = duration_s or facts.duration_s
         return {**base, **_moving({"model": Fleet.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m)}
-    for name, kind in models().items():
-        if not issubclass(kind, TracePlayer):
-            continue
+    name, nodes, lasts_s = _player_of(path)
+    movement: dict[str, object] = {"model": name, "file": str(path.resolve())}
+    return {**base, **_moving(movement, nodes, duration_s or lasts_s, range_m)}
+
+
+def _player_of(path: Path) -> tuple[str, int, float]:
+    """The model that plays a file, how many nodes it has and how long it lasts; a UserError if several may."""
+    found: dict[str, tuple[int, float]] = {}
+    refusals: dict[str, str] = {}
+    players = {name: kind for name, kind in models().items() if issubclass(kind, TracePlayer)}
+    for name, kind in players.items():
         try:
-            nodes, lasts_s = kind(file=str(path.resolve())).extent()
-        except (UserError, OSError, TypeError, UnicodeDecodeError):
+            extent = kind(file=str(path.resolve())).extent()
+        except (UserError, OSError, TypeError, UnicodeDecodeError) as error:
+            refusals[name] = str(error)
             continue
-        if nodes < 1:
-            continue
-        movement: dict[str, object] = {"model": name, "file": str(path.resolve())}
-        return {**base, **_moving(movement, nodes, duration_s or lasts_s, range_m)}
-    known = ", ".join(name for name, kind in models().items() if issubclass(kind, TracePlayer))
-    raise UserError(
-        f"{path}: is no fleet; give a scenario (.toml), a contact plan (.parquet), movement ({known}), "
-        "or a folder that `driftcast ingest` made"
-    )
+        if extent[0] >= 1:
+            found[name] = extent
+    try:
+        looks = format_of(path).name
+    except UserError as error:
+        looks = str(error)
+    if not found and looks in FORMATS:
+        # The player of its own format says best what is wrong.
+        raise UserError(refusals.get(looks) or f"{path}: is {FORMATS[looks].summary}: {_INGEST}")
+    if not found:
+        raise UserError(
+            f"{path}: is no fleet; give a scenario (.toml), a contact plan (.parquet), movement "
+            f"({', '.join(players)}), or a folder that `driftcast ingest` made"
+        )
+    if len(found) > 1 or (looks not in FORMATS and "bonnmotion" in found):
+        raise UserError(f"{path}: may be {' or '.join(found)} or something else: {_INGEST}")
+    [(name, (nodes, lasts_s))] = found.items()
+    return name, nodes, lasts_s
 
 
 def _moving(movement: dict[str, object], nodes: int, lasts_s: float, range_m: float | None) -> dict[str, object]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from driftcast.pipeline.advice.advise import Advice, Judged, training_means
 from driftcast.pipeline.disk import write_whole
+from driftcast.pipeline.report.tables import interval_texts
 from driftcast.pipeline.statistics import Interval
 
 PAGE = "advice.md"
@@ -121,7 +122,8 @@ def _at(found: Interval) -> str:
         return "-"
     if found.low is None or found.high is None or found.exact:
         return _number(found.mean)
-    return f"{_number(found.mean)} ({_number(found.low)} to {_number(found.high)})"
+    mean, low, high = interval_texts(found.mean, found.low, found.high)
+    return f"{mean} ({low} to {high})"
 
 
 def _number(value: float) -> str:

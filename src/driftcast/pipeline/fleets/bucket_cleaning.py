@@ -10,6 +10,7 @@ import numpy as np
 from driftcast.mobility.trajectory import Floats, Integers
 from driftcast.pipeline.fleets.buckets import CODES, FINE, NOTHING, Rows
 from driftcast.pipeline.fleets.cleaning import Rules
+from driftcast.pipeline.fleets.runs import Runs, wrong_runs
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -97,12 +98,13 @@ def _mark_jumps(rows: Rows, owner: Integers, rules: Rules) -> None:
     leap = measured & _too_fast(rows, fine, before, rules)
     first = _begins(owner[fine])
     begins = np.flatnonzero(first | leap | (measured & _silent(rows, fine, before, rules)))
-    run = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(fine))))
-    length = np.bincount(run, weights=measured)
-    # A leap is where a run begins: this one, or the next of the same node.
-    led = leap[begins]
-    leaps = led | np.append(led[1:], False)
-    rows.reason[fine[measured & (leaps & (length < rules.least_run))[run]]] = CODES["jump"]
+    ends = np.append(begins[1:], len(fine)) - 1
+    run = np.repeat(np.arange(len(begins)), ends - begins + 1)
+    length = np.bincount(run, weights=measured).astype(np.int64)
+    head, last = fine[begins], fine[ends]
+    places = (column[row] for row in (head, last) for column in (rows.clock_s, rows.x_m, rows.y_m))
+    wrong = wrong_runs(Runs(owner[head], length, leap[begins], *places), rules)
+    rows.reason[fine[measured & wrong[run]]] = CODES["jump"]
 
 
 def _silent(rows: Rows, fine: Integers, before: Integers, rules: Rules) -> Flags:

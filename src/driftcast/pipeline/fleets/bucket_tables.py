@@ -237,7 +237,14 @@ def resampled_rows(rows: Positions, every_s: float) -> Positions:
     then = following[row]
     apart_s = rows.time_s[then] - rows.time_s[row]
     share = np.divide(at_s - rows.time_s[row], apart_s, out=np.zeros(len(row)), where=joined[row] & (apart_s != 0))
-    places = (
-        np.where(joined[row], column[row] + share * (column[then] - column[row]), column[row]) for column in rows[3:]
-    )
-    return Positions(rows.number[row], rows.track[row], at_s, *places)
+
+    def between(column: Floats, step: Floats) -> Floats:
+        made: Floats = np.where(joined[row], column[row] + share * step, column[row])
+        return made
+
+    x_m, y_m, latitude = (between(one, one[then] - one[row]) for one in (rows.x_m, rows.y_m, rows.latitude))
+    # The short way around the earth, also across 180 degrees.
+    east = rows.longitude[then] - rows.longitude[row]
+    longitude = between(rows.longitude, east - 360.0 * np.floor((east + 180.0) / 360.0))
+    longitude = np.where(joined[row], longitude - 360.0 * np.floor((longitude + 180.0) / 360.0), longitude)
+    return Positions(rows.number[row], rows.track[row], at_s, x_m, y_m, longitude, latitude)

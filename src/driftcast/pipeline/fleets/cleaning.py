@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 
@@ -32,8 +33,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     until_s: float | None = None
     """Times outside of these, in seconds as the file counts, are left out by wish."""
     least_run: Annotated[int, Meta(ge=1)] = 3
-    """Rows between two jumps, or a jump and a silence, are wrong themselves if they are fewer; more, and the node
-    really was there."""
+    """Rows between two jumps, or a jump and a silence, are in doubt if they are fewer; more, and the node really was
+    there. Those in doubt are right if they can be reached from the last right row before, or reach the next."""
     every_s: Annotated[float, Meta(gt=0, description="a row for each node so often (s)")] | None = None
     disordered: Annotated[float, Meta(ge=0, le=1)] = 0.05
     """A log with a larger share of steps back in time is no log in the order of time: then no row is wrong for it."""
@@ -115,11 +116,44 @@ def jumps(rows: "DataFrame", rules: Rules, median_s: float) -> "DataFrame":
     rows = rows.withColumn("leap", f.when(fine & (_speed(known) > rules.max_speed_mps), 1).otherwise(0))
     begins = f.when(fine & _silent(known, rules), 1).otherwise(f.col("leap"))
     rows = rows.withColumn("run", f.sum(begins).over(_in_time().rowsBetween(Window.unboundedPreceding, 0)))
-    length = f.count_if(f.col("fine")).over(Window.partitionBy("fleet", "node", "run"))
-    # A leap is where a run begins: this one, or the next.
-    leaps = f.max("leap").over(Window.partitionBy("fleet", "node").orderBy("run").rangeBetween(0, 1))
-    rows = _marked(rows, fine & (leaps > 0) & (length < rules.least_run), "jump")
-    return rows.drop("fine", "leap", "run")
+    by = ["fleet", "node", "run"]
+    at = f.struct("clock_s", "stated", "file", "place", "x_m", "y_m")
+    found = (
+        rows.where("reason is null")
+        .groupBy(*by)
+        .agg(
+            f.count_if("fine").alias("rows"),
+            f.max("leap").alias("leap"),
+            f.min(at).alias("first"),
+            f.max(at).alias("last"),
+        )
+    )
+    found = found.select(*by, "rows", "leap", *(f.col(f"{end}.{name}").alias(f"{end}_{name}") for end, name in _ENDS))
+    wrong = found.groupBy("fleet", "node").applyInArrow(_judge(rules), "fleet string, node string, run bigint")
+    rows = rows.join(wrong.withColumn("wrong", f.lit(True)), by, "left")
+    rows = _marked(rows, f.col("fine") & f.coalesce("wrong", f.lit(False)), "jump")
+    return rows.drop("fine", "leap", "run", "wrong")
+
+
+_ENDS = [(end, name) for end in ("first", "last") for name in ("clock_s", "x_m", "y_m")]
+
+
+def _judge(rules: Rules) -> "Callable[[pa.Table], pa.Table]":
+    """For workers: which runs of a node are wrong."""
+
+    def judge(runs: "pa.Table") -> "pa.Table":
+        import numpy as np
+
+        from driftcast.pipeline.fleets.runs import Runs, wrong_runs
+
+        runs = runs.sort_by("run")
+        leap = runs["leap"].to_numpy().astype(np.bool_)
+        ends = (runs[f"{end}_{name}"].to_numpy() for end, name in _ENDS)
+        node = np.zeros(len(leap), dtype=np.int64)
+        wrong = wrong_runs(Runs(node, runs["rows"].to_numpy(), leap, *ends), rules)
+        return runs.select(["fleet", "node", "run"]).take(np.flatnonzero(wrong))
+
+    return judge
 
 
 def tracks(rows: "DataFrame", rules: Rules) -> "DataFrame":
@@ -142,7 +176,7 @@ def tracks(rows: "DataFrame", rules: Rules) -> "DataFrame":
 Step = Callable[["DataFrame", Rules, float], "DataFrame"]
 STEPS: dict[str, Step] = {step.__name__: step for step in (unreadable, no_place, clock, outside, duplicates, jumps)}
 REASONS = {
-    "unreadable": "a field is missing or is no number",
+    "unreadable": "no node, place and time can be read",
     "no_place": "no place on earth or on the map",
     "clock": "the receiver's clock was wrong",
     "outside": "outside the times asked for",
@@ -152,9 +186,10 @@ REASONS = {
 }
 # Where most rows are wrong, it is a column or a unit that is.
 HINTS = {
-    "unreadable": "see --columns, --header and --time-format",
-    "no_place": "are longitude and latitude swapped, or are they meters? See --columns",
-    "clock": "is the time in other units? See --columns and --time-format",
+    "unreadable": "see --columns, --header, --time-format and --decimal-comma",
+    "no_place": "are longitude and latitude swapped, or are they meters? See --swap and --columns",
+    "clock": "is the time in other units? See --time-unit, --time-format and --columns",
+    "conflict": "are several vehicles taken for one? See --columns node=",
     "jump": "are the units right? A faster fleet needs --max-speed",
 }
 

@@ -1,31 +1,35 @@
 """Lists of contacts, as experiments with phones and badges leave them, made a contact plan."""
 
 import csv
-import gzip
-import zlib
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from driftcast.contacts.plan import MAX_DURATION_S, MICROSECONDS, ContactPlan
 from driftcast.errors import UserError
-from driftcast.mobility.trace_file import TraceFile, open_plain
+from driftcast.mobility.packed import reading
+from driftcast.mobility.trace_file import TraceFile
 from driftcast.pipeline.fleets.columns import CONTACT_MEANT, chosen_columns
-from driftcast.pipeline.fleets.formats import delimiter_of, start_of
-from driftcast.pipeline.fleets.points import clock_s
-from driftcast.pipeline.fleets.tables import natural
-
-if TYPE_CHECKING:
-    from driftcast.pipeline.fleets.ingest import Source
+from driftcast.pipeline.fleets.formats import Format
+from driftcast.pipeline.fleets.inputs import Source, named, prepare
+from driftcast.pipeline.fleets.points import LATEST_S, clock_s
+from driftcast.pipeline.fleets.staging import uncounted
+from driftcast.pipeline.fleets.summary import BY_WISH, MOST_REJECTED
+from driftcast.pipeline.fleets.tables import natural, refuse_wrong
+from driftcast.pipeline.fleets.text import BLANKS, delimiter_of, not_text, start_of
 
 PLAN_FILE = "contacts.parquet"
+SCENARIO_FILE = "scenario.toml"
+SOCIOPATTERNS_S = 20.0
+"""How long before its time a row of SocioPatterns says that two were in contact: its badges count in such steps."""
 REASONS = {
     "unreadable": "a field is missing or is no number",
-    "no_time": "the contact ends when or before it begins",
+    "no_time": "the contact ends before it has lasted a microsecond",
     "itself": "a node in contact with itself",
     "duplicate": "said before",
 }
@@ -41,11 +45,66 @@ class Row(NamedTuple):
     text: str | None = None
 
 
-def ingest_contacts(formats: Mapping[Path, str], folder: Path, source: "Source") -> dict[str, Any]:
+class _List:
+    """The rows of one file, counted as they are read."""
+
+    def __init__(self, path: Path, source: Source) -> None:
+        self.path, self.source = path, source
+        self.read = 0
+
+    def made(self, fields: Sequence[str], text: str) -> Row:
+        """A row of two nodes, a start and an end; fewer fields are none."""
+        self.read += 1
+        unit = self.source.time_unit
+        try:
+            a, b, start, end = fields
+            if self.source.decimal_comma:
+                start, end = start.replace(",", "."), end.replace(",", ".")
+            row = Row(a.strip(), b.strip(), clock_s(start, unit), clock_s(end, unit))
+            if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
+                raise ValueError
+            return row
+        except ValueError:
+            return Row("", "", 0.0, 0.0, text[:1000])
+
+
+def ingest_contacts(formats: Mapping[Path, Format], folder: Path, source: Source) -> dict[str, Any]:
     """Make a contact plan of lists, with the names of the nodes and what was rejected beside it."""
-    rows, rejected = _sorted_out(formats, source)
+    scratch = folder / ".scratch"
+    scratch.mkdir()
+    inputs = prepare(formats, source, scratch)
+    with named(inputs):
+        rows, rejected, read = _sorted_out({one.plain: (one.name, one.format.name) for one in inputs}, source)
+    shutil.rmtree(scratch)
+    if read != len(rows) + len(rejected):
+        raise uncounted("the files", read, len(rows) + len(rejected))
+    counts = {reason: sum(row[0] == reason for row in rejected) for reason in REASONS}
+    counts = {reason: count for reason, count in counts.items() if count}
     if not rows:
         raise UserError(f"no contact is left: {', '.join(f'{row[0]} {row[1]}' for row in rejected[:3]) or 'no rows'}")
+    refuse_wrong(len(rows), {reason: count for reason, count in counts.items() if reason == "unreadable"})
+    plan, nodes, begin_s = _plan(rows)
+    plan.save(folder / PLAN_FILE)
+    _save(folder / "nodes.parquet", {"number": list(range(len(nodes))), "node": nodes})
+    texts = {"reason": [row[0] for row in rejected], "file": [row[1] for row in rejected]}
+    _save(folder / "rejected.parquet", {**texts, "text": [row[2] for row in rejected]})
+    wrong = sum(count for reason, count in counts.items() if reason not in BY_WISH)
+    facts = {
+        "files": {one.name: one.format.name for one in inputs},
+        "rows": read,
+        "rejected": counts,
+        "joined": len(rows) - len(plan),
+        "start_s": begin_s,
+        "status": "doubtful" if wrong > MOST_REJECTED * (read - counts.get("duplicate", 0)) else "ok",
+        **plan.summary(),
+    }
+    (folder / SCENARIO_FILE).write_text(_scenario(plan), "utf-8")
+    (folder / "contacts.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
+    return facts
+
+
+def _plan(rows: Sequence[Row]) -> tuple[ContactPlan, list[str], float]:
+    """The plan of rows, the names of its nodes, and when it begins."""
     nodes = sorted({name for row in rows for name in (row.a, row.b)})
     nodes.sort(key=natural)
     number = {name: index for index, name in enumerate(nodes)}
@@ -54,43 +113,56 @@ def ingest_contacts(formats: Mapping[Path, str], folder: Path, source: "Source")
     start_s, end_s = np.array([row.start_s for row in rows]), np.array([row.end_s for row in rows])
     begin_s = float(start_s.min())
     lasts_s = float(end_s.max()) - begin_s
-    if lasts_s > MAX_DURATION_S:
+    if lasts_s > MAX_DURATION_S or float(np.median(start_s)) >= LATEST_S:
         raise UserError(
-            f"the contacts last {lasts_s:g} s; at most {MAX_DURATION_S:g} s are: is the time in other units?"
+            f"the contacts last {lasts_s:g} s, until {end_s.max():g}; at most {MAX_DURATION_S:g} s are: is the time in "
+            "other units? Say what its numbers count, as in --time-unit ms"
         )
     columns = (np.minimum(one, other), np.maximum(one, other), start_s - begin_s, end_s - begin_s)
-    plan = _joined(len(nodes), lasts_s, *columns)
-    plan.save(folder / PLAN_FILE)
-    _save(folder / "nodes.parquet", {"number": list(range(len(nodes))), "node": nodes})
-    texts = {"reason": [row[0] for row in rejected], "file": [row[1] for row in rejected]}
-    _save(folder / "rejected.parquet", {**texts, "text": [row[2] for row in rejected]})
-    counts = {reason: sum(row[0] == reason for row in rejected) for reason in REASONS}
-    facts = {
-        "files": {path.name: name for path, name in formats.items()},
-        "rows": len(rows) + len(rejected),
-        "rejected": {reason: count for reason, count in counts.items() if count},
-        "joined": len(rows) - len(plan),
-        "start_s": begin_s,
-        **plan.summary(),
-    }
-    (folder / "contacts.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
-    return facts
+    return _joined(len(nodes), lasts_s, *columns), nodes, begin_s
 
 
-def _sorted_out(formats: Mapping[Path, str], source: "Source") -> tuple[list[Row], list[tuple[str, str, str]]]:
-    """The rows that are fine, and the reason, file and text of the others."""
+def _scenario(plan: ContactPlan) -> str:
+    """One to begin with: the first hour of the contacts, and an event a minute from the first node to all others."""
+    lasts_s = min(plan.duration_s, 3600.0)
+    return f"""\
+name = "contacts"
+duration_s = {lasts_s!r}
+nodes = {plan.nodes}
+contacts = "{PLAN_FILE}"        # beside this file
+
+[protocol]
+name = "epidemic"
+
+[[subscribe]]
+nodes = "all"
+
+[[publish]]
+nodes = [0]
+interval_s = 60.0
+to_s = {round(lasts_s / 2, 3)!r}
+"""
+
+
+def _sorted_out(
+    files: Mapping[Path, tuple[str, str]], source: Source
+) -> tuple[list[Row], list[tuple[str, str, str]], int]:
+    """The rows that are fine, the reason, file and text of the others, and how many rows were read."""
     kept: dict[tuple[str, str, float, float], Row] = {}
     rejected: list[tuple[str, str, str]] = []
-    for path, name in formats.items():
-        for row in _READERS[name](path, source):
+    read = 0
+    for path, (name, format_name) in files.items():
+        of_file = _List(path, source)
+        for row in _READERS[format_name](of_file):
             key = (min(row.a, row.b), max(row.a, row.b), row.start_s, row.end_s)
             reason = _reason(row) or ("duplicate" if key in kept else None)
             if reason is None:
                 kept[key] = row
             else:
                 told = row.text or f"{row.a} {row.b} {row.start_s!r} {row.end_s!r}"
-                rejected.append((reason, path.name, told))
-    return list(kept.values()), rejected
+                rejected.append((reason, name, told))
+        read += of_file.read
+    return list(kept.values()), rejected, read
 
 
 def _reason(row: Row) -> str | None:
@@ -98,7 +170,7 @@ def _reason(row: Row) -> str | None:
         return "unreadable"
     if row.a == row.b:
         return "itself"
-    return None if row.start_s < row.end_s else "no_time"
+    return None if row.end_s - row.start_s >= 1 / MICROSECONDS else "no_time"
 
 
 def _joined(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any]") -> ContactPlan:
@@ -127,31 +199,29 @@ def _save(path: Path, columns: dict[str, Any]) -> None:
     pq.write_table(pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()}), path)
 
 
-def _made(fields: Sequence[str], text: str) -> Row:
-    """A row of two nodes, a start and an end; fewer fields are none."""
-    try:
-        a, b, start, end = fields
-        row = Row(a.strip(), b.strip(), clock_s(start), clock_s(end))
-        if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
-            raise ValueError
-        return row
-    except ValueError:
-        return Row("", "", 0.0, 0.0, text[:1000])
-
-
-def _list_rows(path: Path, source: "Source") -> Iterator[Row]:
+def _list_rows(of_file: _List) -> Iterator[Row]:
     """Columns apart by blanks: node, node, start, end, and what is not needed."""
-    for line in TraceFile(path).lines():
-        yield _made(line.split()[:4], line)
+    for line in TraceFile(of_file.path).lines():
+        yield of_file.made(line.split()[:4], line)
 
 
-def _table_rows(path: Path, source: "Source") -> Iterator[Row]:
+def _interval_rows(of_file: _List) -> Iterator[Row]:
+    """Columns t, i and j, perhaps more: the two were in contact in the 20 s up to t."""
+    for line in TraceFile(of_file.path).lines():
+        fields = line.split()
+        row = of_file.made([*fields[1:3], *fields[:1] * 2], line)
+        yield row if row.text is not None else row._replace(start_s=row.end_s - SOCIOPATTERNS_S)
+
+
+def _table_rows(of_file: _List) -> Iterator[Row]:
     """CSV with a header."""
-    start = start_of(path)
+    path, source = of_file.path, of_file.source
+    delimiter = delimiter_of(start_of(path))
     try:
-        with open_plain(path) as file:
-            lines = (raw.decode("utf-8-sig", errors="replace") for raw in file)
-            table = csv.reader(lines, delimiter=delimiter_of(start))
+        with reading(path) as file:
+            lines = (raw.decode("utf-8-sig") for raw in file)
+            blanks = (" ".join(line.split()) + "\n" for line in lines) if delimiter == BLANKS else lines
+            table = csv.reader(blanks, delimiter=delimiter)
             header = list(source.header) if source.header is not None else next(table, [])
             chosen = chosen_columns(header, source.columns, str(path), CONTACT_MEANT)
             if len(chosen) < len(CONTACT_MEANT):
@@ -159,21 +229,25 @@ def _table_rows(path: Path, source: "Source") -> Iterator[Row]:
             at = [header.index(chosen[meaning]) for meaning in CONTACT_MEANT]
             for fields in table:
                 if fields:
-                    text = delimiter_of(start).join(fields)
-                    yield _made([fields[k] for k in at] if len(fields) > max(at) else [], text)
+                    text = delimiter.join(fields)
+                    yield of_file.made([fields[k] for k in at] if len(fields) > max(at) else [], text)
     except csv.Error as error:
         raise UserError(f"{path}: no CSV: {error}") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise UserError(f"{path}: the gzip file is cut or broken; compress it again") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UserError(not_text(path, "UTF-8")) from None
 
 
-def _one_rows(path: Path, source: "Source") -> Iterator[Row]:
+def _one_rows(of_file: _List) -> Iterator[Row]:
     """Connection events of the ONE, by its own reader."""
-    plan = ContactPlan.from_one_events(path)
+    plan = ContactPlan.from_one_events(of_file.path)
     for a, b, start_s, end_s in zip(plan.a, plan.b, plan.start_s, plan.end_s, strict=True):
+        of_file.read += 1
         yield Row(str(a), str(b), float(start_s), float(end_s))
 
 
-_READERS = {"haggle": _list_rows, "csv-contacts": _table_rows, "one-connections": _one_rows}
+_READERS = {
+    "haggle": _list_rows,
+    "sociopatterns": _interval_rows,
+    "csv-contacts": _table_rows,
+    "one-connections": _one_rows,
+}

@@ -19,6 +19,7 @@ from driftcast.contacts.pieces import Legs
 from driftcast.errors import UserError
 from driftcast.mobility.fleet import FleetFacts, legs_between
 from driftcast.pipeline.fleets.schema import CONTACTS, ddl
+from driftcast.pipeline.fleets.workers import spark_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ def fleet_contacts(
         raise UserError(f"contacts need a positive range and duration, not {range_m:g} m and {lasts_s:g} s")
     from pyspark.sql import functions as f
 
-    ends = spark.read.parquet(str(folder / "legs")).agg(f.min("x_m"), f.max("x_m")).first()
+    ends = spark.read.parquet(spark_path(folder / "legs")).agg(f.min("x_m"), f.max("x_m")).first()
     west_m, east_m = (0.0, 0.0) if ends is None or ends[0] is None else ends
     tasks = tasks_for(facts, range_m, min(lasts_s, facts.duration_s), west_m, east_m, legs_per_task)
     columns = "begin_s double, until_s double, west_m double, east_m double"

@@ -1,20 +1,17 @@
-"""The formats of files that a fleet may come in, known by name or by their look."""
+"""The formats of files that a fleet may come in, known by name or by their content."""
 
-import gzip
 import re
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from driftcast.errors import UserError
-from driftcast.mobility.trace_file import open_plain
 from driftcast.pipeline.fleets.columns import CONTACT_MEANT, chosen_columns
+from driftcast.pipeline.fleets.text import BLANKS, SNIFFED_BYTES, delimiter_of, lines_of, split_header, start_of
 
-SNIFFED_BYTES = 1 << 16
-PARQUET_MAGIC = b"PAR1"
-DELIMITERS = ",;\t|"
+PARQUET_MAGIC = "PAR1"
 _NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
+_NUMBERS = re.compile(rf"(?:{_NUMBER}\s+)*{_NUMBER}")
 
 
 class Format(NamedTuple):
@@ -28,49 +25,83 @@ class Format(NamedTuple):
     """Whether the start of a file, as text, is that of one."""
 
 
-def _text_lines(start: str) -> list[str]:
-    """The lines that matter, without the last where it may be cut."""
-    cut = "\n" in start and not start.endswith("\n")
-    lines = [line.strip() for line in start.splitlines()[: -1 if cut else None]]
-    return [line for line in lines if line and not line.startswith("#")]
+def _rows_of_numbers(start: str) -> list[list[float]]:
+    """The lines of a text that has nothing but numbers; none if it has something else."""
+    lines = [line.strip() for line in lines_of(start)]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if not all(_NUMBERS.fullmatch(line) for line in lines):
+        return []
+    rows = [[float(word) for word in line.split()] for line in lines]
+    if rows and len(start) >= SNIFFED_BYTES and not set("\r\n") & set(start):
+        # One line longer than what was read: its last waypoint may be cut.
+        rows = [rows[0][: (len(rows[0]) - 1) // 3 * 3]]
+    return rows
 
 
-def _numbers(start: str, least: int, divisor: int = 1) -> bool:
-    lines = _text_lines(start)[:20]
-    counts = [len(line.split()) if re.fullmatch(rf"(?:{_NUMBER}\s*)+", line) else 0 for line in lines]
-    return bool(lines) and all(count >= least and count % divisor == 0 for count in counts)
+def _never(_: str) -> bool:
+    """Told by more than a mark in the text: see `_numeric_format`."""
+    return False
 
 
-def _is_one_movement(start: str) -> bool:
+def _is_one_movement(rows: Sequence[Sequence[float]]) -> bool:
     """A first line of bounds, then `time id x y`."""
-    lines = _text_lines(start)
-    if len(lines) < 2 or len(lines[0].split()) not in (6, 8) or not _numbers(lines[0], 6):
+    if len(rows) < 2 or len(rows[0]) not in (6, 8):
         return False
-    low_to_high = [float(word) for word in lines[0].split()]
-    ordered = all(low <= high for low, high in zip(low_to_high[::2], low_to_high[1::2], strict=True))
-    return ordered and all(len(line.split()) == 4 for line in lines[1:20])
+    ordered = all(low <= high for low, high in zip(rows[0][::2], rows[0][1::2], strict=True))
+    return ordered and all(len(row) == 4 for row in rows[1:])
 
 
-def _is_contact_list(start: str) -> bool:
+def _is_contact_list(rows: Sequence[Sequence[float]]) -> bool:
     """Two whole numbers and two times, the second not before the first; perhaps more, the same in each line."""
-    rows = [line.split() for line in _text_lines(start)[:20]]
-    alike = len({len(row) for row in rows}) == 1 and 4 <= len(rows[0]) <= 6
-    return (
-        alike
-        and _numbers(start, 4)
-        and all(row[0].isdecimal() and row[1].isdecimal() and float(row[2]) <= float(row[3]) for row in rows)
+    return 4 <= len(rows[0]) <= 6 and all(
+        row[0].is_integer() and row[1].is_integer() and row[0] >= 0 and row[1] >= 0 and row[2] <= row[3] for row in rows
     )
 
 
+def _may_be_positions(rows: Sequence[Sequence[float]]) -> bool:
+    """Whether rows that look like contacts may as well be `id time x y`: no two of them share both of the first
+    numbers, as contacts of a pair that meets again do; or the others may be degrees."""
+    once = len(rows) > 2 and len({tuple(row[:2]) for row in rows}) == len(rows)
+    return once or all(abs(row[2]) <= 180 and abs(row[3]) <= 180 for row in rows)
+
+
+def _is_bonnmotion(rows: Sequence[Sequence[float]]) -> bool:
+    """Triples of a time and a place; in each line the time does not go back."""
+    return all(len(row) % 3 == 0 and list(row[::3]) == sorted(row[::3]) for row in rows)
+
+
+def _numeric_format(rows: Sequence[Sequence[float]], path: Path) -> str | None:
+    """The format of a text of numbers alone; a UserError if it may be several."""
+    if not rows or _is_one_movement(rows):
+        return "one" if rows else None
+    if len({len(row) for row in rows}) > 1:
+        return "bonnmotion" if _is_bonnmotion(rows) else None
+    columns = len(rows[0])
+    found = {}
+    if columns > 3 and _is_contact_list(rows):
+        found["haggle"] = "contacts (--format haggle)"
+    # Nodes of BonnMotion have a line each and begin at the same time.
+    if columns == 3 or (columns % 3 == 0 and _is_bonnmotion(rows) and all(row[0] == 0 for row in rows)):
+        found["bonnmotion"] = "movement of BonnMotion (--format bonnmotion)"
+    if columns == 3 and all(row[1].is_integer() and row[2].is_integer() for row in rows):
+        found["sociopatterns"] = "contacts `t i j` (--format sociopatterns)"
+    if columns == 3 or ("haggle" in found and _may_be_positions(rows)):
+        header = "time,x,y" if columns == 3 else "id,time,lon,lat" + "".join(f",c{k}" for k in range(4, columns))
+        found["table"] = f"a table without names (--header {header})"
+    if len(found) > 1:
+        raise UserError(f"{path}: {columns} columns of numbers may be {', or '.join(found.values())}: say which")
+    return next(iter(found), None)
+
+
 def _is_table(start: str) -> bool:
-    header = next(iter(start.splitlines()), "")
-    return any(mark in header for mark in DELIMITERS)
+    return delimiter_of(start) != BLANKS
 
 
 def _is_contact_table(start: str) -> bool:
-    if not _is_table(start):
-        return False
-    header = split_header(start)
+    return _is_table(start) and _has_contacts(split_header(start))
+
+
+def _has_contacts(header: Sequence[str]) -> bool:
     return {"a", "b", "start", "end"} <= chosen_columns(header, {}, "", CONTACT_MEANT).keys()
 
 
@@ -78,7 +109,7 @@ def _begins(mark: str) -> Callable[[str], bool]:
     return lambda start: start.lstrip("\ufeff \t\r\n").startswith("<") and mark in start
 
 
-# In the order in which they are tried: those that are told by a mark of their own first.
+# In the order in which they are tried.
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
@@ -97,24 +128,29 @@ FORMATS: Mapping[str, Format] = {
             "connection events of the ONE (CONN lines)",
             lambda start: re.search(r"^\s*\S+\s+CONN\s", start, re.MULTILINE) is not None,
         ),
-        Format("one", "movement", "external movement of the ONE", _is_one_movement),
+        Format("one", "movement", "external movement of the ONE", _never),
         Format("csv-contacts", "contacts", "contacts as CSV: a, b, start, end", _is_contact_table),
         Format("csv", "positions", "a GPS log as CSV, with a header", _is_table),
         Format(
             "haggle",
             "contacts",
             "contact lists of Haggle and CRAWDAD: node node start end, in columns",
-            _is_contact_list,
+            _never,
         ),
+        Format("sociopatterns", "contacts", "contacts of SocioPatterns: t i j, from t - 20 s to t", _never),
         Format(
             "bonnmotion",
             "movement",
             "movement of BonnMotion (a line of waypoints for each node)",
-            lambda start: _numbers(start, 3, 3),
+            _never,
         ),
-        Format("parquet", "positions", "a GPS log as Parquet", lambda start: False),
+        Format("parquet", "positions", "a GPS log as Parquet", _never),
     )
 }
+
+
+_MARKED = ("sumo", "gpx", "geojson", "ns2", "one-connections")
+"""Formats with a mark of their own, which no table has."""
 
 
 def format_named(name: str) -> Format:
@@ -124,39 +160,23 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
-def format_of(path: Path) -> Format:
-    """By the look of a file; a UserError with the list if it looks like none."""
-    start = start_of(path)
-    if start[:4].encode("utf-8", errors="replace") == PARQUET_MAGIC:
+def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | None = None) -> Format:
+    """By the content of a file; a UserError with the list if it is of none, and with the options if it may be of
+    several. A table whose columns are named by the user is one."""
+    start = start_of(path, encoding)
+    if start[:4] == PARQUET_MAGIC:
         return FORMATS["parquet"]
     if not start.strip():
         raise UserError(f"{path}: is empty; known formats are {', '.join(FORMATS)}")
-    for one in FORMATS.values():
-        if "\x00" not in start and one.looks(start):
-            return one
+    if header is not None and not any(FORMATS[name].looks(start) for name in _MARKED):
+        return FORMATS["csv-contacts" if _has_contacts(header) else "csv"]
+    if "\x00" not in start:
+        name = _numeric_format(_rows_of_numbers(start), path)
+        found = FORMATS[name] if name else next((one for one in FORMATS.values() if one.looks(start)), None)
+        if found is not None:
+            return found
     known = "; ".join(f"{one.name} ({one.summary})" for one in FORMATS.values())
-    raise UserError(f"{path}: is of no known format. Known are: {known}. If it is one of them, say --format NAME")
-
-
-def start_of(path: Path) -> str:
-    """The beginning of a file as text, unpacked if need be."""
-    try:
-        with open_plain(path) as file:
-            return file.read(SNIFFED_BYTES).decode("utf-8", errors="replace").lstrip("\ufeff")
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise UserError(f"{path}: the gzip file is cut or broken; compress it again") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def delimiter_of(start: str) -> str:
-    """What stands between the columns of a table: the most frequent candidate of its first line."""
-    header = next(iter(start.splitlines()), "")
-    return max(DELIMITERS, key=lambda mark: (header.count(mark), -DELIMITERS.index(mark)))
-
-
-def split_header(start: str) -> list[str]:
-    """The names of the columns of a table."""
-    import csv
-
-    return next(csv.reader([next(iter(start.splitlines()), "")], delimiter=delimiter_of(start)), [])
+    raise UserError(
+        f"{path}: is of no known format. Known are: {known}. If it is one of them, say --format NAME; a table without "
+        "names needs them, as in --header id,time,lon,lat"
+    )

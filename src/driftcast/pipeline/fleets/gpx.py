@@ -1,13 +1,11 @@
 """Tracks of GPS receivers (GPX): read as a stream, so that a file of any length takes little memory."""
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
 from driftcast.errors import UserError
-from driftcast.mobility.trace_file import open_plain
+from driftcast.mobility.packed import reading
 from driftcast.pipeline.fleets.points import Point
 
 CHUNK_BYTES = 1 << 16
@@ -15,38 +13,55 @@ CHUNK_BYTES = 1 << 16
 MAX_TEXT = 10_000
 
 
-def track_points(path: Path) -> Iterator[Point]:
-    """The points of all tracks. A track is a node, by its name; one without is named after the file."""
-    reader = _Reader(path)
-    try:
-        with open_plain(path) as file:
-            while chunk := file.read(CHUNK_BYTES):
-                reader.parser.Parse(chunk, False)
-                yield from reader.take()
-        reader.parser.Parse(b"", True)
-        yield from reader.take()
-    except expat.ExpatError as error:
-        what = expat.errors.messages[error.code]
-        raise UserError(f"{path}:{error.lineno}: {what}; expected a GPX file (is it cut off?)") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise UserError(f"{path}: the gzip file is cut or broken; compress it again") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if not reader.points:
-        raise UserError(f"{path}: no points; expected <trkpt lat=... lon=...> with a <time> in <trk>")
+PLANNED = ("wpt", "rtept")
+"""Points of a plan: they tell of no node."""
+
+
+class Gpx:
+    """A GPX file: the points of all its tracks, and how many points it has."""
+
+    def __init__(self, path: Path, by_track: bool = False, name: str | None = None) -> None:
+        self.path = path
+        self.rows = 0
+        """Points that the file has, read so far: of tracks, and of plans, which are no positions."""
+        self.tracks: dict[str, int] = {}
+        """How many tracks have each name."""
+        self._reader = _Reader(path, by_track, name or path.name)
+
+    def points(self) -> Iterator[Point]:
+        """A track is a node, by its name; one without is named after the file. With `by_track`, each track is named by
+        the file and its number there, too."""
+        reader = self._reader
+        try:
+            with reading(self.path) as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    reader.parser.Parse(chunk, False)
+                    yield from reader.take()
+            reader.parser.Parse(b"", True)
+            yield from reader.take()
+        except expat.ExpatError as error:
+            what = expat.errors.messages[error.code]
+            raise UserError(f"{self.path}:{error.lineno}: {what}; expected a GPX file (is it cut off?)") from None
+        self.rows, self.tracks = reader.rows, reader.names
+        if not reader.tracked:
+            raise UserError(f"{self.path}: no points; expected <trkpt lat=... lon=...> with a <time> in <trk>")
 
 
 class _Reader:
     """Collects points while the parser goes on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, by_track: bool, name: str) -> None:
         self.path = path
-        self.points = 0
+        self.rows = self.tracked = 0
+        self.names: dict[str, int] = {}
+        self._by_track, self._stem = by_track, name.partition(".")[0]
         self._found: list[Point] = []
         self._within: list[str] = []
         self._text = ""
         self._tracks = 0
         self._name, self._time = "", ""
+        self._kept = False
+        """Whether the track under way has a point so far."""
         self._place: dict[str, str] = {}
         self.parser = expat.ParserCreate(namespace_separator=None)
         self.parser.StartElementHandler = self._on_start
@@ -58,7 +73,6 @@ class _Reader:
     def take(self) -> list[Point]:
         """What was found since the last time."""
         found, self._found = self._found, []
-        self.points += len(found)
         return found
 
     def _on_doctype(self, *_: object) -> None:
@@ -70,9 +84,10 @@ class _Reader:
         self._text = ""
         if tag == "trk":
             self._tracks += 1
-            stem = self.path.name.partition(".")[0]
-            self._name = stem if self._tracks == 1 else f"{stem}-{self._tracks}"
-        elif tag == "trkpt":
+            self._name = self._stem if self._tracks == 1 else f"{self._stem}-{self._tracks}"
+            self._kept = False
+        elif tag == "trkpt" or tag in PLANNED:
+            self.rows += 1
             self._place, self._time = attributes, ""
 
     def _on_text(self, text: str) -> None:
@@ -84,8 +99,16 @@ class _Reader:
     def _on_end(self, tag: str) -> None:
         tag = self._within.pop()
         if tag == "name" and self._within[-1:] == ["trk"]:
-            self._name = self._text.strip() or self._name
+            said = self._text.strip()
+            self._name = f"{self._stem}-{self._tracks} {said}" if self._by_track and said else said or self._name
         elif tag == "time" and self._within[-1:] == ["trkpt"]:
             self._time = self._text.strip()
         elif tag == "trkpt":
+            self.tracked += 1
+            if not self._kept:
+                self._kept = True
+                self.names[self._name] = self.names.get(self._name, 0) + 1
             self._found.append(Point.of(self._name, self._time, self._place.get("lon"), self._place.get("lat")))
+        elif tag in PLANNED:
+            place = " ".join(f"{name}={value}" for name, value in self._place.items())
+            self._found.append(Point.unreadable(self._stem, f"<{tag} {place}>: of a plan, not of a track"))

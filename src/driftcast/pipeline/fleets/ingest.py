@@ -3,10 +3,11 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -15,15 +16,19 @@ from driftcast.mobility.fleet import FACTS_FILE, VERSION
 from driftcast.pipeline.cluster.crew import check_shared
 from driftcast.pipeline.fleets.buckets import NODE_ROWS, numbered_logs
 from driftcast.pipeline.fleets.cleaning import DAY_S, HINTS, Rules, cleaned
+from driftcast.pipeline.fleets.columns import DATES_FROM_S
 from driftcast.pipeline.fleets.dealt import Passes
 from driftcast.pipeline.fleets.formats import Format, format_named, format_of
-from driftcast.pipeline.fleets.logs import csv_rows, parquet_rows
+from driftcast.pipeline.fleets.inputs import SUFFIXES, Counted, Input, Source, named, prepare
+from driftcast.pipeline.fleets.logs import NANOSECONDS, csv_rows, parquet_rows
+from driftcast.pipeline.fleets.points import GPS_BEGAN_S, LATEST_S
 from driftcast.pipeline.fleets.projection import map_for, projected
 from driftcast.pipeline.fleets.schema import POSITIONS, RAW, ddl, names
-from driftcast.pipeline.fleets.staging import stage
-from driftcast.pipeline.fleets.survey import Naming, clash, survey
+from driftcast.pipeline.fleets.staging import Staged, uncounted
+from driftcast.pipeline.fleets.summary import check_rows, moment, summary_of
+from driftcast.pipeline.fleets.survey import Naming, Survey, clash, survey
 from driftcast.pipeline.fleets.tables import Written, refuse_clash, write_tables
-from driftcast.pipeline.fleets.workers import refuse_full_disk
+from driftcast.pipeline.fleets.workers import refuse_full_disk, spark_path
 from driftcast.pipeline.session import session
 
 if TYPE_CHECKING:
@@ -32,21 +37,8 @@ if TYPE_CHECKING:
     from driftcast.pipeline.fleets.picture import Sight
 
 RAW_FOLDER = "raw"
-
-
-class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """How files are to be read."""
-
-    format: str | None = None
-    columns: Mapping[str, str] = {}
-    header: tuple[str, ...] | None = None
-    time_format: str | None = None
-    crs: str | None = None
-    fleet: str = "fleet"
-    by_file: bool = False
-    """Each file is a fleet of its own, so that equal names in two files are two nodes."""
-    merge: bool = False
-    """Equal names in two files are the same node, even if the files overlap in time."""
+MOST_SWAPPED = 0.01
+"""Of rows that are on earth only with longitude and latitude swapped: fewer are glitches of receivers."""
 
 
 def ingest(
@@ -61,24 +53,28 @@ def ingest(
     formats = _formats(paths, source)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is there already; give a new folder")
-    if formats[paths[0]].kind == "contacts":
+    # Java was started in some folder, perhaps another than this one: what it reads is named in full.
+    formats = {path.absolute(): one for path, one in formats.items()}
+    if formats[paths[0].absolute()].kind == "contacts":
         from driftcast.pipeline.fleets.contact_lists import ingest_contacts
 
         with unfinished(out) as folder:
-            return ingest_contacts({path: one.name for path, one in formats.items()}, folder, source)
+            return ingest_contacts(formats, folder, source)
     with unfinished(out) as folder, _told(out):
         spark = session("driftcast", master)
-        check_shared(spark, folder, *paths)
+        check_shared(spark, folder, *formats)
         scratch = folder / ".scratch"
         scratch.mkdir()
-        # Java was started in some folder, perhaps another than this one: what it reads is named in full.
-        formats = {path.absolute(): one for path, one in formats.items()}
-        read_raw(spark, formats, source, scratch)
-        written, sight = _cleaned_into(folder, spark, source, rules)
+        inputs = prepare(formats, source, scratch)
+        with named(inputs):
+            read = read_raw(spark, inputs, source, scratch)
+        written, sight = _cleaned_into(folder, spark, source, rules, read)
         if not written.legs:
             raise UserError("no node is told twice within a gap, so none moves: see --gap and --columns")
         shutil.rmtree(scratch)
-        facts = _facts(written, formats, source, rules)
+        facts = _facts(written, inputs, read, rules)
+        check_rows(folder, facts)
+        facts |= summary_of(folder, facts)
         # The last of all: a folder without it is no fleet.
         (folder / FACTS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
         from driftcast.pipeline.fleets.page import write_page
@@ -91,10 +87,12 @@ def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
     if not paths:
         raise UserError("no files to ingest")
     for path in paths:
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder: name its files, as in {path}/*")
         if not path.is_file():
             raise UserError(f"{path}: there is no such file")
     given = format_named(source.format) if source.format is not None else None
-    formats = {path: given or format_of(path) for path in dict.fromkeys(paths)}
+    formats = {path: given or format_of(path, source.encoding, source.header) for path in dict.fromkeys(paths)}
     if len({one.kind == "contacts" for one in formats.values()}) > 1:
         contacts = next(path for path, one in formats.items() if one.kind == "contacts")
         raise UserError(f"{contacts}: holds contacts, other files places: ingest them apart")
@@ -103,33 +101,67 @@ def _formats(paths: Sequence[Path], source: Source) -> dict[Path, Format]:
     return formats
 
 
-def read_raw(spark: "SparkSession", formats: Mapping[Path, Format], source: Source, scratch: Path) -> None:
-    """The rows of all files as RAW, in the scratch folder: logs are parsed once."""
-    by_format: dict[str, list[Path]] = {}
-    for path, one in formats.items():
-        by_format.setdefault(one.name, []).append(path)
+class Read(NamedTuple):
+    """What readers found."""
+
+    counted: dict[str, Counted]
+    """By the names of files."""
+    unsaid: Input | None
+    """A file whose x and y are taken for meters though nobody says so."""
+
+    @property
+    def rows(self) -> int:
+        """Of all files."""
+        return sum(one.rows for one in self.counted.values())
+
+
+def read_raw(spark: "SparkSession", inputs: Sequence[Input], source: Source, scratch: Path) -> Read:
+    """The rows of all files as RAW, in the scratch folder: logs are parsed once. All rows of a file are there, or a
+    WorkError says that they are not."""
+    import pyarrow.dataset as ds
+
+    by_format: dict[str, list[Input]] = {}
+    for one in inputs:
+        by_format.setdefault(one.format.name, []).append(one)
     to = scratch / RAW_FOLDER
     to.mkdir()
+    counted: dict[str, Counted] = {}
+    staged, unsaid = Staged(source), None
     for name, same in by_format.items():
-        if name == "csv":
-            rows = csv_rows(spark, same, source.columns, source.header, source.time_format)
-            rows.write.mode("append").parquet(str(to))
-        elif name == "parquet":
-            parquet_rows(spark, same, source.columns).write.mode("append").parquet(str(to))
-        else:
-            for index, path in enumerate(same):
-                stage(path, name, to / f"{name}-{index:05}.parquet")
+        if name not in ("csv", "parquet"):
+            for index, one in enumerate(same):
+                counted[one.name] = staged.stage(one, to / f"{name}-{index:05}.parquet")
+            continue
+        tables = (csv_rows if name == "csv" else parquet_rows)(spark, same, source)
+        part = scratch / f"{RAW_FOLDER}-{name}"
+        try:
+            tables.rows.write.parquet(str(part))
+        finally:
+            spark.conf.unset(NANOSECONDS)
+        rows = Counter[str]()
+        for batch in ds.dataset(part, format="parquet").to_batches(columns=["file"]):
+            for count in batch["file"].value_counts().to_pylist():
+                rows[count["values"]] += count["counts"]
+        for one in same:
+            if tables.records[one.name] != rows[one.name]:
+                raise uncounted(one.name, tables.records[one.name], rows[one.name])
+            counted[one.name] = Counted(tables.records[one.name], rows[one.name])
+        for index, path in enumerate(sorted(part.glob("*.parquet"))):
+            path.rename(to / f"{name}-{index:05}.parquet")
+        unsaid = unsaid or tables.unsaid
+    return Read(counted, unsaid)
 
 
-def _cleaned_into(folder: Path, spark: "SparkSession", source: Source, rules: Rules) -> "tuple[Written, Sight]":
+def _cleaned_into(
+    folder: Path, spark: "SparkSession", source: Source, rules: Rules, read: Read
+) -> "tuple[Written, Sight]":
     """Clean the rows and write the tables."""
     files = sorted((folder / ".scratch" / RAW_FOLDER).glob("*.parquet"))
     naming = Naming(source.fleet, source.by_file)
     found = survey(spark, files, naming)
-    if not found.readable:
-        raise UserError(f"none of the rows can be read: {HINTS['unreadable']}")
-    if 0 < found.in_degrees < found.readable:
-        raise UserError("some files give degrees, others meters: ingest them apart, since nothing joins the two maps")
+    if found.rows != read.rows:
+        raise uncounted("the files", read.rows, found.rows)
+    _refuse_doubtful(found, source, read)
     crs = None
     if found.in_degrees:
         center = found.center()
@@ -145,11 +177,39 @@ def _cleaned_into(folder: Path, spark: "SparkSession", source: Source, rules: Ru
     return passes.tables(crs, found)
 
 
+def _refuse_doubtful(found: Survey, source: Source, read: Read) -> None:
+    """Refuse rows that mean something else than they seem to, or that may."""
+    if not read.rows:
+        raise UserError("the files have no rows: nothing follows the names of their columns")
+    if not found.readable:
+        example = f" (one is {found.example[:120]!r})" if found.example else ""
+        raise UserError(f"none of the rows can be read{example}: {HINTS['unreadable']}")
+    if 0 < found.in_degrees < found.readable:
+        raise UserError("some files give degrees, others meters: ingest them apart, since nothing joins the two maps")
+    if found.swappable > MOST_SWAPPED * found.readable and found.unswappable <= MOST_SWAPPED * found.swappable:
+        answer = "leave out --swap" if source.swap else "give --swap"
+        raise UserError(
+            f"{found.swappable:,} of {found.readable:,} rows have a latitude beyond 90 degrees and would be on earth "
+            f"with longitude and latitude swapped: {answer}"
+        )
+    if read.unsaid is not None and found.may_be_degrees:
+        raise UserError(
+            f"{read.unsaid.path}: x and y may be meters or degrees: say --columns x=x,y=y for meters, or "
+            "--columns longitude=x,latitude=y for degrees"
+        )
+    if found.measured and (found.median_s >= LATEST_S or DATES_FROM_S <= found.median_s < GPS_BEGAN_S):
+        raise UserError(
+            f"most times lie around {moment(found.median_s) or 'the year 2128 and later'}, where no receiver was: say "
+            "what their numbers count, as in --time-unit ms, or how they are written, as in "
+            "--time-format yyyyMMddHHmmss"
+        )
+
+
 def _raw(spark: "SparkSession", folder: Path, source: Source) -> "DataFrame":
     from pyspark.sql import functions as f
 
-    raw = spark.read.schema(ddl(RAW)).parquet(str(folder / ".scratch" / RAW_FOLDER))
-    fleet = f.regexp_replace("file", r"(\.\w+)?(\.gz)?$", "") if source.by_file else f.lit(source.fleet)
+    raw = spark.read.schema(ddl(RAW)).parquet(spark_path(folder / ".scratch" / RAW_FOLDER))
+    fleet = f.regexp_replace("file", SUFFIXES, "") if source.by_file else f.lit(source.fleet)
     return raw.withColumn("fleet", f.coalesce("fleet", fleet)).select(*names(RAW))
 
 
@@ -168,7 +228,7 @@ def _by_spark(
     if crs is not None:
         raw = projected(raw, crs)
     written = write_tables(folder, cleaned(raw, rules, median_s), rules, crs)
-    positions = raw.sparkSession.read.schema(ddl(POSITIONS)).parquet(str(folder / "positions"))
+    positions = raw.sparkSession.read.schema(ddl(POSITIONS)).parquet(spark_path(folder / "positions"))
     return written, sight_of(positions, written.facts)
 
 
@@ -182,12 +242,13 @@ def _refuse_clashes(readable: "DataFrame") -> None:
         refuse_clash(*clashing)
 
 
-def _facts(written: Written, formats: Mapping[Path, Format], source: Source, rules: Rules) -> dict[str, Any]:
+def _facts(written: Written, inputs: Sequence[Input], read: Read, rules: Rules) -> dict[str, Any]:
     return {
         "version": VERSION,
         **written.facts,
-        "files": {path.name: one.name for path, one in formats.items()},
-        "rows": written.kept + sum(written.rejected.values()),
+        "files": {one.name: one.format.name for one in inputs},
+        "read": {one.name: read.counted[one.name].facts(one) for one in inputs},
+        "rows": read.rows,
         "positions": written.kept,
         "rejected": written.rejected,
         "resampled": written.resampled,

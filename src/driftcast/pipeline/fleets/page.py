@@ -1,19 +1,17 @@
 """The summary of a fleet's folder: one page that needs no network."""
 
 import base64
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from driftcast.pipeline.fleets.cleaning import REASONS
 from driftcast.pipeline.fleets.picture import Sight, draw
+from driftcast.pipeline.fleets.summary import sentences
 from driftcast.pipeline.report.css import CSS
 
 PICTURE = "fleet.png"
 SCENARIO_FILE = "scenario.toml"
-# Numbers below this are no dates: a simulator's clock starts at 0.
-_DATES_FROM_S = 1e8
 
 
 def write_page(folder: Path, facts: dict[str, Any], sight: Sight) -> None:
@@ -99,13 +97,8 @@ def duration(seconds: float) -> str:
 
 
 def _when_and_where(facts: dict[str, Any]) -> str:
-    start = "It begins at 0 s of its file"
-    if facts["start_s"] >= _DATES_FROM_S:
-        start = f"It begins on {datetime.fromtimestamp(facts['start_s'], UTC):%Y-%m-%d at %H:%M:%S} UTC"
-    elif facts["start_s"]:
-        start = f"It begins at {facts['start_s']:g} s of its file"
     where = "places are meters as the file gives them" if facts["crs"] is None else f"its map is {facts['crs']}"
-    return f"{start}; {where}."
+    return f"{'. '.join(one[0].upper() + one[1:] for one in sentences(facts))}. Here {where}."
 
 
 def _steps(facts: dict[str, Any]) -> str:

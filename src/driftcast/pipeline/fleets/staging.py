@@ -1,34 +1,111 @@
 """Files that Spark cannot read itself, turned into a Parquet file of raw rows, a batch at a time."""
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driftcast.errors import UserError, WorkError
 from driftcast.mobility.bonnmotion import BonnMotion
+from driftcast.mobility.fcd import read_fcd
 from driftcast.mobility.ns2 import Ns2
 from driftcast.mobility.one import One
-from driftcast.mobility.player import TracePlayer
-from driftcast.mobility.samples import waypoints
-from driftcast.mobility.sumo import Sumo
-from driftcast.pipeline.fleets.geojson import features
-from driftcast.pipeline.fleets.gpx import track_points
-from driftcast.pipeline.fleets.points import Point
+from driftcast.mobility.player import Recorded, TracePlayer
+from driftcast.mobility.samples import Waypoints, waypoints
+from driftcast.pipeline.fleets.geojson import GeoJson
+from driftcast.pipeline.fleets.gpx import Gpx
+from driftcast.pipeline.fleets.inputs import Counted, Input, Source
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 1 << 18
 
-_PLAYERS: Mapping[str, type[TracePlayer]] = {"sumo": Sumo, "ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
-_POINTS: Mapping[str, Callable[[Path], Iterator[Point]]] = {"gpx": track_points, "geojson": features}
+_PLAYERS: Mapping[str, type[TracePlayer]] = {"ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
 
 
-def stage(path: Path, format_name: str, to: Path) -> None:
-    """Write the rows of a file, as RAW, to a new Parquet file."""
+class Staged:
+    """Writes the rows of files as RAW, and counts what each file has."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._tracks: dict[str, str] = {}
+        """The GPX file of each track's name so far."""
+
+    def stage(self, one: Input, to: Path) -> Counted:
+        """Write the rows of a file to a new Parquet file."""
+        if one.format.name in ("gpx", "geojson"):
+            return self._stage_points(one, to)
+        if one.format.name == "sumo":
+            return self._stage_fcd(one, to)
+        # Read by the player of the format, so that it moves as when it is played.
+        recorded = _PLAYERS[one.format.name](file=str(one.plain)).recorded()
+        _check_used(one, recorded)
+        rows = _written(_stated(recorded.names, waypoints(recorded.moving), ("x_m", "y_m"), one.name), to)
+        return Counted(recorded.records, rows, recorded.superseded)
+
+    def _stage_fcd(self, one: Input, to: Path) -> Counted:
+        samples = read_fcd(one.plain)
+        said = self._source.columns_of_degrees()
+        degrees = samples.in_degrees() if said is None else said
+        if degrees is None:
+            raise UserError(
+                f"{one.path}: x and y may be meters or degrees, and no speeds tell: say --columns x=x,y=y for meters, "
+                "or --columns longitude=x,latitude=y for degrees"
+            )
+        recorded = samples.recorded()
+        _check_used(one, recorded)
+        columns = ("longitude", "latitude") if degrees else ("x_m", "y_m")
+        columns = (columns[1], columns[0]) if degrees and self._source.swap else columns
+        rows = _written(_stated(recorded.names, samples.waypoints(), columns, one.name), to)
+        if rows != recorded.records:
+            raise uncounted(one.name, recorded.records, rows)
+        return Counted(recorded.records, rows)
+
+    def _stage_points(self, one: Input, to: Path) -> Counted:
+        source = self._source
+        reader: Gpx | GeoJson
+        if one.format.name == "gpx":
+            reader = Gpx(one.plain, source.by_track, one.name)
+        else:
+            reader = GeoJson(one.plain, source.columns, source.time_unit, source.single, one.name)
+        rows = _written(_measured(reader, source.swap, one.name), to)
+        if reader.rows != rows:
+            raise uncounted(one.name, reader.rows, rows)
+        if isinstance(reader, Gpx):
+            self._refuse_same_tracks(one, reader)
+        return Counted(reader.rows, rows)
+
+    def _refuse_same_tracks(self, one: Input, reader: Gpx) -> None:
+        """Receivers give their tracks names such as ACTIVE LOG: equal ones may be one node or several."""
+        for name, tracks in reader.tracks.items():
+            other = self._tracks.setdefault(name, one.name)
+            apart = tracks > 1 or (other != one.name and not self._source.by_file)
+            if apart and not self._source.merge:
+                where = f"tracks of {one.name}" if other == one.name else f"a track of {other} and one of {one.name}"
+                raise UserError(
+                    f"{where} have the same name, {name!r}: give --by-track if each track is a node of its own, "
+                    "--merge if equal names are one node"
+                )
+
+
+def _check_used(one: Input, recorded: Recorded) -> None:
+    if recorded.records != recorded.used + recorded.superseded:
+        raise uncounted(one.name, recorded.records, recorded.used + recorded.superseded)
+
+
+def uncounted(name: str, read: int, told: int) -> WorkError:
+    """Rows that vanished on their way: nothing may be made of the others."""
+    return WorkError(
+        f"{name}: {read:,} rows were read, but {told:,} are kept or rejected; nothing is written. This is an error in "
+        "driftcast: please report it with the file"
+    )
+
+
+def _written(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
+    """Write batches to a new Parquet file; returns how many rows it has."""
     import pyarrow.parquet as pq
 
-    batches = _recorded(path, format_name) if format_name in _PLAYERS else _measured(path, format_name)
     writer = None
     try:
         for batch in batches:
@@ -37,6 +114,7 @@ def stage(path: Path, format_name: str, to: Path) -> None:
     finally:
         if writer is not None:
             writer.close()
+    return int(pq.read_metadata(to).num_rows)
 
 
 def _arrow_schema() -> "pa.Schema":
@@ -59,28 +137,26 @@ def _batch(rows: int, **columns: object) -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def _recorded(path: Path, format_name: str) -> "Iterator[pa.RecordBatch]":
-    """What a simulator states: read by the player of the format, so that it moves as when it is played."""
+def _stated(known: list[str], rows: Waypoints, columns: tuple[str, str], name: str) -> "Iterator[pa.RecordBatch]":
+    """What a simulator states."""
     import numpy as np
 
-    names, moving = _PLAYERS[format_name](file=str(path)).recorded()
-    rows, known = waypoints(moving), np.array(names, dtype=object)
-    for begin in range(0, len(rows.node), BATCH_ROWS):
+    names = np.array(known, dtype=object)
+    for begin in range(0, max(len(rows.node), 1), BATCH_ROWS):
         part = slice(begin, begin + BATCH_ROWS)
         count = len(rows.node[part])
         yield _batch(
             count,
-            file=[path.name] * count,
+            file=[name] * count,
             place=np.arange(begin, begin + count),
-            node=known[rows.node[part]],
+            node=names[rows.node[part]],
             clock_s=rows.time_s[part],
-            x_m=rows.x_m[part],
-            y_m=rows.y_m[part],
             stated=rows.track[part],
+            **{columns[0]: rows.x_m[part], columns[1]: rows.y_m[part]},
         )
 
 
-def _measured(path: Path, format_name: str) -> "Iterator[pa.RecordBatch]":
+def _measured(reader: Gpx | GeoJson, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
     """Points one by one."""
     node: list[str] = []
     text: list[str | None] = []
@@ -93,16 +169,16 @@ def _measured(path: Path, format_name: str) -> "Iterator[pa.RecordBatch]":
 
         return _batch(
             len(node),
-            file=[path.name] * len(node),
+            file=[name] * len(node),
             place=np.arange(done, done + len(node)),
             node=node,
             clock_s=np.array(clock_s),
-            longitude=np.array(longitude),
-            latitude=np.array(latitude),
+            longitude=np.array(latitude if swap else longitude),
+            latitude=np.array(longitude if swap else latitude),
             text=text,
         )
 
-    for point in _POINTS[format_name](path):
+    for point in reader.points():
         node.append(point.node)
         clock_s.append(point.clock_s)
         longitude.append(point.longitude)

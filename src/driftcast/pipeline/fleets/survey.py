@@ -1,6 +1,5 @@
 """A first look at the rows of a fleet: whose they are, and where and when most of them lie."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from driftcast.mobility.trajectory import Floats, Integers
+from driftcast.pipeline.fleets.inputs import stem_of
 from driftcast.pipeline.fleets.projection import Center
 from driftcast.pipeline.fleets.workers import each
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_COUNTS = ("rows", "readable", "in_degrees", "swappable", "unswappable")
+# A thousandth of a degree is a hundred meters: nobody writes degrees with fewer digits.
+_DEGREE_DIGITS = 3
 SAMPLE = 4096
 """Rows of a file that stand for all of it where a middle is looked for."""
 BATCH_ROWS = 500_000
@@ -33,14 +36,25 @@ class Naming(NamedTuple):
         """Its name."""
         if said is not None:
             return said
-        return re.sub(r"(\.\w+)?(\.gz)?$", "", file, count=1) if self.by_file else self.fleet
+        return stem_of(file) if self.by_file else self.fleet
 
 
 class Survey(NamedTuple):
     """What there is."""
 
+    rows: int
     readable: int
     in_degrees: int
+    swappable: int
+    """Rows whose latitude is none, and that would be on earth with their numbers swapped."""
+    unswappable: int
+    """Rows on earth that would not be there with their numbers swapped."""
+    measured: bool
+    """Whether some rows were measured, not stated by a simulator."""
+    may_be_degrees: bool
+    """Whether all measured places in meters could be degrees as well, by their size and their digits."""
+    example: str | None
+    """Of the rows that cannot be read."""
     logs: dict[Log, int]
     """Rows of each."""
     clock_s: Floats
@@ -90,11 +104,22 @@ def survey(spark: "SparkSession", files: Sequence[Path], naming: Naming) -> Surv
     for one in found:
         for fleet, node, file, rows in one["logs"]:
             logs[fleet, node, file] = logs.get((fleet, node, file), 0) + rows
-    sample = [
+    clock_s, longitude, latitude, weight = (
         np.concatenate([np.zeros(0), *(np.array(one["sample"][k], dtype=np.float64) for one in found)])
         for k in range(4)
-    ]
-    return Survey(sum(one["readable"] for one in found), sum(one["in_degrees"] for one in found), logs, *sample)
+    )
+    counts = {name: sum(one[name] for one in found) for name in (*_COUNTS, "measured", "beyond", "fine")}
+    return Survey(
+        **{name: counts[name] for name in _COUNTS},
+        measured=counts["measured"] > 0,
+        may_be_degrees=counts["fine"] > 0 and not counts["beyond"],
+        example=next((one["example"] for one in found if one["example"] is not None), None),
+        logs=logs,
+        clock_s=clock_s,
+        longitude=longitude,
+        latitude=latitude,
+        weight=weight,
+    )
 
 
 def _look(path: Path, naming: Naming) -> dict[str, Any]:
@@ -102,23 +127,45 @@ def _look(path: Path, naming: Naming) -> dict[str, Any]:
 
     logs: dict[Log, int] = {}
     step = -(-pq.read_metadata(path).num_rows // SAMPLE) or 1
-    readable = in_degrees = seen = 0
+    counts = dict.fromkeys((*_COUNTS, "measured", "beyond", "fine"), 0)
+    example: str | None = None
     sample: list[list[float]] = [[], [], [], []]
     for rows in raw_batches(path):
         for log, count in zip(*owners(rows, naming)[1:], strict=True):
             logs[log] = logs.get(log, 0) + int(count)
         fine = rows["text"].is_null().to_numpy(zero_copy_only=False)
-        readable += int(fine.sum())
         columns = [numbers(rows[name]) for name in ("clock_s", "longitude", "latitude")]
-        in_degrees += int((fine & rows["longitude"].is_valid().to_numpy(zero_copy_only=False)).sum())
-        chosen = np.flatnonzero(fine & ((np.arange(len(fine)) + seen) % step == 0))
+        chosen = np.flatnonzero(fine & ((np.arange(len(fine)) + counts["rows"]) % step == 0))
+        for name, wanted in _looked_at(rows, fine, columns[1], columns[2]).items():
+            counts[name] += int(wanted.sum())
+        if example is None and not fine.all():
+            example = rows["text"][int(np.flatnonzero(~fine)[0])].as_py()
         if not len(chosen):
             chosen = np.flatnonzero(fine)[:1]
         for to, column in zip(sample, (*columns, np.full(len(fine), float(step))), strict=True):
             to.extend(column[chosen].tolist())
-        seen += len(fine)
     told = [[*log, rows] for log, rows in logs.items()]
-    return {"logs": told, "readable": readable, "in_degrees": in_degrees, "sample": sample}
+    return {"logs": told, "sample": sample, "example": example, **counts}
+
+
+def _looked_at(
+    rows: "pa.RecordBatch", fine: "np.ndarray[Any, Any]", longitude: Floats, latitude: Floats
+) -> "dict[str, np.ndarray[Any, Any]]":
+    """Which rows are what the counts of a survey are of."""
+    given = fine & rows["longitude"].is_valid().to_numpy(zero_copy_only=False)
+    unstated = fine & rows["stated"].is_null().to_numpy(zero_copy_only=False)
+    in_meters = unstated & ~given
+    x, y = numbers(rows["x_m"]), numbers(rows["y_m"])
+    return {
+        "rows": np.ones(len(fine), dtype=np.bool_),
+        "readable": fine,
+        "in_degrees": given,
+        "swappable": given & (np.abs(latitude) > 90) & (np.abs(latitude) <= 180) & (np.abs(longitude) <= 90),
+        "unswappable": given & (np.abs(latitude) <= 90) & (np.abs(longitude) > 90) & (np.abs(longitude) <= 180),
+        "measured": unstated,
+        "beyond": in_meters & ((np.abs(x) > 180) | (np.abs(y) > 90)),
+        "fine": in_meters & ((np.round(x, _DEGREE_DIGITS) != x) | (np.round(y, _DEGREE_DIGITS) != y)),
+    }
 
 
 def raw_batches(path: Path) -> "Iterator[pa.RecordBatch]":

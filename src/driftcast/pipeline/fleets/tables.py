@@ -9,9 +9,10 @@ from driftcast.errors import UserError
 from driftcast.mobility.fleet import LEGS_FOLDER
 from driftcast.pipeline.fleets.cleaning import HINTS, REASONS, Rules, tracks
 from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, REJECTED, names
+from driftcast.pipeline.fleets.workers import spark_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 # Rows of a file: enough to make a file worth opening, few enough that one hour of a week is not most of it.
 ROWS_PER_FILE = 2_000_000
@@ -40,7 +41,7 @@ def write_tables(folder: Path, rows: "DataFrame", rules: Rules, crs: str | None)
     staged = folder / ".scratch" / "clean"
     # Written once, read thrice: the windows of cleaning are what costs.
     rows.write.parquet(str(staged))
-    rows = spark.read.schema(rows.schema).parquet(str(staged))
+    rows = spark.read.schema(rows.schema).parquet(spark_path(staged))
     rejected = {
         row["reason"]: row["count"]
         for row in rows.where("reason is not null").groupBy("reason").count().orderBy("reason").collect()
@@ -69,7 +70,7 @@ def write_tables(folder: Path, rows: "DataFrame", rules: Rules, crs: str | None)
         positions = resampled(positions, rules.every_s)
     numbered = _numbered(positions)
     numbered.write.parquet(str(folder / "positions"))
-    positions = spark.read.schema(numbered.schema).parquet(str(folder / "positions"))
+    positions = spark.read.schema(numbered.schema).parquet(spark_path(folder / "positions"))
     facts = told_of(start_s, end_s, crs, origin_m, box_m)
     made = _write_legs(folder, positions)
     count = positions.count()
@@ -121,7 +122,7 @@ def _write_legs(folder: Path, positions: "DataFrame") -> dict[str, Any]:
     made = legs(positions)
     ordered = made.repartitionByRange(files_for(count), "start_s").sortWithinPartitions("start_s", "number")
     ordered.write.parquet(str(folder / LEGS_FOLDER))
-    made = spark.read.schema(made.schema).parquet(str(folder / LEGS_FOLDER))
+    made = spark.read.schema(made.schema).parquet(spark_path(folder / LEGS_FOLDER))
     lasting_s = f.col("end_s") - f.col("start_s")
     total = made.agg(
         f.count(f.lit(1)).alias("legs"),
@@ -141,7 +142,7 @@ def _write_legs(folder: Path, positions: "DataFrame") -> dict[str, Any]:
     )
     nodes = nodes.join(paths, "number", "left").fillna(0.0, ["present_s", "path_m"])
     nodes.select(*names(NODES)).coalesce(1).sortWithinPartitions("number").write.parquet(str(folder / "nodes"))
-    known = spark.read.parquet(str(folder / "nodes")).count()
+    known = spark.read.parquet(spark_path(folder / "nodes")).count()
     return {"nodes": known, **total.asDict(), "longest_leg_s": total["longest_leg_s"] or 0.0}
 
 
@@ -185,15 +186,22 @@ def resampled(positions: "DataFrame", every_s: float) -> "DataFrame":
     spread = spread.withColumn("tick", f.explode(f.sequence(f.col("from"), f.col("until") - 1)))
     at_s = f.col("tick") * every_s
     share = f.when(joined, (at_s - f.col("time_s")) / (f.col("then.time_s") - f.col("time_s"))).otherwise(0.0)
+
+    def between(name: str) -> "Column":
+        step = f.col(f"then.{name}") - f.col(name)
+        if name != "longitude":
+            return f.col(name) + share * step
+        # The short way around the earth, also across 180 degrees.
+        made = f.col(name) + share * (step - 360.0 * f.floor((step + 180.0) / 360.0))
+        return made - 360.0 * f.floor((made + 180.0) / 360.0)
+
     return spread.select(
         "fleet",
         "node",
         "track",
         at_s.alias("time_s"),
         *(
-            f.when(joined, f.col(name) + share * (f.col(f"then.{name}") - f.col(name)))
-            .otherwise(f.col(name))
-            .alias(name)
+            f.when(joined, between(name)).otherwise(f.col(name)).alias(name)
             for name in ("x_m", "y_m", "longitude", "latitude")
         ),
     )

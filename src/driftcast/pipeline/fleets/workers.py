@@ -1,6 +1,7 @@
 """Work on files, spread over Spark's workers: a function and the things it is to be done with, each a task."""
 
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+
+
+def spark_path(path: Path) -> str:
+    """A path as Spark reads it: what it takes for patterns is quoted."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", str(path))
 
 
 def refuse_full_disk(error: Exception, out: Path) -> None:

@@ -5,7 +5,7 @@ from html import escape
 
 from driftcast.pipeline.claims import Claim
 from driftcast.pipeline.report.markdown import words
-from driftcast.pipeline.report.tables import number
+from driftcast.pipeline.report.tables import interval_texts, number
 
 _MARKS = {True: ("holds", "✓"), False: ("fails", "✗"), None: ("undecided", "?")}
 _VERDICTS = {
@@ -39,11 +39,12 @@ def _row(claim: Claim) -> str:
     calibration = ' <span class="tag">calibration</span>' if claim.calibration else ""
     note = f"<small>{words(claim.note)}</small>" if claim.note else ""
     paper = claim.paper if isinstance(claim.paper, str) else number(claim.paper)
-    bounds = f"[{number(claim.low)}, {number(claim.high)}]" if claim.low is not None else "–"
+    ours, low, high = interval_texts(claim.ours, claim.low, claim.high)
+    bounds = f"[{low}, {high}]" if claim.low is not None else "–"
     return (
         f'<tr><td class="verdict {word}"><i>{mark}</i> {word}{alone}</td>'
         f"<td>{words(claim.statement)}{calibration}{note}</td><td>{escape(claim.asked) or '–'}</td>"
-        f'<td class="n">{escape(paper)}</td><td class="n">{number(claim.ours)}</td><td class="n">{bounds}</td></tr>'
+        f'<td class="n">{escape(paper)}</td><td class="n">{ours}</td><td class="n">{bounds}</td></tr>'
     )
 
 

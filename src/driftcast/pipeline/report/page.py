@@ -37,6 +37,8 @@ class Section:
     differences: Summary | None = None
     """Of each point to the one with the first label of the experiment's reference, paired by seed."""
     sentences: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    """Why its runs say less than they seem to."""
 
 
 def page(title: str, sections: Sequence[Section], versions: Mapping[str, str]) -> str:
@@ -107,6 +109,7 @@ def _section(section: Section, alone: bool) -> str:
     parts = [
         f'<section id="{_id(experiment.name)}"><h2>{escape(heading)}</h2>',
         f'{paper}{paragraphs(definition.description)}<p class="scope">{escape(scope)}</p>',
+        _warnings(section),
         _watch(section),
         _sentences(section),
         _claims(section),
@@ -118,6 +121,13 @@ def _section(section: Section, alone: bool) -> str:
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _warnings(section: Section) -> str:
+    if not section.warnings:
+        return ""
+    items = "".join(f"<li>{escape(text)}</li>" for text in section.warnings)
+    return f'<h3>Warnings</h3><ul class="errors">{items}</ul>'
 
 
 def _watch(section: Section) -> str:

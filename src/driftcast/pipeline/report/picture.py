@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from driftcast.pipeline.definition import Figure
 from driftcast.pipeline.report.style import COLORS, MARKERS, group_digits, metric_label, metric_scale
 from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import Interval, interval
+from driftcast.pipeline.statistics import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def overview(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] | No
     shown = {point.labels[figure.x] for point in results.points(figure.where)}
     labels = [label for label in results.experiment.labels(figure.x) if label in shown]
     panels = {
-        metric: [interval(results.selected({**figure.where, figure.x: label}, metric).values()) for label in labels]
+        metric: [results.mean({**figure.where, figure.x: label}, metric) for label in labels]
         for metric in figure.metrics
     }
     if not any(one.n for found in panels.values() for one in found):

@@ -45,6 +45,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     left_out: int = 0
     """Rows that came too late, or that no minute can have."""
+    waiting: int = 0
+    """Deliveries whose event is not there: they stand in the table `waiting` until it comes, or is not waited for any
+    more."""
     refused: int = 0
     """Files that are no part of a trace of this version."""
     traces: list[str] = []
@@ -97,6 +100,10 @@ class WatchFolder:
             write_rows(path, rows)
         else:
             path.unlink(missing_ok=True)
+
+    def put(self, table: str, rows: "pa.Table") -> None:
+        """All rows of a table that each step writes anew."""
+        write_rows(self.out / table / "now.parquet", rows)
 
     def done(self, commit: Commit) -> None:
         """The step counts from here on."""

@@ -23,6 +23,8 @@ LEFT_OUT_COLUMNS = (
 )
 """What no other table has: rows of a minute that was final when they came (`late`), deliveries of events that are not
 there or whose minute was final (`event_unknown`), rows without run, node or time (`malformed`)."""
+WAITING_COLUMNS = tuple(column for column in LEFT_OUT_COLUMNS if column[0] != "reason")
+"""Deliveries whose event is not there, by the minute and the node of the delivery."""
 _BY = ["run", "minute_s", "node", "reason"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from driftcast.pipeline.telemetry.arrivals import changed_since
 from driftcast.pipeline.telemetry.folder import WatchFolder, read_rows, write_rows
-from driftcast.pipeline.telemetry.load import LEFT_OUT_COLUMNS, is_final, last_final, left_out
+from driftcast.pipeline.telemetry.load import WAITING_COLUMNS, is_final, last_final, left_out
 from driftcast.pipeline.telemetry.minutes import KEY, MINUTE_S, deliveries_by_minute, minute, usable
 from driftcast.pipeline.trace_metrics import ORDER, spark_schema
 from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, Kind, arrow_schema
@@ -40,6 +40,8 @@ class Judged(NamedTuple):
     rows: "pa.Table"
     """Of every minute that was not final before."""
     left_out: "pa.Table"
+    waiting: "pa.Table"
+    """Deliveries whose event is not there: it has not come yet, or its minute was final."""
 
 
 class Publications:
@@ -71,14 +73,15 @@ class Publications:
             touched |= self._resubscribed(known, subscriptions, over_s)
             rows = self._rows(touched, delivered, known, subscriptions)
             final = is_final(rows["minute_s"], watermark_s, self._wait_s)
-            stray = self._leave(step, known, delivered, over_s, last_final(watermark_s, self._wait_s))
+            stray, waiting = self._leave(step, known, delivered, over_s, last_final(watermark_s, self._wait_s))
         finally:
             known.unpersist()
             delivered.unpersist()
         state = self._folder.state(step)
         write_rows(state / "judged.parquet", rows.filter(pc.invert(final)))
         write_rows(state / "subscriptions.parquet", subscriptions)
-        return Judged(rows.append_column("final", final), pa.concat_tables([late, stray], promote_options="default"))
+        lost = pa.concat_tables([late, stray], promote_options="default")
+        return Judged(rows.append_column("final", final), lost, waiting)
 
     def _state(self, name: str, schema: str) -> "DataFrame":
         path = self._folder.state(self._folder.commit.step) / name
@@ -132,23 +135,27 @@ class Publications:
 
     def _leave(
         self, step: int, known: "DataFrame", delivered: "DataFrame", over_s: float, limit_s: float
-    ) -> "pa.Table":
+    ) -> "tuple[pa.Table, pa.Table]":
         """Write what the next step needs. Minutes that are final now are left behind, with their deliveries; what was
-        delivered in them of events that nobody knows is left out, and told."""
+        delivered in them of events that nobody knows is left out, and told. What was delivered of such events since
+        then waits, and is told as well."""
+        import pyarrow.compute as pc
         from pyspark.sql import functions as f
 
-        stray = arrow_schema(LEFT_OUT_COLUMNS).empty_table()
+        keys = ["run", "event"]
+        unknown = delivered.join(known, keys, "anti")
+        counted = unknown.groupBy("run", minute(), "node").agg(f.count(f.lit(1)).alias("rows")).toArrow()
+        waiting = counted.cast(arrow_schema(WAITING_COLUMNS))
+        lost = waiting.schema.empty_table()
         # All the same until another minute is over.
         if limit_s // MINUTE_S > over_s // MINUTE_S:
-            keys = ["run", "event"]
-            waiting = delivered.join(known, keys, "anti")
-            lost = waiting.where(minute() <= limit_s).groupBy("run", minute(), "node").agg(f.count(f.lit(1)))
-            stray = left_out(lost.toArrow(), "event_unknown")
+            over = pc.less_equal(waiting["minute_s"], limit_s)
+            lost, waiting = waiting.filter(over), waiting.filter(pc.invert(over))
             known = known.where(f.col("minute_s") > limit_s)
-            delivered = delivered.join(known, keys, "semi").unionByName(waiting.where(minute() > limit_s))
+            delivered = delivered.join(known, keys, "semi").unionByName(unknown.where(minute() > limit_s))
         for name, frame in (("events", known), ("deliveries", delivered)):
             frame.coalesce(1).write.mode("overwrite").parquet(str((self._folder.state(step) / name).resolve()))
-        return stray
+        return left_out(lost, "event_unknown"), waiting
 
 
 def _any_of(minutes: set[tuple[str, int]]) -> "Column":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-TABLES = ("deliveries", "load", "drops", "left_out", "refused")
+TABLES = ("deliveries", "load", "drops", "left_out", "waiting", "refused")
 """What a watch keeps for everybody."""
 
 
@@ -57,6 +57,7 @@ class Steps:
         folder.replace("drops", drops_table(load, watermark_s))
         folder.replace("deliveries", judged.rows)
         folder.add("left_out", step, lost)
+        folder.put("waiting", judged.waiting)
         folder.add("refused", step, _refused(refused))
         folder.done(
             Commit(
@@ -65,6 +66,7 @@ class Steps:
                 files=before.files + arrived.files,
                 rows=before.rows + _sum(rows["rows"]),
                 left_out=before.left_out + _sum(lost["rows"]),
+                waiting=_sum(judged.waiting["rows"]),
                 refused=before.refused + len(refused),
                 traces=traces,
             )

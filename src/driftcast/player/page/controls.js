@@ -63,7 +63,7 @@ function stepEvent(by) {
 }
 
 function fitView() {
-  Object.assign(view, { x: extent.x + extent.width / 2, y: extent.y + extent.height / 2, scale: stages[0].fit(), fitted: true });
+  Object.assign(view, { x: extent.x + extent.width / 2, y: extent.y + extent.height / 2, scale: Math.min(...stages.map((stage) => stage.fit())), fitted: true });
   stale = true;
 }
 
@@ -71,6 +71,8 @@ function resize() {
   for (const stage of stages) stage.resize();
   if (view.fitted) fitView();
   drawMarks();
+  // At once: a canvas that has got another size is empty.
+  for (const stage of stages) stage.draw(time, memory(), node);
   stale = true;
 }
 
@@ -107,13 +109,15 @@ function drawMarks() {
 }
 
 const whole = (number) => Math.round(number).toLocaleString("en");
+// Names of protocols and their settings are long words: they may go on in the next line after a sign.
+const breakable = (text) => escapeText(text).replace(/[_:/=,]/g, "$&<wbr>");
 const escapeText = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 function tell() {
   $("clock").textContent = `${clockText(time)} / ${clockText(duration)}`;
   if (document.activeElement !== $("scrub") || playing) $("scrub").value = time;
   const rows = [];
-  const row = (name, value, kind = "") => rows.push(`<tr><td class="${kind}">${escapeText(name)}</td>${moments.map((moment, i) => `<td>${value(moment, i)}</td>`).join("")}</tr>`);
+  const row = (name, value, kind = "") => rows.push(`<tr><td class="${kind}">${breakable(name)}</td>${moments.map((moment, i) => `<td>${value(moment, i)}</td>`).join("")}</tr>`);
   const shared = (name, value) => rows.push(`<tr><td>${name}</td><td colspan="${moments.length}">${value}</td></tr>`);
   shared("islands", `${network.islands} <small>and ${network.alone} alone</small>`);
   shared("links", whole(network.linksUp) + (network.linksCut ? ` <small>and ${whole(network.linksCut)} cut by faults</small>` : ""));
@@ -133,7 +137,7 @@ function tell() {
     row(`node ${nodeName(node)} holds`, (moment) => whole(moment.stored[node]));
     shared("its island", network.here[node] ? network.size[network.island[node]] > 1 ? `${network.size[network.island[node]]} nodes` : "none, it is alone" : "away");
   }
-  const head = moments.length > 1 ? `<tr><th></th>${runs.map((run) => `<th title="${escapeText(run.label)}">${escapeText(run.label)}</th>`).join("")}</tr>` : "";
+  const head = moments.length > 1 ? `<tr><th></th>${runs.map((run) => `<th title="${escapeText(run.label)}">${breakable(run.label)}</th>`).join("")}</tr>` : "";
   $("facts").innerHTML = `<table>${head}${rows.join("")}</table>`;
   tellFollowed();
 }
@@ -154,9 +158,15 @@ function tellFollowed() {
   $("following").innerHTML = said.join("") || '<p class="soft">Click a node, or press <b>e</b> for an event, to follow it.</p>';
   const spot = (color, text, ring) => `<span><i style="${ring ? `border:2px solid ${color}` : `background:${color}`}"></i>${text}</span>`;
   $("legend").innerHTML = (event === null
-    ? [spot(islandColor(1), "one color, one island"), spot(colors.faint, "alone")]
+    ? [spot(islandColor(0), islandLegend()), spot(colors.faint, "alone")]
     : [spot(colors.got, "got it, wanted it"), spot(colors.carry, "carries it"), spot(colors.reach, "had it"), spot(colors.want, "wants it", true), spot(colors.faint, "does not have it")]
   ).concat([`<span><b style="color:${colors.drop}">×</b> a drop</span>`, "<span>larger: more in its buffer</span>"], network.cuts.start.length ? [`<span><b style="color:${colors.drop}">┄</b> a link that a fault cuts</span>`] : []).join("");
+}
+
+function islandLegend() {
+  if (network.islands <= ISLAND_COLORS) return "one color, one island";
+  if (network.islands <= ISLAND_SIGNS) return "one color and shape, one island";
+  return `${network.islands} islands share ${ISLAND_SIGNS} signs`;
 }
 
 function frame(now) {
@@ -295,7 +305,7 @@ function listen() {
   $("find").onblur = () => { hits = []; showHits(); };
   addEventListener("keydown", press);
   addEventListener("resize", resize);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { hues.clear(); readColors(); drawMarks(); stale = true; });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColors(); drawMarks(); stale = true; });
 }
 
 // What the address asks for, as in player.html#t=120&event=0.3&node=5&speed=10&play
@@ -313,7 +323,7 @@ function state() {
   return {
     time_s: time, playing, speed, node, event, duration_s: duration, names: header.names,
     places: Array.from(network.here, (here, one) => (here ? [network.x[one], network.y[one]] : null)),
-    links: network.pairs((link) => network.stands(link)), cut: network.pairs((link) => network.isCut(link)), islands: network.islands, alone: network.alone, view: { ...view },
+    links: network.pairs((link) => network.stands(link)), cut: network.pairs((link) => network.isCut(link)), islands: network.islands, alone: network.alone, signs: Array.from(network.sign), extent: { ...extent }, view: { ...view },
     runs: moments.map((moment) => ({
       label: moment.run.label, reached: members(moment.reached), carries: members(moment.carries),
       delivered: members(moment.delivered), wants: members(moment.wants), down: members(moment.down),
@@ -339,7 +349,7 @@ async function open() {
   stages = runs.map((run, place) => {
     const box = document.createElement("section");
     box.className = "stage";
-    box.innerHTML = `<h2>${escapeText(run.label)}</h2><canvas aria-label="the network under ${escapeText(run.label)}"></canvas>`;
+    box.innerHTML = `<h2>${breakable(run.label)}</h2><canvas aria-label="the network under ${escapeText(run.label)}"></canvas>`;
     $("stages").append(box);
     return new Stage(box.querySelector("canvas"), network, moments[place]);
   });
@@ -347,7 +357,11 @@ async function open() {
   listen();
   setSpeed(speed);
   seek(0);
+  tell();
   resize();
+  // The panel beside or below the maps grows and shrinks with what it says, and the maps with it.
+  const observer = new ResizeObserver(resize);
+  for (const stage of stages) observer.observe(stage.canvas);
   if (header.live) startFeed();
   obeyAddress();
   requestAnimationFrame(frame);

@@ -4,7 +4,7 @@ const header = JSON.parse(document.getElementById("header").textContent);
 let duration = header.duration_s;
 const extent = { x: 0, y: 0, width: header.area_m?.[0] ?? 1000, height: header.area_m?.[1] ?? 1000 };
 
-// Movement from a file may lead beyond the ground that the scenario names.
+// Movement from a file may lead beyond the area that the scenario names.
 function widen(xs, ys) {
   let [left, low, right, high] = [extent.x, extent.y, extent.x + extent.width, extent.y + extent.height];
   for (let i = 0; i < xs.length; i++) {
@@ -14,6 +14,28 @@ function widen(xs, ys) {
     if (ys[i] > high) high = ys[i];
   }
   Object.assign(extent, { x: left, y: low, width: right - left, height: high - low });
+}
+
+// The map shows all places of a movement: where each leg begins and where it ends. Without an area they alone are the
+// frame, with a margin.
+function frameMovement(x, y, start, end, vx, vy) {
+  const [toX, toY] = [[x, vx], [y, vy]].map(([from, speed]) => from.map((at, leg) => at + speed[leg] * (end[leg] - start[leg])));
+  if (header.area_m) {
+    widen(x, y);
+    return widen(toX, toY);
+  }
+  if (!x.length) return;
+  Object.assign(extent, { x: x[0], y: y[0], width: 0, height: 0 });
+  widen(x, y);
+  widen(toX, toY);
+  for (const [, ...places] of header.roads) widen(places.filter((_, i) => i % 2 === 0), places.filter((_, i) => i % 2));
+  addMargin(0.05);
+}
+
+function addMargin(share) {
+  // One node that stands still has an extent too.
+  const edge = Math.max(extent.width, extent.height, 10) * share;
+  Object.assign(extent, { x: extent.x - edge, y: extent.y - edge, width: extent.width + 2 * edge, height: extent.height + 2 * edge });
 }
 
 async function readColumns() {
@@ -78,7 +100,7 @@ function readLegs(bytes) {
     x[leg] /= 100;
     y[leg] /= 100;
   }
-  widen(x, y);
+  frameMovement(x, y, wait, lasts, dx, dy);
   return { first, start: wait, end: lasts, x, y, vx: dx, vy: dy, at: first.slice(0, -1) };
 }
 
@@ -89,6 +111,8 @@ function readPairs(bytes, name) {
   seconds(start);
   seconds(end);
   const byEnd = Uint32Array.from(start.keys()).sort((one, other) => end[one] - end[other]);
+  // What lasts to the end of the run still stands at its last moment.
+  for (let i = 0; i < end.length; i++) if (end[i] >= duration) end[i] = Infinity;
   return { start, end, byEnd, a: readColumn(bytes, name + ".a", Int32Array), b: readColumn(bytes, name + ".b", Int32Array) };
 }
 

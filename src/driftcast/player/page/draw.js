@@ -9,11 +9,21 @@ function readColors() {
   colors.dark = matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// Neighboring numbers get far-apart hues: the golden angle.
-const hues = new Map();
-function islandColor(root) {
-  if (!hues.has(root)) hues.set(root, `hsl(${Math.round(root * 137.508 + 205) % 360} 62% ${colors.dark ? 62 : 44}%)`);
-  return hues.get(root);
+// Twelve colors that are far from each other, from the gray of nodes that are alone, and visible on either ground.
+const PALETTES = {
+  light: ["#1f6fd1", "#e07b00", "#159a4c", "#8e3bc9", "#0aa3b5", "#d13a8a", "#7a8c00", "#7b4a1e", "#2b2f83", "#e8a5c8", "#5ec48f", "#e2b200"],
+  dark: ["#5ba0ff", "#ff9f3f", "#3fd07f", "#b87cf0", "#2fd0e0", "#ff78bb", "#b7cc2e", "#c48a55", "#8389f2", "#f4c9de", "#a6e8c4", "#ffd84d"],
+};
+const islandColor = (sign) => PALETTES[colors.dark ? "dark" : "light"][sign % ISLAND_COLORS];
+const islandShape = (sign) => Math.floor(sign / ISLAND_COLORS) % ISLAND_SHAPES;
+
+// The outline of a node: circle, square, diamond, triangle; four more are the same with an open middle.
+function outline(pen, x, y, radius, shape) {
+  pen.beginPath();
+  if (shape % 4 === 0) return pen.arc(x, y, radius, 0, 2 * Math.PI);
+  const corners = [[], [[-1, -1], [1, -1], [1, 1], [-1, 1]], [[0, -1.35], [1.35, 0], [0, 1.35], [-1.35, 0]], [[0, -1.3], [1.3, 1], [-1.3, 1]]][shape % 4];
+  for (const [right, down] of corners) pen.lineTo(x + right * radius, y + down * radius);
+  pen.closePath();
 }
 
 class Stage {
@@ -86,11 +96,11 @@ class Stage {
   drawLinks() {
     const { pen, network } = this, { a, b } = network.links, { open, count } = network.linked, paths = new Map(), cut = [];
     for (let i = 0; i < count; i++) {
-      const link = open[i], root = network.island[a[link]];
+      const link = open[i], sign = network.sign[a[link]];
       if (network.isCut(link)) cut.push(link);
       if (!network.stands(link)) continue;
-      if (!paths.has(root)) paths.set(root, []);
-      paths.get(root).push(link);
+      if (!paths.has(sign)) paths.set(sign, []);
+      paths.get(sign).push(link);
     }
     // Where many are linked, thin lines say more than a carpet.
     pen.globalAlpha = count > 4 * network.nodes ? 0.22 : 0.5;
@@ -101,7 +111,7 @@ class Stage {
       pen.strokeStyle = color;
       pen.stroke();
     };
-    for (const [root, links] of paths) stroke(links, islandColor(root));
+    for (const [sign, links] of paths) stroke(links, islandColor(sign));
     pen.globalAlpha = 0.8;
     pen.setLineDash([3, 5]);
     if (cut.length) stroke(cut, colors.drop);
@@ -137,7 +147,7 @@ class Stage {
   nodeColor(node) {
     const { moment, network } = this;
     if (moment.down[node]) return colors.quiet;
-    if (moment.event < 0) return network.size[network.island[node]] > 1 ? islandColor(network.island[node]) : colors.faint;
+    if (moment.event < 0) return network.sign[node] >= 0 ? islandColor(network.sign[node]) : colors.faint;
     if (moment.delivered[node]) return colors.got;
     if (moment.carries[node]) return colors.carry;
     return moment.reached[node] ? colors.reach : colors.faint;
@@ -149,11 +159,16 @@ class Stage {
       if (!network.here[node]) continue;
       const x = this.px(network.x[node]), y = this.py(network.y[node]), radius = this.radius(node);
       if (x < -20 || y < -20 || x > this.wide + 20 || y > this.high + 20) continue;
-      pen.beginPath();
-      pen.arc(x, y, radius, 0, 2 * Math.PI);
-      pen.fillStyle = this.nodeColor(node);
+      const shape = moment.event < 0 && network.sign[node] >= 0 ? islandShape(network.sign[node]) : 0;
+      outline(pen, x, y, radius, shape);
+      pen.fillStyle = shape < 4 ? this.nodeColor(node) : colors.ground;
       pen.globalAlpha = moment.down[node] ? 0.4 : 1;
       pen.fill();
+      if (shape >= 4) {
+        pen.strokeStyle = this.nodeColor(node);
+        pen.lineWidth = Math.max(radius * 0.45, 1.2);
+        pen.stroke();
+      }
       pen.globalAlpha = 1;
       if (moment.event >= 0 && moment.wants[node]) this.ring(x, y, radius + 2.5, moment.delivered[node] ? colors.got : colors.want, 1.8);
       if (moment.event >= 0 && moment.run.source[moment.event] === node) this.square(x, y, radius + 5);

@@ -114,8 +114,7 @@ function fitPlaces() {
   const xs = network.places.flatMap((told) => told.x.filter((x) => x !== null)), ys = network.places.flatMap((told) => told.y.filter((y) => y !== null));
   Object.assign(extent, { x: xs[0], y: ys[0], width: 0, height: 0 });
   widen(xs, ys);
-  const edge = Math.max(extent.width, extent.height, 10) * 0.12;
-  Object.assign(extent, { x: extent.x - edge, y: extent.y - edge, width: extent.width + 2 * edge, height: extent.height + 2 * edge });
+  addMargin(0.12);
 }
 
 async function pull() {

@@ -1,4 +1,6 @@
 // What holds at a moment. Time runs forward by applying what happened; back by starting over, which takes milliseconds.
+// Islands are told apart by color; when colors run out, by the shape of their nodes too.
+const ISLAND_COLORS = 12, ISLAND_SHAPES = 8, ISLAND_SIGNS = ISLAND_COLORS * ISLAND_SHAPES;
 const REACH = 0, STORE = 1, EVICT = 2, DELIVER = 3, CRASH = 4, STOP = 5, START = 6;
 
 class Standing {
@@ -37,6 +39,8 @@ class Network {
     this.here = new Uint8Array(nodes);
     this.island = new Int32Array(nodes);
     this.size = new Int32Array(nodes);
+    // The sign of each node's island; -1 for nodes that are alone.
+    this.sign = new Int32Array(nodes).fill(-1);
     // Nodes that are down take part in nothing; the first run tells, since faults are the same for all.
     this.down = new Uint8Array(nodes);
     this.linked = new Standing(links);
@@ -120,7 +124,7 @@ class Network {
       if (!this.stands(link)) continue;
       this.linksUp++;
       const a = root(this.links.a[link]), b = root(this.links.b[link]);
-      // The lowest number names an island, so that its color stays while its others come and go.
+      // The lowest number names an island.
       if (a < b) island[b] = a;
       else island[a] = b;
     }
@@ -131,6 +135,31 @@ class Network {
       if (size[node] > 1) this.islands++;
       else if (size[node] === 1 && this.here[node]) this.alone++;
     }
+    this.giveSigns();
+  }
+
+  // No two islands of a moment have the same sign while there are signs enough. An island keeps the sign that most of
+  // its nodes had at the moment shown before, whichever way time went; where two islands claim one sign, the one with
+  // more such nodes has it.
+  giveSigns() {
+    const { island, size, sign } = this, claims = new Map(), given = new Map(), taken = new Set();
+    const most = this.islands <= ISLAND_COLORS ? ISLAND_COLORS : this.islands <= ISLAND_SIGNS ? ISLAND_SIGNS : Infinity;
+    for (let node = 0; node < this.nodes; node++) {
+      if (size[island[node]] < 2 || sign[node] < 0 || sign[node] >= most) continue;
+      const key = `${island[node]} ${sign[node]}`, claim = claims.get(key) ?? { root: island[node], sign: sign[node], nodes: 0 };
+      claim.nodes++;
+      claims.set(key, claim);
+    }
+    const give = (root, one) => { given.set(root, one); taken.add(one); };
+    const order = [...claims.values()].sort((one, other) => other.nodes - one.nodes || one.root - other.root || one.sign - other.sign);
+    for (const claim of order) if (!given.has(claim.root) && !taken.has(claim.sign)) give(claim.root, claim.sign);
+    let free = 0;
+    for (let root = 0; root < this.nodes; root++) {
+      if (size[root] < 2 || island[root] !== root || given.has(root)) continue;
+      while (taken.has(free)) free++;
+      give(root, free);
+    }
+    for (let node = 0; node < this.nodes; node++) sign[node] = given.get(island[node]) ?? -1;
   }
 
   // Both ends are there, and up: they would hear each other.

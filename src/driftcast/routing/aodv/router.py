@@ -29,7 +29,7 @@ class Aodv(Router):
     messages = (RouteRequest, RouteReply, RouteError, Hello, Packet, Bundle)
     # Requests and replies tell who is there, and a unicast that fails or a HELLO that is missed who is not.
     finds_neighbors = True
-    offers = frozenset({Capability.DISTANCES})
+    offers = frozenset({Capability.DISTANCES, Capability.NODE_ROUTES})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"rfc3561": {}, "ns2": NS2}
 
     def __init__(self, node: NodeId, settings: AodvSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:

@@ -42,6 +42,7 @@ class Gpsr(Router):
     settings_type = GpsrSettings
     messages = (Here, GeoPacket, GeoBundle)
     needs = frozenset({Capability.POSITION})
+    offers = frozenset({Capability.PLACE_ROUTES})
     finds_neighbors = True
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {
         "ns2": {"beacon_s": 0.5, "stop_loops": False},
@@ -99,8 +100,6 @@ class Gpsr(Router):
             self._learn(now, sender, message.at, known)
         if not self._passed.comes_first(now, sender, message):
             self._drop("repeated", message, sender)
-        elif message.hops >= self._max_hops:
-            self._drop("hops_exhausted", message, sender)
         elif isinstance(message, GeoBundle):
             self._forward_each(now, [Carried(packet, packet.place, sender, now) for packet in message.packets()])
         else:
@@ -266,6 +265,9 @@ class Gpsr(Router):
 
     def _send(self, now: float, carried: Carried, here: Position, onward: NodeId, tour: Tour | None) -> None:
         packet = carried.packet
+        if packet.hops >= self._max_hops:
+            self._give_up(now, carried, "hops_exhausted")
+            return
         at = here if self._settings.piggyback or tour is not None else None
         sent = GeoPacket(
             carried.parcel(now),
@@ -280,8 +282,9 @@ class Gpsr(Router):
 
     def _send_each(self, now: float, group: Sequence[Carried], here: Position, onward: NodeId) -> None:
         packet = group[0].packet
-        if len(group) == 1:
-            self._send(now, group[0], here, onward, None)
+        if len(group) == 1 or packet.hops >= self._max_hops:
+            for carried in group:
+                self._send(now, carried, here, onward, None)
             return
         sent = GeoBundle(
             group[0].parcel(now),

@@ -45,7 +45,7 @@ class GpsrSettings(Settings, frozen=True):
         bool, Meta(description="a packet for a node that is a neighbor is sent straight to it, wherever it was to be")
     ] = True
     # [gpsr-ns2] 32 to 128 hops in perimeter mode; where neighbors see different graphs a tour may never end.
-    max_hops: Annotated[int, Meta(ge=1, le=10_000, description="hops after which a packet is dropped")] = 64
+    max_hops: Annotated[int, Meta(ge=1, le=10_000, description="a packet with so many hops is not sent on")] = 64
     # [GPSR00] knows neither copies nor circles, but neighbors with different views make circles all the time.
     stop_loops: Annotated[
         bool, Meta(description="a packet that goes in a circle is dropped there, not after all its hops")

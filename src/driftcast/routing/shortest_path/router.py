@@ -54,7 +54,7 @@ class ShortestPath(Router):
     messages = (Packet,)
     needs = frozenset({Capability.GLOBAL_VIEW, Capability.DIRECTORY})
     finds_neighbors = True
-    offers = frozenset({Capability.DISTANCES})
+    offers = frozenset({Capability.DISTANCES, Capability.NODE_ROUTES})
 
     def __init__(
         self, node: NodeId, settings: ShortestPathSettings, port: Port, host: Host, rng: Random, up: Upward

@@ -57,4 +57,5 @@ class Catalog:
 
 def held_of(event: Event) -> Held:
     """The policy in an event; a MalformedError if there is none."""
-    return Held(record_of(event), event.id)
+    record = record_of(event)
+    return Held(record, record.origin or event.id)

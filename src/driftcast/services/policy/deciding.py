@@ -35,6 +35,21 @@ def holds(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar]
     return policy.conditions.filter.matches(attributes)
 
 
+def why_not(policy: Policy, roles: Iterable[str], attributes: Mapping[str, Scalar], wall: Wall | None) -> str:
+    """Why a rule that a node holds is not wanted of it now."""
+    if policy.enabled is Enabled.DISABLED:
+        return "it is disabled"
+    if not applies(policy.roles, roles):
+        return "it is for other roles"
+    if policy.periods and wall is None:
+        return "it has time periods, and the node has no clock"
+    if policy.periods and wall is not None and not holds_any(policy.periods, wall):
+        return "it is not its time"
+    if not policy.conditions.filter.matches(attributes):
+        return "its conditions do not hold"
+    return "policies of higher priority, or of the same and a lesser name, want otherwise"
+
+
 def decide(
     known: Iterable[Held], roles: Iterable[str], attributes: Mapping[str, Scalar], wall: Wall | None
 ) -> Decision:

@@ -4,6 +4,7 @@
 does so for the enforcement points that gave it their roles, too: one subscription for all of them together.
 """
 
+from collections.abc import Iterator
 from random import Random
 from typing import Annotated
 
@@ -17,13 +18,23 @@ from driftcast.protocol import Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.catalog import Catalog, held_of
 from driftcast.services.policy.circumstances import attributes_of, told_attributes, wall_of
-from driftcast.services.policy.deciding import decide, next_change_s
+from driftcast.services.policy.deciding import decide, next_change_s, why_not
 from driftcast.services.policy.enforcer import Enforcer, digest
 from driftcast.services.policy.fetching import TIMER as FETCH
 from driftcast.services.policy.fetching import Fetching
-from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, NOTICE_LEASE_S, Enrollment, Orders, read
+from driftcast.services.policy.notices import (
+    CONTEXT,
+    ENFORCE,
+    ENROLL,
+    NOTICE_LEASE_S,
+    Enrollment,
+    Orders,
+    addressed,
+    read,
+)
 from driftcast.services.policy.record import MalformedError
 from driftcast.services.policy.roles import Role, filters
+from driftcast.services.policy.survey import Holding, State, Survey, SurveyAnswers
 
 MAX_MANAGED = 1000
 """Enforcement points of one cluster; more are not served."""
@@ -46,11 +57,12 @@ class DecisionSettings(Settings, frozen=True):
     # Quicker than anybody would notice, and ten decisions a second cost little.
     react_s: Annotated[float, Meta(ge=0, le=3600, description="how long news are gathered before a decision")] = 0.1
     patience_s: Annotated[
-        float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
+        float,
+        Meta(gt=0, le=3600, description="how long it waits for the answers of repositories; then it asks again"),
     ] = 10.0
-    retry_s: Annotated[float, Meta(ge=0.001, le=3600, description="after which it asks again if they were not all")] = (
-        5.0
-    )
+    retry_s: Annotated[
+        float, Meta(ge=0.001, le=3600, description="after which it asks again at the earliest if they were not all")
+    ] = 5.0
     # A minute or two of an old policy is what a lost publication, or an island that was cut off, then costs.
     refetch_s: Annotated[
         float, Meta(ge=0.001, le=86_400, description="after which it asks again although they were all")
@@ -68,6 +80,10 @@ class _Managed:
         self.enrollment = enrollment
         self.until = until
         self.ordered = ""
+
+    @property
+    def name(self) -> str:
+        return self.enrollment.name
 
 
 class DecisionPoint(Application):
@@ -90,20 +106,25 @@ class DecisionPoint(Application):
         self._deciding = False
         self._tied: tuple[tuple[str, str], ...] = ()
         self.catalog = Catalog(settings.most_policies)
-        self.enforcer = Enforcer(node, port)
+        self.enforcer = Enforcer(node, port, host.name)
+        self._surveys = SurveyAnswers(node, port, host, rng, "decision", lambda: self._own, self._holdings)
 
     def on_start(self, now: float) -> None:
-        self.port.subscribe("context", f'"{CONTEXT}" = {self.node}')
+        self.port.subscribe("context", addressed(CONTEXT, self.node, self.host.name))
         if self._settings.manager:
-            self.port.subscribe("enroll", f'"{ENROLL}" = {self.node}')
-        self._ask_for_roles()
+            self.port.subscribe("enroll", addressed(ENROLL, self.node, self.host.name))
+        self._surveys.start()
+        self._ask_for_roles(now)
         self._decide(now)
 
     def on_stop(self, now: float) -> None:
         self._fetching.stop()
+        self._surveys.stop()
         self.port.cancel_timer(_LOOK)
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if self._surveys.on_event(key, event):
+            return
         if key == "context":
             self._context = told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
         elif key == "enroll":
@@ -119,27 +140,43 @@ class DecisionPoint(Application):
         self._decide_soon(now)
 
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        if self._fetching.on_closed(key, complete):
+        if self._fetching.on_closed(now, key, complete):
             self.port.note(Fact("policies_retrieved", value=float(len(self.catalog))))
 
     def on_timer(self, now: float, key: Key) -> None:
         if key == FETCH:
-            self._fetching.again()
-        else:
+            self._fetching.again(now)
+        elif not self._surveys.on_timer(now, key):
             self._decide(now)
 
     def on_acted(self, now: float, token: int, error: str) -> None:
         self.enforcer.on_acted(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """`list`: what it holds and what is in force."""
+        """`list`: what it holds, what is in force, and what is wanted and failed."""
         if verb != "list":
             self.port.reply(command, b'{"error":"a decision point knows list"}')
             return
         standing = [f"{policy.id} version {policy.version}" for policy in self.catalog.standing()]
-        enforced = [f"{one.policy} version {one.version}" for one in self.enforcer.enforced]
-        told = {"policies": standing, "in_force": enforced, "retrieved": self.retrieved, "roles": self._roles()}
+        managed = [one.name or str(node) for node, one in self._managed.items()]
+        told = {"policies": standing, **self.enforcer.told(), "retrieved": self.retrieved, "roles": self._roles()}
+        if self._settings.manager:
+            told["manages"] = managed
         self.port.reply(command, msgspec.json.encode(told))
+
+    def _holdings(self, now: float, survey: Survey) -> Iterator[Holding]:
+        """What it holds, and what has become of it."""
+        wall, attributes = wall_of(self.host, now), attributes_of(self.host, now, self._context)
+        for held in self.catalog:
+            record, policy = held.record, held.record.policy
+            state: State = "withdrawn" if record.withdrawn else "held"
+            why = ""
+            found = self.enforcer.state(policy.id)
+            if found is not None and found[0].version == policy.version:
+                _, state, why = found
+            elif not record.withdrawn:
+                why = why_not(policy, self._own, attributes, wall)
+            yield Holding(policy.id, policy.version, state, why, held.event, record.roles, record)
 
     # Fetching.
 
@@ -147,7 +184,7 @@ class DecisionPoint(Application):
         """[000 §III] Its own and those of the enforcement points it manages."""
         return sorted({*self._own, *(role for one in self._managed.values() for role in one.enrollment.roles)})
 
-    def _ask_for_roles(self) -> None:
+    def _ask_for_roles(self, now: float) -> None:
         try:
             texts = filters(self._roles())
         except UserError:
@@ -163,7 +200,7 @@ class DecisionPoint(Application):
             self.port.unsubscribe(f"policies {number}")
         self._subscribed = texts
         # After having subscribed, so that nothing falls between the two.
-        self._fetching.fetch(texts)
+        self._fetching.fetch(now, texts)
 
     @property
     def retrieved(self) -> bool:
@@ -202,7 +239,7 @@ class DecisionPoint(Application):
         for node in [node for node, one in self._managed.items() if one.until <= now]:
             del self._managed[node]
             self.port.note(Fact("enforcement_point_gone", peer=node))
-            self._ask_for_roles()
+            self._ask_for_roles(now)
         for node, managed in self._managed.items():
             self._order(node, managed, wall)
         # A second at least: a border of periods that lies too near is met by the look after it.
@@ -225,16 +262,17 @@ class DecisionPoint(Application):
         if managed is None:
             managed = self._managed[node] = _Managed(enrollment, 0.0)
         managed.enrollment, managed.until = enrollment, now + self._settings.enrolled_s
-        # What it enforces it says itself: an order that was lost is given again.
-        managed.ordered = enrollment.digest
-        self._ask_for_roles()
+        # What it enforces it says itself: an order that was lost is given again. One that has not heard of its manager
+        # is told even that there is nothing to do.
+        managed.ordered = enrollment.digest if enrollment.heard else ""
+        self._ask_for_roles(now)
         self._order(node, managed, wall_of(self.host, now))
 
     def _order(self, node: NodeId, managed: _Managed, wall: Wall | None) -> None:
         """Tell an enforcement point what it is to enforce, unless it does."""
         enrollment = managed.enrollment
         wanted = decide(self.catalog, enrollment.roles, enrollment.attributes, wall).wanted
-        orders = Orders(wanted, (self.host.incarnation << 32) + self._orders)
+        orders = Orders(wanted, (self.host.incarnation << 32) + self._orders, self.host.name)
         if managed.ordered == digest(orders.wanted):
             return
         managed.ordered = digest(orders.wanted)

@@ -3,6 +3,7 @@
 [000 §III] The simplest nodes offer a management interface only, and nodes with more intelligence decide for them.
 """
 
+from collections.abc import Iterator
 from random import Random
 from typing import Annotated
 
@@ -10,13 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from driftcast.model import Event, NodeId, Scalar
-from driftcast.protocol import Fact, Host, Settings
+from driftcast.protocol import Capability, Fact, Host, Settings
 from driftcast.protocol.application import Application, ApplicationPort, Key
 from driftcast.services.policy.circumstances import attributes_of, told_attributes, wall_of
 from driftcast.services.policy.enforcer import Enforcer
-from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, Enrollment, Orders, read
+from driftcast.services.policy.notices import CONTEXT, ENFORCE, ENROLL, Enrollment, Orders, addressed, read
 from driftcast.services.policy.record import MalformedError
 from driftcast.services.policy.roles import Role
+from driftcast.services.policy.survey import Holding, Survey, SurveyAnswers
 
 MAX_ATTRIBUTES = 64
 _ENROLL = "enroll"
@@ -25,7 +27,10 @@ _ENROLL = "enroll"
 class EnforcementSettings(Settings, frozen=True):
     """Who decides for an enforcement point."""
 
-    manager: Annotated[int, Meta(ge=0, le=2**31 - 1, description="the node of its cluster manager")]
+    manager: Annotated[
+        NodeId | Annotated[str, Meta(min_length=1, max_length=128)],
+        Meta(description="its cluster manager, by the name of that node or by its number"),
+    ]
     roles: Annotated[
         tuple[Role, ...], Meta(description="of its node, besides those that the scenario or config gives it")
     ] = ()
@@ -33,6 +38,10 @@ class EnforcementSettings(Settings, frozen=True):
         dict[str, Scalar], Meta(description="what conditions may ask about, besides what the node knows")
     ] = msgspec.field(default_factory=dict)
     enroll_s: Annotated[float, Meta(ge=0.001, le=3600, description="how often it tells its roles again")] = 30.0
+
+    def needs(self) -> frozenset[Capability]:
+        """A manager that is named by its name is known only where nodes have names."""
+        return frozenset({Capability.NODE_NAMES} if isinstance(self.manager, str) else ())
 
 
 class EnforcementPoint(Application):
@@ -49,37 +58,47 @@ class EnforcementPoint(Application):
         self._roles = tuple(sorted({*settings.roles, *host.roles}))
         self._context: dict[str, Scalar] = dict(settings.attributes)
         self._number = -1
-        self.enforcer = Enforcer(node, port)
+        self._obeyed: NodeId | None = None
+        """Who gave the last orders."""
+        self.enforcer = Enforcer(node, port, host.name)
+        self._surveys = SurveyAnswers(node, port, host, rng, "enforcement", lambda: self._roles, self._holdings)
 
     def on_start(self, now: float) -> None:
         self.port.subscribe("orders", f'"{ENFORCE}" = {self.node}')
-        self.port.subscribe("context", f'"{CONTEXT}" = {self.node}')
+        self.port.subscribe("context", addressed(CONTEXT, self.node, self.host.name))
+        self._surveys.start()
         self._enroll(now)
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer(_ENROLL)
+        self._surveys.stop()
 
     def on_timer(self, now: float, key: Key) -> None:
-        self._enroll(now)
+        if not self._surveys.on_timer(now, key):
+            self._enroll(now)
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if self._surveys.on_event(key, event):
+            return
         if key == "context":
             before, self._context = self._context, told_attributes(event.attributes, self._context, MAX_ATTRIBUTES)
             if self._context != before:
                 self._enroll(now)
-            return
-        if event.source != self._settings.manager:
-            self.port.note(Fact("drop", event.id, event.source, "not_my_manager"))
             return
         try:
             orders = read(event, Orders)
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_orders"))
             return
-        if orders.number <= self._number:
+        manager = self._settings.manager
+        if manager != (orders.manager if isinstance(manager, str) else event.source):
+            self.port.note(Fact("drop", event.id, event.source, "not_my_manager"))
+            return
+        # Another node of that name counts anew: the one before was replaced.
+        if event.source == self._obeyed and orders.number <= self._number:
             self.port.note(Fact("drop", event.id, event.source, "old_orders"))
             return
-        self._number = orders.number
+        self._obeyed, self._number = event.source, orders.number
         wall = wall_of(self.host, now)
         self.enforcer.enforce(orders.wanted, None if wall is None else wall.utc_s)
 
@@ -87,15 +106,24 @@ class EnforcementPoint(Application):
         self.enforcer.on_acted(token, error)
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """`list`: what is in force."""
-        enforced = [f"{one.policy} version {one.version}" for one in self.enforcer.enforced]
-        told: dict[str, object] = {"in_force": enforced, "roles": self._roles, "manager": self._settings.manager}
+        """`list`: what is in force, and what is wanted and failed."""
+        manager = str(self._settings.manager)
+        if self._obeyed is None:
+            manager += ", which has not been heard of"
+        told: dict[str, object] = {**self.enforcer.told(), "roles": self._roles, "manager": manager}
         wrong: dict[str, object] = {"error": "an enforcement point knows list"}
         self.port.reply(command, msgspec.json.encode(told if verb == "list" else wrong))
 
+    def _holdings(self, now: float, survey: Survey) -> Iterator[Holding]:
+        for wanted in self.enforcer.enforced:
+            found = self.enforcer.state(wanted.policy)
+            assert found is not None
+            yield Holding(wanted.policy, wanted.version, found[1], found[2])
+
     def _enroll(self, now: float) -> None:
         attributes = attributes_of(self.host, now, self._context)
-        told = Enrollment(self._roles, attributes, self.enforcer.digest, self.host.incarnation)
+        heard = self._obeyed is not None
+        told = Enrollment(self._roles, attributes, self.enforcer.digest, self.host.incarnation, self.host.name, heard)
         # Whoever misses three of them takes the node for gone.
         lease_s = 3 * self._settings.enroll_s
         self.port.publish({ENROLL: self._settings.manager}, msgspec.json.encode(told), lease_s)

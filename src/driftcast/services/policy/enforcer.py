@@ -5,6 +5,7 @@ A variable that no policy sets any longer goes back to what the node's configura
 """
 
 import hashlib
+from typing import Literal
 
 import msgspec
 
@@ -13,6 +14,7 @@ from driftcast.protocol import Fact
 from driftcast.protocol.application import ApplicationPort
 from driftcast.services.policy.notices import Report, Wanted, send_report
 from driftcast.services.policy.rule import Action, Execution, Set, contradict, shown
+from driftcast.services.policy.survey import MAX_WHY, State
 
 
 class _Course:
@@ -23,13 +25,15 @@ class _Course:
         self.next = 0
         self.failures: list[str] = []
         self.ended = False
+        self.state: Literal["under way", "enforced", "failed", "would enforce"] = "under way"
 
 
 class Enforcer:
     """The management interface of one node."""
 
-    def __init__(self, node: NodeId, port: ApplicationPort) -> None:
+    def __init__(self, node: NodeId, port: ApplicationPort, name: str = "") -> None:
         self._node = node
+        self._name = name
         self._port = port
         self._courses: dict[str, _Course] = {}
         self._running: dict[int, tuple[_Course, Action]] = {}
@@ -42,6 +46,20 @@ class Enforcer:
     def enforced(self) -> tuple[Wanted, ...]:
         """What is wanted of the node as far as it knows."""
         return tuple(course.wanted for course in self._courses.values())
+
+    def state(self, policy: str) -> tuple[Wanted, State, str] | None:
+        """What has become of a policy that is wanted of the node, and what failed; None if none of that name is."""
+        course = self._courses.get(policy)
+        return None if course is None else (course.wanted, course.state, "; ".join(course.failures)[:MAX_WHY])
+
+    def told(self) -> dict[str, object]:
+        """What is in force, and what is wanted and is not, for people."""
+        courses = [(f"{one.wanted.policy} version {one.wanted.version}", one) for one in self._courses.values()]
+        failed = [f"{name}: {'; '.join(one.failures)}" for name, one in courses if one.state == "failed"]
+        under_way = [name for name, one in courses if one.state == "under way"]
+        in_force = [name for name, one in courses if one.state == "enforced"]
+        would = [name for name, one in courses if one.state == "would enforce"]
+        return {"in_force": in_force, "failed": failed, "under_way": under_way, "would_enforce": would}
 
     @property
     def digest(self) -> str:
@@ -66,6 +84,7 @@ class Enforcer:
                 self._act(None, "reset", action.variable, ())
         for one in begun:
             if one.debug:
+                self._courses[one.policy].state = "would enforce"
                 self._report(one, "would enforce", "; ".join(shown(action) for action in one.actions))
             else:
                 self._step(self._courses[one.policy])
@@ -108,7 +127,8 @@ class Enforcer:
                 self._act((course, action), "run", action.command, action.arguments)
             return
         failed = bool(course.failures) and not (wanted.execution is Execution.UNTIL_SUCCESS and course.ended)
-        self._report(wanted, "failed" if failed else "enforced", "; ".join(course.failures))
+        course.state = "failed" if failed else "enforced"
+        self._report(wanted, course.state, "; ".join(course.failures))
 
     def _act(self, about: tuple[_Course, Action] | None, verb: str, name: str, values: tuple[Scalar, ...]) -> None:
         self._tokens += 1
@@ -118,7 +138,7 @@ class Enforcer:
 
     def _report(self, wanted: Wanted, what: str, told: str = "") -> None:
         self._port.note(Fact(f"policy_{what.replace(' ', '_')}", reason=f"{wanted.policy} {wanted.version}"))
-        report = Report(what, wanted.policy, wanted.version, self._node, told[:8192], self._utc_s)  # type: ignore[arg-type]
+        report = Report(what, wanted.policy, wanted.version, self._node, told[:8192], self._utc_s, self._name)  # type: ignore[arg-type]
         send_report(self._port, wanted.tool, report)
 
 

@@ -8,9 +8,13 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.model import EventId, NodeId
 from driftcast.services.policy.record import Held, Record
-from driftcast.services.policy.roles import ANY_POLICY, NAME, POLICY_ID, Role, filters, wider_filters
+from driftcast.services.policy.roles import ANY_POLICY, EVERYBODY, NAME, POLICY_ID, Role, filters, wider_filters
 from driftcast.services.policy.rule import Policy
+from driftcast.services.policy.survey import Holdings, Survey
 from driftcast.services.policy.text import MAX_TEXT_CHARACTERS, policy_text
+
+MAX_SURVEYED = 1000
+"""Policies that nodes are asked for by name; of more they are asked for all."""
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,7 +23,9 @@ class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)] = ""
     """Policies, for `check` and `publish`."""
     id: Annotated[str, Meta(pattern=f"^({NAME})?$")] = ""
-    """Of a policy, for `withdraw` and `history`."""
+    """Of a policy, for `withdraw`, `history` and `status`."""
+    node: Annotated[str, Meta(max_length=256)] = ""
+    """Of which node `status` tells, by its name or number; none: all."""
     roles: tuple[Role, ...] = ()
     """Whose policies to list; none: all."""
     anyway: bool = False
@@ -49,6 +55,9 @@ class Job:
         self.published: dict[tuple[str, int], Record] = {}
         self.stored: dict[tuple[str, int], list[NodeId]] = {}
         self.told: dict[str, Any] = {}
+        self.surveying = False
+        self.holdings: list[Holdings] = []
+        """What nodes say that they hold."""
 
 
 def questions(job: Job) -> list[str]:
@@ -72,7 +81,37 @@ def questions(job: Job) -> list[str]:
         if not job.ask.id:
             raise UserError(f"{job.verb}: name a policy")
         return [f"{POLICY_ID} = '{job.ask.id}'"]
-    raise UserError("a management tool knows check, publish, withdraw, list, history and reports")
+    if job.verb == "status":
+        return []
+    raise UserError("a management tool knows check, publish, withdraw, list, history, status and reports")
+
+
+def survey_of(job: Job, number: int, spread_s: float) -> Survey:
+    """What nodes are asked for a command: repositories may never have heard of what they hold."""
+    if job.verb in ("check", "publish"):
+        ids: tuple[str, ...] = tuple(policy.id for policy in job.policies)
+    else:
+        ids = (job.ask.id,) if job.ask.id else ()
+    if len(ids) > MAX_SURVEYED:
+        ids = ()
+    return Survey(number, spread_s, ids, records=job.verb not in ("status", "list"))
+
+
+def unstored(job: Job) -> list[dict[str, object]]:
+    """The policies that nodes hold in a newer version than any repository has told of."""
+    stored: dict[str, int] = {}
+    for held in job.found.values():
+        id, version = held.record.policy.id, held.record.policy.version
+        stored[id] = max(version, stored.get(id, 0))
+    nodes: dict[tuple[str, int], list[NodeId]] = {}
+    for holdings in job.holdings:
+        for one in holdings.held:
+            # Whoever asked for some roles alone is not told of others.
+            if job.ask.roles and not {EVERYBODY, *job.ask.roles} & set(one.roles):
+                continue
+            if holdings.part == "decision" and one.state != "withdrawn" and one.version > stored.get(one.policy, 0):
+                nodes.setdefault((one.policy, one.version), []).append(holdings.node)
+    return [{"id": id, "version": version, "nodes": sorted(held)} for (id, version), held in sorted(nodes.items())]
 
 
 def listed(job: Job) -> list[dict[str, object]]:

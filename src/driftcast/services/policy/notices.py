@@ -15,11 +15,11 @@ from driftcast.services.policy.rule import Action, Execution, Name
 TO = "policy.to"
 """To which tool a report goes, by its node."""
 ENROLL = "policy.enroll"
-"""To which decision point an enforcement point gives its roles."""
+"""To which decision point an enforcement point gives its roles, by its name or number."""
 ENFORCE = "policy.enforce"
 """Which enforcement point is told what to enforce."""
 CONTEXT = "policy.context"
-"""Of which node an event tells the attributes that conditions ask about."""
+"""Of which node, by its name or number, an event tells the attributes that conditions ask about."""
 
 NOTICE_LEASE_S = 120.0
 """A report that has not arrived by then is of no use: tools wait seconds, and enrollments are renewed."""
@@ -38,6 +38,8 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     told: Annotated[str, Meta(max_length=8192)] = ""
     utc_s: float | None = None
     """What its clock shows, if it has one: periods are only as right as that."""
+    name: Annotated[str, Meta(max_length=256)] = ""
+    """What people call that node."""
 
 
 class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +61,10 @@ class Enrollment(msgspec.Struct, frozen=True, omit_defaults=True):
     attributes: Annotated[dict[str, Scalar], Meta(max_length=64)] = {}
     digest: str = ""
     incarnation: int = 0
+    name: Annotated[str, Meta(max_length=256)] = ""
+    """What people call the node."""
+    heard: bool = True
+    """Whether it has had an order of this decision point."""
 
 
 class Orders(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,6 +73,14 @@ class Orders(msgspec.Struct, frozen=True, omit_defaults=True):
     wanted: Annotated[tuple[Wanted, ...], Meta(max_length=4096)]
     number: int
     """Of two the higher one counts; the decision point's incarnation and its counter."""
+    manager: Annotated[str, Meta(max_length=256)] = ""
+    """What people call the decision point."""
+
+
+def addressed(attribute: str, node: NodeId, name: str) -> str:
+    """The filter of what is for a node, by its number or, if it has one, by its name."""
+    by_number = f'"{attribute}" = {node}'
+    return f"""{by_number} or "{attribute}" = '{name.replace("'", "''")}'""" if name else by_number
 
 
 def send_report(port: ApplicationPort, tool: NodeId, report: Report) -> None:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from driftcast.errors import UserError
 from driftcast.model import Event, EventId, Scalar
 from driftcast.services.policy.roles import MAX_ROLES, POLICY_ID, Role, marks, mentioned
-from driftcast.services.policy.rule import Policy
+from driftcast.services.policy.rule import MAX_VERSION, Policy
 
 KIND = "policy.kind"
 VERSION = "policy.version"
@@ -29,6 +29,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     reach: Annotated[tuple[Role, ...], Meta(max_length=MAX_ROLES)] = ()
     """The roles of the versions before this one."""
     withdrawn: bool = False
+    origin: EventId | None = None
+    """By which event it was first published, if a repository learned it from a node and publishes it again."""
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -94,6 +96,8 @@ def withdrawal(before: Iterable[Record]) -> Record:
     """What ends a policy: its last version, without force."""
     known = list(before)
     newest = max(known, key=lambda record: record.policy.version)
+    if newest.policy.version >= MAX_VERSION:
+        raise UserError(f"policy {newest.policy.id} has version {MAX_VERSION}, after which there is none")
     last = msgspec.structs.replace(newest.policy, version=newest.policy.version + 1)
     return _reaching(last, known, withdrawn=True)
 

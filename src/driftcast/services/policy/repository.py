@@ -5,6 +5,7 @@ Full replication is a repository without roles of its own, distribution one with
 keeps the newest version of each policy in its own durable store as well, and says "stored" only when that is written.
 """
 
+from collections.abc import Iterator
 from random import Random
 from typing import Annotated
 
@@ -19,12 +20,16 @@ from driftcast.services.policy.circumstances import wall_of
 from driftcast.services.policy.conflict import clashes
 from driftcast.services.policy.fetching import TIMER as FETCH
 from driftcast.services.policy.fetching import Fetching
-from driftcast.services.policy.notices import Report, send_report
+from driftcast.services.policy.learning import Learning
+from driftcast.services.policy.notices import TO, Report, send_report
 from driftcast.services.policy.record import Held, MalformedError, Record
 from driftcast.services.policy.roles import ANY_POLICY, Role, filters
+from driftcast.services.policy.survey import HOLDINGS, Holding, State, Survey, SurveyAnswers, holdings_of
+from driftcast.services.policy.survey import KIND as REPORT_KIND
 
 _PREFIX = b"policy/"
 _ACTIVITY = "activity"
+_ANSWERS = "answers"
 CATCH_UP_S = 10.0
 """How long the answers of other repositories are waited for, and after how long they are asked again."""
 
@@ -74,6 +79,8 @@ class Repository(Application):
         self._fetching = Fetching(port, rng, CATCH_UP_S, CATCH_UP_S, settings.refetch_s, elsewhere=True)
         self.active = False
         self.catalog = Catalog(settings.most_policies)
+        self._learning = Learning(node, port, self.catalog, host.incarnation, self._filters)
+        self._surveys = SurveyAnswers(node, port, host, rng, "repository", lambda: host.roles, self._holdings)
 
     def on_start(self, now: float) -> None:
         for _, value in self.host.store.items(_PREFIX):
@@ -85,30 +92,54 @@ class Repository(Application):
             self.catalog.take(Held(kept.record, kept.event))
         stays = self.host.store.get(b"ordered")
         self._ordered = self._settings.active if stays is None else stays == b"active"
+        self.port.subscribe(_ANSWERS, f'"{TO}" = {self.node} and "{REPORT_KIND}" = \'{HOLDINGS}\'')
+        self._surveys.start()
         self._look(now)
 
     def on_stop(self, now: float) -> None:
         self.port.cancel_timer(_ACTIVITY)
         self._fetching.stop()
+        self._surveys.stop()
 
     def on_timer(self, now: float, key: Key) -> None:
         if key == FETCH:
-            self._fetching.again()
-        else:
+            self._fetching.again(now)
+            self._learning.survey()
+        elif not self._surveys.on_timer(now, key):
             self._look(now)
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if self._surveys.on_event(key, event):
+            return
+        if key == _ANSWERS:
+            self._on_holdings(event)
+            return
         held = self._store(event)
         if held is not None:
             policy = held.record.policy
-            self._report(held, Report("stored", policy.id, policy.version, self.node, utc_s=self._utc_s(now)))
+            report = Report("stored", policy.id, policy.version, self.node, "", self._utc_s(now), self.host.name)
+            self._report(held, report)
 
     def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
         """From another repository, which has told the tool long ago."""
         self._store(event)
 
+    def _on_holdings(self, event: Event) -> None:
+        if not self.active:
+            return
+        try:
+            self._learning.on_holdings(holdings_of(event))
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
+
+    def _holdings(self, now: float, survey: Survey) -> Iterator[Holding]:
+        for held in self.catalog:
+            record, policy = held.record, held.record.policy
+            state: State = "withdrawn" if record.withdrawn else "stored"
+            yield Holding(policy.id, policy.version, state, "", held.event, record.roles, record)
+
     def on_closed(self, now: float, key: Key, complete: bool) -> None:
-        if self.active and self._fetching.on_closed(key, complete):
+        if self.active and self._fetching.on_closed(now, key, complete):
             self.port.note(Fact("repository_complete", value=float(len(self.catalog))))
 
     def _store(self, event: Event) -> Held | None:
@@ -170,7 +201,8 @@ class Repository(Application):
                     self.port.unadvertise(f"stored {number}")
             if wanted:
                 # What was published while this one was not there, or not used, the others have.
-                self._fetching.fetch(self._filters())
+                self._fetching.fetch(now, self._filters())
+                self._learning.survey()
             else:
                 self._fetching.stop()
 
@@ -189,7 +221,9 @@ class Repository(Application):
             self.port.note(Fact("policy_clash", new.event, reason=f"{found.one.id} and {found.two.id}"))
             for held in (new, other):
                 policy = held.record.policy
-                self._report(held, Report("clash", policy.id, policy.version, self.node, told[:8192]))
+                self._report(
+                    held, Report("clash", policy.id, policy.version, self.node, told[:8192], name=self.host.name)
+                )
 
     def _report(self, held: Held, report: Report) -> None:
         send_report(self.port, held.event.source, report)

@@ -22,6 +22,9 @@ Variable = Annotated[str, Meta(pattern=f"^{VARIABLE}$")]
 Text = Annotated[str, Meta(max_length=1024)]
 
 
+MAX_VERSION = 2**31
+
+
 class Enabled(enum.StrEnum):
     """[RFC 3060 §6.1] Whether a rule is in force."""
 
@@ -130,7 +133,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One rule. Equal policies have the same text and the same JSON."""
 
     id: Name
-    version: Annotated[int, Meta(ge=1, le=2**31)] = 1
+    version: Annotated[int, Meta(ge=1, le=MAX_VERSION)] = 1
     priority: Annotated[int, Meta(ge=0, le=2**31)] = 0
     """Higher wins."""
     enabled: Enabled = Enabled.ENABLED

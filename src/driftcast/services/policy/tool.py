@@ -19,7 +19,7 @@ from driftcast.services.policy.catalog import Catalog, held_of
 from driftcast.services.policy.circumstances import wall_of
 from driftcast.services.policy.conflict import clashes, never
 from driftcast.services.policy.form import policies_in
-from driftcast.services.policy.jobs import Ask, Job, listed, questions
+from driftcast.services.policy.jobs import Ask, Job, listed, questions, survey_of, unstored
 from driftcast.services.policy.notices import TO, Report, read
 from driftcast.services.policy.record import (
     Held,
@@ -30,7 +30,10 @@ from driftcast.services.policy.record import (
     successor,
     withdrawal,
 )
+from driftcast.services.policy.status import status_of
+from driftcast.services.policy.survey import holdings_of, is_holdings, send_survey
 
+_SURVEY = "survey"
 MAX_JOBS = 64
 """Commands that are worked on at once; more are refused."""
 MAX_REPORTS = 1000
@@ -54,6 +57,10 @@ class ToolSettings(Settings, frozen=True):
     attempts: Annotated[
         int, Meta(ge=1, le=100, description="how often a policy is published that no repository says to have stored")
     ] = 3
+    # Over ten hops a message takes some tenths of a second; answers are spread over half of it.
+    survey_s: Annotated[float, Meta(gt=0, le=3600, description="how long it waits for nodes to say what they hold")] = (
+        1.0
+    )
     repositories: Annotated[int, Meta(ge=1, le=10_000, description="if so many have, it waits no longer")] = 1
     clock_slack_s: Annotated[float, Meta(gt=0, le=1e9, description="clocks that differ by more are told of")] = 60.0
 
@@ -74,6 +81,8 @@ class ManagementTool(Application):
         self.reports: deque[Report] = deque(maxlen=MAX_REPORTS)
         self.skew_s: dict[NodeId, float] = {}
         """By how much the clocks of others differ from this node's, where that is too much."""
+        self.names: dict[NodeId, str] = {node: host.name} if host.name else {}
+        """What people call the nodes that were heard of."""
 
     def on_start(self, now: float) -> None:
         self.port.subscribe("reports", f'"{TO}" = {self.node}')
@@ -81,11 +90,12 @@ class ManagementTool(Application):
     def on_stop(self, now: float) -> None:
         for number in self._jobs:
             self.port.cancel_timer(f"{number}")
+            self.port.cancel_timer(f"{_SURVEY} {number}")
 
     # Commands.
 
     def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
-        """`check`, `publish`, `withdraw`, `list`, `history`, `reports`."""
+        """`check`, `publish`, `withdraw`, `list`, `history`, `status`, `reports`."""
         try:
             ask = msgspec.json.decode(body or b"{}", type=Ask)
             if verb == "reports":
@@ -99,10 +109,18 @@ class ManagementTool(Application):
             self._reply(command, {"error": str(error)})
             return
         self._jobs[command] = job
+        job.surveying = True
+        survey = survey_of(job, self._number(command), self._settings.survey_s / 2)
+        send_survey(self.port, self.node, survey)
+        self.port.set_timer(f"{_SURVEY} {command}", self._settings.survey_s)
         for number, text in enumerate(texts):
             key = f"{command} {number}"
             job.open.add(key)
             self.port.request(key, text, self._settings.patience_s)
+
+    def _number(self, command: int) -> int:
+        """Of a command's survey: answers to one before a restart are not taken for it."""
+        return (self.host.incarnation << 32) + command
 
     def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
         job = self._jobs.get(int(key.split()[0]))
@@ -113,7 +131,9 @@ class ManagementTool(Application):
             job.complete = False
             return
         try:
-            job.found[event.id] = held_of(event)
+            held = held_of(event)
+            # One that was published again is the same.
+            job.found[held.event] = held
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
 
@@ -123,25 +143,43 @@ class ManagementTool(Application):
             return
         job.open.discard(key)
         job.complete = job.complete and complete
-        if not job.open:
-            try:
-                self._carry_out(job)
-            except UserError as error:
-                self._end(job, {"error": str(error)})
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        if job.open or job.surveying:
+            return
+        for holdings in job.holdings:
+            for one in holdings.held:
+                if one.record is not None and one.event is not None and len(job.found) < MAX_FOUND:
+                    job.found.setdefault(one.event, Held(one.record, one.event))
+        try:
+            self._carry_out(job)
+        except UserError as error:
+            self._end(job, {"error": str(error)})
 
     def _carry_out(self, job: Job) -> None:
-        """Everything that repositories know is here, or as much as they said in time."""
+        """Everything that repositories and nodes know is here, or as much as they said in time."""
+        if job.verb == "status":
+            self._end(job, {"policies": status_of(job.holdings, job.ask.id, job.ask.node, self.names)})
+            return
         if job.verb in ("list", "history"):
-            self._end(job, {"complete": job.complete, "policies": listed(job)})
+            told: dict[str, object] = {"complete": job.complete, "policies": listed(job)}
+            if job.verb == "list" and (found := unstored(job)):
+                told["unstored"] = found
+            self._end(job, told)
             return
         if not job.complete and not job.ask.anyway and job.verb != "check":
+            unseen = "a newer version" if job.verb == "withdraw" else "a conflict"
             raise UserError(
-                "not every repository has answered, so a conflict may go unseen; try again, or publish anyway"
+                f"not every repository has answered, so {unseen} may go unseen; try again, or {job.verb} anyway"
             )
         if job.verb == "withdraw":
             before = self._versions(job, job.ask.id)
-            if not before or all(record.withdrawn for record in before[-1:]):
-                raise UserError(f"there is no policy {job.ask.id}")
+            if not before:
+                raise UserError(f"no node and no repository that answered knows a policy {job.ask.id}")
+            if before[-1].withdrawn:
+                version = before[-1].policy.version
+                raise UserError(f"policy {job.ask.id} is withdrawn already, with its version {version}")
             self._publish(job, [withdrawal(before)])
             return
         self._check(job)
@@ -192,12 +230,18 @@ class ManagementTool(Application):
     # What becomes of it.
 
     def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if is_holdings(event):
+            self._on_holdings(event)
+            return
         try:
             report = read(event, Report)
+            if report.node != event.source:
+                raise MalformedError("a node tells of itself alone")
         except MalformedError:
             self.port.note(Fact("drop", event.id, event.source, "malformed_report"))
             return
         self.reports.append(report)
+        self._learn_name(report.node, report.name)
         self._compare_clocks(now, report)
         if report.what != "stored":
             return
@@ -208,7 +252,29 @@ class ManagementTool(Application):
                 if all(len(one) >= self._settings.repositories for one in job.stored.values()):
                     self._end_publish(job)
 
+    def _on_holdings(self, event: Event) -> None:
+        try:
+            holdings = holdings_of(event)
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
+            return
+        self._learn_name(holdings.node, holdings.name)
+        for job in self._jobs.values():
+            if job.surveying and holdings.number == self._number(job.command) and len(job.holdings) < MAX_FOUND:
+                job.holdings.append(holdings)
+
+    def _learn_name(self, node: NodeId, name: str) -> None:
+        if name and (node in self.names or len(self.names) < MAX_OWN):
+            self.names[node] = name
+
     def on_timer(self, now: float, key: Key) -> None:
+        word, _, number = key.rpartition(" ")
+        if word == _SURVEY:
+            surveyed = self._jobs.get(int(number))
+            if surveyed is not None:
+                surveyed.surveying = False
+                self._go_on(surveyed)
+            return
         job = self._jobs.get(int(key))
         if job is None:
             return
@@ -236,7 +302,8 @@ class ManagementTool(Application):
 
     def _end(self, job: Job, told: dict[str, object]) -> None:
         del self._jobs[job.command]
-        self._reply(job.command, {**job.told, **told})
+        names = {"names": {str(node): name for node, name in self.names.items()}} if self.names else {}
+        self._reply(job.command, {**job.told, **told, **names})
 
     def _reply(self, command: int, told: dict[str, object]) -> None:
         self.port.reply(command, msgspec.json.encode(told))

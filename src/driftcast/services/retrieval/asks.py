@@ -1,7 +1,7 @@
 """A node's own open request: what has come, what was announced, and so what is missing."""
 
-from driftcast.model import EventId, FilterText, RequestId, Scalar, SubscriptionId
-from driftcast.services.retrieval.messages import WHOLE
+from driftcast.model import EventId, FilterText, NodeId, RequestId, Scalar, SubscriptionId
+from driftcast.services.retrieval.messages import MAX_ATTEMPT, WHOLE
 
 
 class Ask:
@@ -14,10 +14,14 @@ class Ask:
         "credit",
         "elsewhere",
         "filter",
+        "late",
+        "not_before",
         "retries",
         "since",
         "taken",
         "until",
+        "via",
+        "waiting",
         "wanted_by",
     )
 
@@ -38,6 +42,14 @@ class Ask:
         self.attributes = attributes
         self.retries = retries
         self.elsewhere = elsewhere
+        self.waiting = False
+        """Whether nobody can be asked yet."""
+        self.late = False
+        """Whether the application was told that its history is not complete, and still gets what comes."""
+        self.not_before = 0.0
+        """Of one that is late: when it may be asked again because something is new."""
+        self.via: tuple[NodeId, ...] = ()
+        """The neighbors to which the request was sent last."""
         self.attempt = 0
         self.credit = 0
         """How much of the request has been answered in full."""
@@ -54,6 +66,5 @@ class Ask:
 
     def again(self) -> None:
         """It is asked once more: what repositories say then counts, and what has come stays."""
-        self.retries -= 1
-        self.attempt += 1
+        self.attempt = (self.attempt + 1) % (MAX_ATTEMPT + 1)
         self.credit = 0

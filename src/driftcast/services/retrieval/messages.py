@@ -10,6 +10,7 @@ from driftcast.wire import EventMessage, Message
 MAX_PATH = 64
 """Farther than any tree of brokers is deep twice."""
 MAX_IDS = 256
+MAX_ATTEMPT = 255
 MAX_HOPS = 65535
 """As far as an event message can count; a forged one may begin there."""
 WHOLE = 1 << 30
@@ -29,7 +30,7 @@ class AskId(NamedTuple):
 
     incarnation: Count
     number: Count
-    attempt: Annotated[int, Meta(ge=0, le=255)] = 0
+    attempt: Annotated[int, Meta(ge=0, le=MAX_ATTEMPT)] = 0
 
 
 class Asked(Message, frozen=True, gc=False, tag=6):

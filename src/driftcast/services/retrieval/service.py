@@ -8,24 +8,24 @@ asker, and only it, receives old events.
 from abc import ABC, abstractmethod
 from random import Random
 
-from driftcast.matching import Filter, FilterError, serves
-from driftcast.model import Event, EventId, FilterText, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
+from driftcast.matching import Filter, FilterError
+from driftcast.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.parts.buffer import LeasedBuffer, Stored
 from driftcast.protocol import Fact, Host, Port, TimerKey
-from driftcast.services.retrieval.asks import Ask
 from driftcast.services.retrieval.messages import (
     MAX_HOPS,
     MAX_IDS,
     MAX_PATH,
-    WHOLE,
     AllAnswered,
     Answered,
     Asked,
-    AskId,
 )
+from driftcast.services.retrieval.own import OwnRequests
 from driftcast.services.retrieval.parts import Branch, Part, parts_of
 from driftcast.services.retrieval.settings import RetrievalSettings
 from driftcast.services.retrieval.stored import StoredEvents
+from driftcast.services.retrieval.waiting import TIMER as WAITING
+from driftcast.services.retrieval.waiting import WaitingRequests
 
 
 class Ways(ABC):
@@ -56,9 +56,9 @@ class Retrieval:
         self._settings = settings
         self._ways = ways
         self.stored = StoredEvents(port, host.store, settings.max_stored)
-        self._incarnation = host.incarnation
-        self._number = 0
-        self._asks: dict[AskId, Ask] = {}
+        self._own = OwnRequests(port, settings, host.incarnation, self)
+        self._waits = settings.no_route == "wait"
+        self._waiting = WaitingRequests(port, settings.max_asks)
         self._answers_from: dict[NodeId, int] = {}
         """How many answers came from each neighbor: what it and those behind it have to carry."""
         self._cache = LeasedBuffer(settings.cache) if settings.cache else None
@@ -71,50 +71,55 @@ class Retrieval:
 
     def retune(self, settings: RetrievalSettings) -> None:
         """Whom later requests go to, and how often they are repeated."""
-        self._settings = settings
+        self._settings = self._own.settings = settings
 
     def stop(self) -> None:
         """Disarm everything."""
         self.stored.stop()
-        for ask in self._asks:
-            self._port.cancel_timer(("patience", ask))
-            self._port.cancel_timer(("again", ask))
-        self._asks.clear()
+        self._waiting.stop()
+        self._own.stop()
 
     def request(self, now: float, request: Request) -> None:
         """An application asks."""
-        patience_s = request.patience_s
-        self._ask(now, request.id, request.filter, request.attributes, patience_s, elsewhere=request.elsewhere)
+        self._own.request(now, request)
+
+    def cancel(self, request: RequestId) -> None:
+        """It no longer waits for the answers."""
+        self._own.cancel(request)
 
     def subscribe(self, now: float, subscription: Subscription, known: tuple[EventId, ...] = ()) -> None:
         """[000 §IV] A new subscriber wants what was published before, or one that was away what it does not know:
         called after its subscription went out, so that nothing falls between."""
-        patience_s = self._settings.history_s
-        self._ask(now, subscription.id, subscription.filter, subscription.attributes, patience_s, known)
+        self._own.subscribe(now, subscription, known)
 
     def unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
         """A subscription has ended: what still comes of its history is for nobody."""
-        for id in [id for id, ask in self._asks.items() if ask.wanted_by == subscription]:
-            self._close(now, id)
+        self._own.unsubscribe(now, subscription)
 
     def on_timer(self, now: float, key: TimerKey) -> bool:
         """A timer of retrieval; False if it is none."""
         if key == "expire":
             self.stored.expire(now)
-            return True
-        if not isinstance(key, tuple) or key[0] not in ("patience", "again"):
-            return False
-        word, id = key
-        assert isinstance(id, AskId)
-        if word == "patience":
-            self._close(now, id)
+        elif key == WAITING:
+            self._waiting.expire(now)
         else:
-            self._ask_again(now, id)
+            return self._own.on_timer(now, key)
         return True
 
     def forget(self, neighbor: NodeId) -> None:
-        """A neighbor is gone for good."""
+        """A neighbor is gone: what was asked through it is asked again when there is another way."""
         self._answers_from.pop(neighbor, None)
+        if self._waits:
+            self._own.lose(neighbor)
+            self._waiting.forget(neighbor)
+
+    def on_routes(self, now: float) -> None:
+        """A neighbor or an advertisement is new: requests that wait for one are passed on."""
+        if self._waits:
+            self._own.on_routes(now)
+            if len(self._waiting):
+                for sender, asked in self._waiting.take(now):
+                    self._pass_request(now, sender, asked)
 
     # Requests on their way to a repository.
 
@@ -139,58 +144,23 @@ class Retrieval:
             return "filter_unreadable"
         return ""
 
-    def _ask(
-        self,
-        now: float,
-        wanted_by: RequestId | SubscriptionId,
-        filter: FilterText,
-        attributes: dict[str, Scalar],
-        patience_s: float,
-        known: tuple[EventId, ...] = (),
-        elsewhere: bool = False,
-    ) -> None:
-        self._port.note(Fact("ask"))
-        if len(self._asks) >= self._settings.max_asks:
-            self._port.note(Fact("drop", reason="too_many_asks"))
-            self._tell_end(wanted_by, complete=False)
-            return
-        self._number += 1
-        id = AskId(self._incarnation, self._number)
-        ask = self._asks[id] = Ask(now, wanted_by, filter, attributes, patience_s, self._settings.retries, elsewhere)
-        ask.taken |= dict.fromkeys(known)
-        # Endless patience is an infinite delay, which arms nothing.
-        self._port.set_timer(("patience", id), patience_s)
-        if ask.retries:
-            self._port.set_timer(("again", id), self._settings.retry_s)
-        self._pass_request(now, self._node, Asked(id, filter, attributes, (), patience_s, known=known[-MAX_IDS:]))
+    def pass_own(self, now: float, asked: Asked, elsewhere: bool) -> tuple[NodeId, ...]:
+        """A request of this node's own: to which neighbors it went, none if nobody can be asked."""
+        return self._pass_request(now, self._node, asked, elsewhere)
 
-    def _ask_again(self, now: float, id: AskId) -> None:
-        ask = self._asks.get(id)
-        if ask is None or ask.until <= now:
-            return
-        ask.again()
-        asked_again = id._replace(attempt=ask.attempt)
-        if ask.retries:
-            self._port.set_timer(("again", id), self._settings.retry_s)
-        self._port.note(Fact("ask_again", value=float(len(ask.missing()))))
-        known = tuple(ask.taken)[-MAX_IDS:]
-        self._pass_request(
-            now, self._node, Asked(asked_again, ask.filter, ask.attributes, (), ask.until - now, known=known)
-        )
-
-    def _pass_request(self, now: float, sender: NodeId, asked: Asked) -> None:
+    def _pass_request(self, now: float, sender: NodeId, asked: Asked, elsewhere: bool = False) -> tuple[NodeId, ...]:
         branches = self._ways.branches(sender)
-        own = [Branch(self._node, text, 0) for text in self.stored.filters]
-        if not asked.path and self._asks[_own(asked.ask)].elsewhere:
-            own = []
+        own = [] if elsewhere else [Branch(self._node, text, 0) for text in self.stored.filters]
         parts = self._parts(Filter(asked.filter), own, branches, not asked.path)
+        if self._waits and asked.path and not (parts and self._ways.reaches(sender)):
+            # Nobody can be asked yet, or the way back is not known yet.
+            self._waiting.add(now, sender, asked)
+            return ()
         if not parts or asked.credit < len(parts):
-            reason = "request_split_too_often" if parts else "no_advertisement"
-            self._port.note(Fact("drop", peer=sender, reason=reason))
-            if not asked.path and not self._asks[_own(asked.ask)].retries:
-                # Nobody was asked, so nobody can say that there is nothing.
-                self._close(now, _own(asked.ask))
-            return
+            if parts or not self._waits:
+                reason = "request_split_too_often" if parts else "no_advertisement"
+                self._port.note(Fact("drop", peer=sender, reason=reason))
+            return ()
         known = asked.known
         if self._cache is not None and asked.path:
             known = self._answer_from_cache(now, asked)
@@ -203,6 +173,7 @@ class Retrieval:
             else:
                 onward = Asked(asked.ask, part.filter, asked.attributes, path, asked.remaining_s, credit, known)
                 self._port.send(part.neighbor, onward)
+        return tuple(part.neighbor for part in parts)
 
     def _parts(self, wanted: Filter, own: list[Branch], branches: list[Branch], asking: bool) -> list[Part]:
         # What an application asks of its own node's store needs no message, if that has it all.
@@ -268,7 +239,7 @@ class Retrieval:
         """[000 §IV] "pops off its identifier from the sequence and forwards it to the first ... of the remaining"."""
         path = message.path[1:]
         if not path:
-            self._take(now, message)
+            self._own.take(now, message)
         elif not self._ways.reaches(path[0]):
             event = message.event.id if isinstance(message, Answered) else None
             self._port.note(Fact("drop", event=event, peer=path[0], reason="path_broken"))
@@ -279,57 +250,13 @@ class Retrieval:
         else:
             self._port.send(path[0], AllAnswered(message.ask, path, message.credit, message.events))
 
-    def _take(self, now: float, message: Answered | AllAnswered) -> None:
-        ask = self._asks.get(_own(message.ask))
-        if ask is None:
-            event = message.event.id if isinstance(message, Answered) else None
-            self._port.note(Fact("drop", event=event, reason="answer_for_nobody"))
-            return
-        if isinstance(message, AllAnswered):
-            if message.ask.attempt == ask.attempt:
-                ask.credit = min(WHOLE, ask.credit + message.credit)
-            ask.announced |= dict.fromkeys(message.events)
-        elif message.event.id in ask.taken or not self._fits(ask, message.event):
-            reason = "answer_repeated" if message.event.id in ask.taken else "answer_unasked"
-            self._port.note(Fact("drop", event=message.event.id, reason=reason))
-            return
-        else:
-            if not ask.taken:
-                self._port.note(Fact("ask_answered"))
-            ask.taken[message.event.id] = None
-            self._port.note(Fact("response", event=message.event.id, value=float(message.hops)))
-            if self.stored.wants(message.event):
-                # A repository that was away, or is new, catches up with the others.
-                self.stored.keep(now, message.event, message.remaining_s)
-            if isinstance(ask.wanted_by, RequestId):
-                self._port.answer(ask.wanted_by, message.event, message.hops)
-            else:
-                self._ways.history(now, ask.wanted_by, message.event, message.hops)
-        if ask.complete():
-            self._close(now, _own(message.ask))
+    # What the node's own requests bring.
 
-    def _fits(self, ask: Ask, event: Event) -> bool:
-        """Nobody knows who answers: what does not match, or is not for this asker, is not handed on."""
-        return serves(event, Subscription(SubscriptionId(0, 0), ask.filter, attributes=ask.attributes))
+    def take_answer(self, now: float, message: Answered) -> None:
+        """A repository that was away, or is new, catches up with the others."""
+        if self.stored.wants(message.event):
+            self.stored.keep(now, message.event, message.remaining_s)
 
-    def _close(self, now: float, id: AskId) -> None:
-        ask = self._asks.pop(id)
-        self._port.cancel_timer(("patience", id))
-        self._port.cancel_timer(("again", id))
-        complete = ask.complete()
-        if complete:
-            self._port.note(Fact("ask_complete", value=now - ask.since))
-        else:
-            self._port.note(Fact("ask_incomplete", value=float(len(ask.missing()))))
-            for event in ask.missing()[:MAX_IDS]:
-                self._port.note(Fact("missing", event=event))
-        self._tell_end(ask.wanted_by, complete)
-
-    def _tell_end(self, wanted_by: RequestId | SubscriptionId, complete: bool) -> None:
-        if isinstance(wanted_by, RequestId):
-            self._port.close(wanted_by, complete)
-
-
-def _own(ask: AskId) -> AskId:
-    """The number under which an ask is known here, whatever its attempt."""
-    return ask._replace(attempt=0)
+    def take_history(self, now: float, subscription: SubscriptionId, message: Answered) -> None:
+        """An event from before a subscription."""
+        self._ways.history(now, subscription, message.event, message.hops)

@@ -70,8 +70,8 @@ class StoredEvents:
         evicted = self._buffer.add(Stored(until, event.id, event, 0))
         self._store.put(_key(event.id), msgspec.msgpack.encode(_Kept(event, until)))
         self._port.note(Fact("store", event=event.id))
-        if evicted is not None:
-            self._drop(evicted.id)
+        for one in evicted:
+            self._drop(one.id)
         self._watch(now)
         return True
 

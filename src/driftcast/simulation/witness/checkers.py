@@ -14,6 +14,9 @@ LEASE_SLACK_S = 1.0
 """Leases travel as remaining durations, less what a message waits on its way. A hop that takes up to 2 ms counts as no
 wait and may lengthen a lease by as much: this is enough for five hundred of them."""
 
+MAX_COPIES = 255
+"""Of an event at one node. A node has a few stores, such as one for recovery and one of a repository."""
+
 
 class ViolationError(WorkError):
     """A protocol broke a rule."""
@@ -35,7 +38,7 @@ class Checkers:
         """To which subscriptions an event was delivered: 0 if not, else 1 and the boots of the node at the time."""
         self._outputs = Outputs()
         self._holders: dict[EventId, bytearray] = {}
-        """Which nodes store an event, a byte for each."""
+        """How many copies of an event each node stores, a byte for each: one for each of its stores that has it."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -108,7 +111,11 @@ class Checkers:
         holders = self._holders.get(id)
         if holders is None:
             holders = self._holders[id] = bytearray(self._nodes)
-        holders[node] = 1
+        if holders[node] == MAX_COPIES:
+            raise ViolationError(
+                f"at {now_s} s node {node} stored event {id} {MAX_COPIES} times and let none of them go"
+            )
+        holders[node] += 1
 
     def on_evict(self, now_s: float, node: NodeId, id: EventId) -> None:
         """A node lets a copy go."""
@@ -116,13 +123,14 @@ class Checkers:
         holders = self._holders.get(id)
         if holders is None or not holders[node]:
             raise ViolationError(f"at {now_s} s node {node} evicted event {id}, which it did not store")
-        holders[node] = 0
+        holders[node] -= 1
 
     def on_lease_over(self, now_s: float, id: EventId) -> None:
         """The lease and the slack are over: nobody may hold the event, and it can be forgotten here."""
         holders = self._holders.pop(id, None)
         if holders is not None and any(holders):
-            raise ViolationError(f"at {now_s} s node {holders.index(1)} still stored event {id}, past its lease")
+            holder = next(node for node, copies in enumerate(holders) if copies)
+            raise ViolationError(f"at {now_s} s node {holder} still stored event {id}, past its lease")
         self._outputs.on_lease_over(id)
         del self._events[id]
         del self._given[id]

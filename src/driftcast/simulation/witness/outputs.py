@@ -5,8 +5,7 @@ Two nodes that run the same call make two events with two ids, so ids do not tel
 which processor made it, of what, as which of its results; and of those events, likewise.
 """
 
-from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from driftcast.matching.eligibility import serves
 from driftcast.model import Event, EventId, ProcessorId, Subscription, SubscriptionId
@@ -21,22 +20,33 @@ class Made(NamedTuple):
     """Which of the results of its call it is."""
 
 
+_Origin: TypeAlias = tuple[ProcessorId, int, tuple[int | EventId, ...]]
+"""Which processor made it, as which of its results, and of what."""
+
+
 class Outputs:
     """The events that processors made, and which subscriptions were given what came to be so."""
 
     def __init__(self) -> None:
         self._made: dict[EventId, Made] = {}
-        self._origins: dict[EventId, Hashable] = {}
-        self._alive: dict[Hashable, int] = {}
+        self._numbers: dict[_Origin, int] = {}
+        """A number for each way in which an event that is alive came to be. So an origin names those of its inputs by
+        their numbers, and does not grow with the processors in a row."""
+        self._origins: dict[EventId, _Origin] = {}
+        self._alive: dict[_Origin, int] = {}
         """Origin -> how many events there are that came to be so."""
-        self._given: dict[Hashable, dict[SubscriptionId, tuple[EventId, int]]] = {}
+        self._given: dict[_Origin, dict[SubscriptionId, tuple[EventId, int]]] = {}
         """Origin -> who was given it as which event, and the boots of the node at the time."""
+        self._count = 0
 
     def on_made(self, event: EventId, made: Made) -> None:
         """A processor made an event."""
         # A source message is itself; so is what was made of inputs that nobody remembers.
-        inputs = tuple(self._origins.get(one.id, one.id) for one in made.inputs)
-        origin: Hashable = (made.processor, made.place, inputs)
+        inputs = tuple(self._named(one.id) for one in made.inputs)
+        origin = (made.processor, made.place, inputs)
+        if origin not in self._numbers:
+            self._count += 1
+            self._numbers[origin] = self._count
         self._made[event] = made
         self._origins[event] = origin
         self._alive[origin] = self._alive.get(origin, 0) + 1
@@ -50,7 +60,12 @@ class Outputs:
         self._alive[origin] -= 1
         if not self._alive[origin]:
             del self._alive[origin]
+            del self._numbers[origin]
             self._given.pop(origin, None)
+
+    def _named(self, event: EventId) -> int | EventId:
+        origin = self._origins.get(event)
+        return event if origin is None else self._numbers[origin]
 
     def flaw(self, event: EventId, subscription: Subscription, boots: int) -> str | None:
         """What is wrong with giving an event to a subscription that names a processor; None if nothing is."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from driftcast.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
 from driftcast.protocol import Fact, Link
+from driftcast.protocol.retention import RetentionLog
 from driftcast.radio.medium import Frame, Reach, Volley
 from driftcast.simulation.energy import Batteries
 from driftcast.simulation.kernel import US_PER_S, Kernel, microseconds
@@ -15,6 +16,7 @@ from driftcast.simulation.witness.checkers import LEASE_SLACK_S, Checkers
 from driftcast.simulation.witness.fingerprint import Fingerprint
 from driftcast.simulation.witness.meter import Meter
 from driftcast.simulation.witness.outputs import Made
+from driftcast.simulation.witness.retention import RetentionCheckers
 from driftcast.simulation.witness.tally import Tally
 from driftcast.trace import Kind, Trace, rows
 from driftcast.wire import Layer, Message, carried
@@ -42,6 +44,9 @@ class Recorder:
         self.fingerprint = Fingerprint()
         self.batteries: Batteries | None = None
         self.memories: Memories | None = None
+        self.retention = RetentionCheckers()
+        self._logs = False
+        """Whether any node has a retention log."""
         self.tally: Tally | None = None
         """Only if the scenario asks for more than the usual metrics."""
         self.trace = trace
@@ -67,6 +72,22 @@ class Recorder:
         over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
         if over_us <= self._end_us:
             self._kernel.at(over_us, self._lease_over, event.id)
+
+    def on_log(self, node: NodeId, log: RetentionLog | None) -> None:
+        """A node starts, with what its protocol's retention log brings back if it has one."""
+        if log is not None:
+            self._logs = True
+            self.retention.on_start(node, log)
+
+    def on_started(self, node: NodeId) -> None:
+        """The protocol of a node has started."""
+        if self._logs:
+            self.retention.on_started(self._kernel.now_s, node)
+
+    def on_published(self, node: NodeId, event: EventId) -> None:
+        """A protocol has dealt with an event of its node."""
+        if self._logs:
+            self.retention.on_published(self._kernel.now_s, node, event)
 
     def on_subscribe(self, node: NodeId, subscription: Subscription) -> None:
         """An application subscribed."""
@@ -174,6 +195,8 @@ class Recorder:
             elif fact.kind == Kind.EVICT:
                 self.checkers.on_evict(self._kernel.now_s, node, event)
                 self._on_stored(node, event, -1)
+            if self._logs:
+                self.retention.on_fact(self._kernel.now_s, node, fact.kind, event, fact.reason)
         peer = -1 if fact.peer is None else fact.peer
         code = _FACTS.get(fact.kind, codes.NOTE)
         self.fingerprint.add_note(code, self._kernel.now_us, node, peer, event, fact.value)

@@ -1,7 +1,10 @@
 """Processors at one broker [001 §4.1, §4.2]."""
 
+from pathlib import Path
+
 import pytest
 
+import driftcast.testing
 from driftcast.dissemination.asp.messages import PathKind, Publication, ShortAnnouncement
 from driftcast.dissemination.asp.results import combined
 from driftcast.dissemination.asp.rules import announcement_id, derived_subscriber, stream_id
@@ -21,6 +24,10 @@ from driftcast.dissemination.asp.tests.bench import (
 from driftcast.model import Event, EventId, Failure, Processor
 from driftcast.protocol import Link
 from driftcast.protocol.effects import Process
+from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation.run import run
+
+FUNCTIONS = Path(driftcast.testing.__file__).parent / "fuzz" / "processors.py"
 
 
 def test_a_result_is_announced_to_all_with_the_cost_of_processing() -> None:
@@ -187,3 +194,31 @@ def test_an_aggregate_of_inputs_that_started_by_the_clock_still_has_sequences_th
     broker.asp.on_processed(1.1, 1, b"", [Event(EventId(ME, 1), {"topic": "mean"})], 0.1, "")
     message = broker.announced()[1]
     assert (message.sequence, message.counter) == ((1 << 62) + 2, (1 << 62) + 2)
+
+
+@pytest.mark.parametrize("functions", [("same",), ("other_topic", "other_topic", "other_topic"), ("joined", "same")])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_a_processor_makes_of_itself_is_not_announced_and_paths_to_it_end(
+    functions: tuple[str, ...], seed: int
+) -> None:
+    """With ids of the content alone, an aggregator that selects its own result makes an announcement of itself, and
+    three that pass topics round make it of each other."""
+    processors = [
+        {"id": f"p{place}", "function": f"{FUNCTIONS}:{name}", "nodes": "all", "inputs": 2 if name == "joined" else 1}
+        for place, name in enumerate(functions)
+    ]
+    table = {
+        "duration_s": 20.0,
+        "nodes": 3,
+        "mobility": {"model": "line", "spacing_m": 100.0},
+        "discovery": {"mode": "oracle"},
+        "protocol": {"name": "asp", "identity": "content"},
+        "subscribe": [{}],
+        "publish": [{"nodes": "all", "every_s": 3.0, "attributes": {"topic": {"integers": [1, 3]}, "level": 2}}],
+        "processors": processors,
+        "trace": "full",
+    }
+    outcome = run(scenario_from(table, "itself"), seed)
+    assert outcome.metrics["delivered"]
+    reasons = {row["reason"] for row in outcome.trace.table().to_pylist() if row["kind"] == "drop"}
+    assert "result_of_itself" in reasons

@@ -9,6 +9,8 @@ from driftcast.dissemination.tree.tests.web import Web
 from driftcast.model import Event, EventId, Subscription, SubscriptionId
 from driftcast.protocol import Fact
 from driftcast.protocol.effects import Deliver
+from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation.run import run
 
 EVERYTHING = Subscription(SubscriptionId(0, 0), "true")
 EVENT = Event(EventId(2, 0), {}, lease_s=1000.0)
@@ -103,3 +105,24 @@ def test_what_has_to_make_room_goes_by_name() -> None:
 def test_durable_without_recovery_is_refused() -> None:
     with pytest.raises(ValueError, match="durable needs recover_s"):
         TreeSettings(durable=True)
+
+
+@pytest.mark.parametrize("recover_s", [0.01, 2.0, 500.0])
+@pytest.mark.parametrize("lease_s", [0.5, 7.3, 40.0])
+@pytest.mark.parametrize("brokers", ["all", [0, 1]])
+def test_nothing_is_kept_past_its_lease_however_far_apart_rounds_are(
+    recover_s: float, lease_s: float, brokers: object
+) -> None:
+    """The simulator's checkers end a run in which a node says that it stores an event that is over."""
+    table = {
+        "duration_s": 100.0,
+        "nodes": 3,
+        "mobility": {"model": "given", "positions": [[0, 0], [100, 0], [200, 0]]},
+        "radio": {"model": "disk", "range_m": 120.0},
+        "protocol": {"name": "tree", "variant": "recovering", "durable": True, "recover_s": recover_s},
+        "roles": {"broker": brokers},
+        "subscribe": [{}],
+        "publish": [{"count": 20, "lease_s": lease_s}, {"count": 3, "lease_s": 2 * lease_s}],
+        "faults": [{"kind": "crash", "nodes": [1], "at_s": 30.0, "down_s": 5.0}],
+    }
+    assert run(scenario_from(table, "kept"), 1).metrics["delivered"]

@@ -23,6 +23,8 @@ from driftcast.dissemination.tree.overlay import BuiltTree, HomeBroker
 from driftcast.dissemination.tree.tests.web import Web
 from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from driftcast.protocol.effects import Deliver
+from driftcast.scenario.scenario import scenario_from
+from driftcast.simulation.run import run
 
 EVERYTHING = Subscription(SubscriptionId(0, 1), "true")
 
@@ -293,3 +295,18 @@ def test_who_asks_again_and_again_for_the_tables_gets_them_once_in_a_while() -> 
         web.nodes[1].on_message(0.0, 0, Resend(), "radio")
     web.settle()
     assert [type(message) for _, _, message in web.take_sent()] == [Table, Table]
+
+
+def test_a_tree_whose_depth_counts_up_says_no_depth_that_cannot_be_read() -> None:
+    """Two ways between the same nodes, one of them slow: what comes late tells of parents that are children now."""
+    tables = {
+        "duration_s": 1.74,
+        "nodes": 12,
+        "area_m": [100.0, 0.001],
+        "mobility": {"model": "line"},
+        "wires": [{"tree": 2, "delay_s": 1.0}],
+        "radio": {"model": "disk", "range_m": 20.0},
+        "roles": {"broker": "all"},
+        "protocol": {"name": "tree"},
+    }
+    assert run(scenario_from(tables, "slow"), 857594, recode=True).metrics["control_transmissions"]

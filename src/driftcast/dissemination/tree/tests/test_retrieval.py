@@ -50,6 +50,11 @@ def asks(web: Web, node: NodeId, filter: str = "role = 'router'", number: int = 
     return id
 
 
+def answers_to(web: Web, node: NodeId) -> list[int]:
+    """The numbers of the events that requests of a node were answered with."""
+    return [effect.event.id.sequence for effect in web.of(node, Answer) if isinstance(effect, Answer)]
+
+
 def line(nodes: int, **settings: object) -> Web:
     web = Web(nodes, None, links="given", **settings)
     for node in range(nodes - 1):
@@ -124,8 +129,8 @@ def test_a_repository_answers_its_own_application_without_a_message() -> None:
     assert web.take_sent() == []
 
 
-def test_without_an_advertisement_the_request_is_dropped_and_closed_at_once() -> None:
-    web = line(2)
+def test_in_the_paper_a_request_without_an_advertisement_is_dropped_and_closed_at_once() -> None:
+    web = line(2, no_route="drop")
     request = asks(web, 0)
     assert web.of(0, Close) == [Close(request, complete=False)]
     assert web.drops(0) == ["no_advertisement"]
@@ -357,6 +362,8 @@ def test_a_request_that_cannot_be_honest_is_dropped_with_its_reason(asked: Asked
     web.take_sent()
     web.nodes[1].on_message(0.0, 0, asked, "radio")
     web.settle()
+    # Its patience is a second.
+    web.run(2.0)
     assert web.drops(1) == [reason]
     assert web.take_sent() == []
 

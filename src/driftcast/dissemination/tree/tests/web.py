@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from random import Random
 
 from driftcast.dissemination.tree.protocol import Tree
-from driftcast.model import Failure, NodeId
+from driftcast.model import EventId, Failure, NodeId
 from driftcast.protocol import Capability, Fact, Link, RecordingPort
-from driftcast.protocol.effects import Answer, Broadcast, Close, Deliver, Effect, Note, Send, SetTimer
+from driftcast.protocol.effects import Answer, Broadcast, Close, CloseHistory, Deliver, Effect, Note, Send, SetTimer
 from driftcast.testing import LoneHost, alone
 from driftcast.wire import Message
 
@@ -96,7 +96,7 @@ class Web:
             waiting.extend((node, b, effect.message) for a, b in sorted(self.links) if a == node)
         elif isinstance(effect, SetTimer):
             self.timers[node][effect.key] = self.now + effect.delay_s
-        elif isinstance(effect, Deliver | Answer | Close | Note):
+        elif isinstance(effect, Deliver | Answer | Close | CloseHistory | Note):
             self.effects.append((node, effect))
         else:
             self.timers[node].pop(getattr(effect, "key", None), None)
@@ -119,6 +119,10 @@ class Web:
     def of(self, node: NodeId, kind: type) -> list[Effect]:
         """The deliveries, answers, ends or notes of a node so far."""
         return [effect for at, effect in self.effects if at == node and isinstance(effect, kind)]
+
+    def delivered(self, node: NodeId) -> list[EventId]:
+        """The events that were delivered to a node so far."""
+        return [effect.event.id for effect in self.of(node, Deliver) if isinstance(effect, Deliver)]
 
     def drops(self, node: NodeId) -> list[str]:
         """The reasons of a node's drops so far."""

@@ -63,7 +63,18 @@ def test_a_packet_that_has_gone_too_far_is_dropped() -> None:
     bench.neighbor(1, 50, 0)
     assert drops(bench.hear(2, packet(100, 0, 9, hops=10))) == ["hops_exhausted"]
     assert receivers(bench.hear(2, packet(100, 0, 9, number=2, hops=9))) == [1]
-    assert drops(Bench(max_hops=10_000).hear(2, packet(100, 0, 9, hops=10_000))) == ["hops_exhausted"]
+    far = Bench(max_hops=10_000)
+    far.neighbor(1, 50, 0)
+    assert drops(far.hear(2, packet(100, 0, 9, hops=10_000))) == ["hops_exhausted"]
+
+
+def test_a_packet_that_arrives_with_its_last_hop_is_taken() -> None:
+    """Its target takes it, and so does whoever ends up nearest to a place: neither sends it on."""
+    bench = Bench(max_hops=10)
+    bench.hear(2, packet(100, 0, ME, hops=10))
+    bench.neighbor(1, -50, 0)
+    bench.hear(1, packet(5, 0, number=2, hops=10, radius_m=20.0))
+    assert [hops for _, _, hops in bench.told.packets] == [10, 10]
 
 
 def test_a_forged_tour_ends_like_any_other() -> None:

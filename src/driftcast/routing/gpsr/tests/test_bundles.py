@@ -105,6 +105,15 @@ def test_a_shared_packet_that_went_too_far_ends() -> None:
     node = bench(max_hops=3)
     bundle = GeoBundle(parcel(), origin=5, number=1, place=EAST[0], hops=3, others=(EAST[1],))
     node.router.on_message(0.0, 9, bundle, "radio")
+    assert drops(node.port.take()) == ["hops_exhausted"] * 2
+
+
+def test_a_place_of_a_shared_packet_that_its_last_hop_reaches_gets_it() -> None:
+    node = bench(max_hops=3)
+    here = Place(Position(0, 0), 10.0)
+    bundle = GeoBundle(parcel(), origin=5, number=1, place=here, hops=3, others=(EAST[1],))
+    node.router.on_message(0.0, 9, bundle, "radio")
+    assert len(node.told.packets) == 1
     assert drops(node.port.take()) == ["hops_exhausted"]
 
 

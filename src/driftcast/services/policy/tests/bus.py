@@ -10,7 +10,17 @@ from random import Random
 import msgspec
 
 from driftcast.matching import Filter
-from driftcast.model import Advertisement, Event, EventId, NodeId, Request, Scalar, Subscription, SubscriptionId
+from driftcast.model import (
+    Advertisement,
+    Event,
+    EventId,
+    NodeId,
+    Request,
+    RequestId,
+    Scalar,
+    Subscription,
+    SubscriptionId,
+)
 from driftcast.model.wall import Wall
 from driftcast.protocol import Capability, Fact
 from driftcast.protocol.application import Application, application_named
@@ -21,8 +31,9 @@ from driftcast.testing.alone import LoneHost
 class BusHost(LoneHost):
     """A node with a calendar."""
 
-    def __init__(self, roles: tuple[str, ...], ahead_s: float, bus: "Bus") -> None:
+    def __init__(self, roles: tuple[str, ...], ahead_s: float, bus: "Bus", name: str = "") -> None:
         super().__init__()
+        self.name = name
         self.roles = roles
         self.offers = frozenset({Capability.DURABLE_STORE, Capability.CALENDAR})
         self._ahead_s = ahead_s
@@ -35,10 +46,12 @@ class BusHost(LoneHost):
 class BusNode(Landlord):
     """One node of the bus, across its crashes."""
 
-    def __init__(self, id: NodeId, bus: "Bus", roles: tuple[str, ...] = (), ahead_s: float = 0.0) -> None:
+    def __init__(
+        self, id: NodeId, bus: "Bus", roles: tuple[str, ...] = (), ahead_s: float = 0.0, name: str = ""
+    ) -> None:
         self.id = id
         self.bus = bus
-        self.host = BusHost(roles, ahead_s, bus)
+        self.host = BusHost(roles, ahead_s, bus, name)
         self.kinds: list[tuple[str, dict[str, object]]] = []
         self.kept: dict[EventId, Event] = {}
         """What its protocol keeps for advertisements; outlives a crash."""
@@ -103,6 +116,7 @@ class BusNode(Landlord):
     def publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> None:
         self._events += 1
         event = Event(EventId(self.id, self._events), dict(attributes), payload, 0.0, lease_s)
+        self.bus.longest_bytes = max(self.bus.longest_bytes, len(payload))
         for node in self.bus.reached(self):
             node.receive(event)
 
@@ -115,11 +129,6 @@ class BusNode(Landlord):
 
     def subscribe(self, subscription: Subscription) -> None:
         self.subscriptions[subscription.id] = subscription
-        if subscription.history:
-            for event in self.bus.stored(self, subscription.filter):
-                if any(Filter(one.filter).matches(event.attributes) for one in self.advertisements if one.stored):
-                    self.kept[event.id] = event
-                self.tenants.on_event(subscription.id, event, 1)
 
     def unsubscribe(self, id: SubscriptionId) -> None:
         del self.subscriptions[id]
@@ -138,6 +147,9 @@ class BusNode(Landlord):
                 self.kept[event.id] = event
             self.tenants.on_answer(request.id, event, 1)
         self.tenants.on_closed(request.id, complete=bool(asked))
+
+    def cancel_request(self, id: RequestId) -> None:
+        """Each is answered at once."""
 
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         mark = self.timers[key] = object()
@@ -175,11 +187,13 @@ class Bus:
         self.began_s = began_s
         self.now_s = 0.0
         self.nodes: list[BusNode] = []
+        self.longest_bytes = 0
+        """Of all payloads so far."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
-    def node(self, *roles: str, ahead_s: float = 0.0) -> BusNode:
-        made = BusNode(len(self.nodes), self, roles, ahead_s)
+    def node(self, *roles: str, ahead_s: float = 0.0, name: str = "") -> BusNode:
+        made = BusNode(len(self.nodes), self, roles, ahead_s, name)
         self.nodes.append(made)
         return made
 

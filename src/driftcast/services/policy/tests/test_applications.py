@@ -93,7 +93,9 @@ def test_a_withdrawn_policy_ends_and_what_it_set_goes_back() -> None:
     versions = [(one["version"], one["withdrawn"]) for one in history["policies"]]  # type: ignore[attr-defined]
     assert versions == [(1, False), (2, True)]
     again = tool.command("policy_tool", "withdraw", id="slow")
-    assert again == {"error": "there is no policy slow"}
+    assert again == {"error": "policy slow is withdrawn already, with its version 2"}
+    unknown = tool.command("policy_tool", "withdraw", id="slwo")
+    assert unknown == {"error": "no node and no repository that answered knows a policy slwo"}
 
 
 def test_a_policy_that_clashes_is_refused_and_one_with_a_higher_priority_is_not() -> None:
@@ -199,10 +201,13 @@ def test_a_repository_that_crashes_in_the_middle_has_all_that_it_said_to_have_st
     told = publish(tool, "policy other roles sensor then { run x }", anyway=True)
     assert told["published"] == [{"id": "other", "version": 1, "stored_by": []}]
     store.start()
-    bus.pass_s(1)
     repository = store.tenants.application("policy_repository")
     assert isinstance(repository, Repository)
+    bus.pass_s(0)
     assert [policy.id for policy in repository.catalog.standing()] == ["slow"]
+    # What was published meanwhile it learns of the node that holds it.
+    bus.pass_s(10)
+    assert [policy.id for policy in repository.catalog.standing()] == ["other", "slow"]
     late = bus.node("sensor")
     late.run("policy_decision")
     bus.pass_s(1)

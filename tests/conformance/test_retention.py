@@ -1,0 +1,135 @@
+"""The retention contract in simulated worlds where everything goes wrong; the checkers keep the books of every node."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from driftcast.errors import UserError
+from driftcast.model import Event, EventId
+from driftcast.parts.log import Log
+from driftcast.protocol import KeepsEvents
+from driftcast.protocol.ledger import Ledger
+from driftcast.protocol.registry import protocol_named, protocol_names
+from driftcast.protocol.retention import MAY_END, PROMISED, Level
+from driftcast.simulation.run import Simulation
+from driftcast.simulation.witness.checkers import ViolationError
+from driftcast.testing import Net
+from driftcast.trace import Level as TraceLevel
+from tests.conformance.subjects import FAULTS, scenario_of
+
+KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]
+every_keeper = pytest.mark.parametrize("name", KEEPERS)
+SETTINGS: Mapping[str, dict[str, object]] = {
+    "adaptive": {"retry_s": 2.0, "buffer": 3},
+    "semi_probabilistic": {"retry_s": 2.0, "buffer": 3},
+    "prophet": {"exchange_s": 2.0, "buffer": 3},
+    "tree": {"recover_s": 2.0, "recover_buffer": 3},
+}
+
+
+def ledgers(done: Simulation) -> list[Ledger]:
+    return [done.recorder.retention[node] for node in range(done.scenario.nodes)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@every_keeper
+def test_every_node_keeps_what_it_promised_whatever_goes_wrong(name: str, seed: int) -> None:
+    """G-3, G-7, G-8, G-21. Half of the nodes crash every 20 s, buffers hold three events, and frames get lost, doubled
+    and corrupted."""
+    subject = {"name": name, "durable": True, **SETTINGS.get(name, {"buffer": 3})}
+    done = Simulation(scenario_of(FAULTS, subject), seed, TraceLevel.METRICS)
+    done.start()
+    for second in range(1, 61):
+        done.advance(float(second))
+    assert done.recorder.retention.accepted(Level.STORED) >= 20
+    reasons = set()
+    for ledger in ledgers(done):
+        assert ledger.imbalance() is None
+        for level, account in ledger.accounts().items():
+            assert account.accepted == account.kept + sum(account.removed.values())
+            reasons |= {(level, reason) for reason in account.removed}
+    assert {reason for level, reason in reasons if level in PROMISED} <= MAY_END
+    # With direct nobody carries for others, and with first contact all that is carried is in custody.
+    assert name in ("direct", "first_contact") or (Level.CARRIED, "buffer_full") in reasons, (
+        "or the buffers were not small enough"
+    )
+
+
+@every_keeper
+def test_stored_events_outlast_a_full_buffer_and_a_crash(name: str) -> None:
+    """G-2, G-3"""
+    settings = {"durable": True, **SETTINGS.get(name, {"buffer": 3})}
+    net = Net.contacts([(0, 1, 20.0, 90.0)], name, {"discovery": {"mode": "beacon"}}, 1, **settings)
+    net.subscribe(1)
+    net.run(2)
+    published = [net.publish(0, {"n": n}, lease_s=500.0) for n in range(10)]
+    net.run(3)
+    net.crash(0)
+    net.run(2)
+    net.restart(0)
+    net.run(80)
+    assert sorted(event.id for event in net.delivered(1)) == sorted(event.id for event in published)
+
+
+class Careless:
+    """A log whose protocol lets go of what it promised."""
+
+    most_bytes, longest_s, full = 1 << 20, 3600.0, None
+
+    def __init__(self) -> None:
+        self.levels: dict[EventId, Level] = {}
+
+    def refusal(self, event: Event) -> UserError | None:
+        return None
+
+    def level(self, id: EventId) -> Level | None:
+        return self.levels.get(id)
+
+    def loaded(self, id: EventId) -> Level | None:
+        return Level.STORED
+
+    def started(self) -> None: ...
+
+    @property
+    def usage(self) -> dict[Level, object]:
+        return {}
+
+
+def test_the_books_tell_what_goes_for_another_reason_than_the_contract_names() -> None:
+    ledger, log, id = Ledger(7), Careless(), EventId(7, 1)
+    ledger.start(log)  # type: ignore[arg-type]
+    assert ledger.started() is None
+    log.levels[id] = Level.STORED
+    ledger.on_store(id)
+    del log.levels[id]
+    flaw = ledger.on_evict(id, "buffer_full")
+    assert flaw is not None
+    assert "was promised to be kept (stored), and has gone as buffer_full" in flaw
+
+
+def test_the_books_tell_what_is_missing_after_a_restart_and_are_closed_by_name() -> None:
+    ledger, log = Ledger(7), Careless()
+    ledger.start(log)  # type: ignore[arg-type]
+    ledger.started()
+    for number in (1, 2, 3):
+        log.levels[EventId(7, number)] = Level.STORED
+        ledger.on_store(EventId(7, number))
+    again = Ledger(7)
+    again.restore(ledger.counters())
+    again.start(log)  # type: ignore[arg-type]
+    again.on_store(EventId(7, 1))
+    assert again.on_drop(EventId(7, 2), "lease_over") is None
+    assert again.on_drop(EventId(7, 2), "buffer_full") is not None
+    again._removed[Level.STORED]["buffer_full"] -= 1
+    assert again.started() == "1 stored events are missing"
+    assert again.accounts()[Level.STORED].removed == {"lease_over": 1, "buffer_full": 0, "store_failed": 1}
+    assert again.imbalance() is None
+
+
+def test_a_run_ends_when_a_protocol_breaks_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-21"""
+    net = Net.line(2, "epidemic", durable=True)
+    net.publish(0, lease_s=60.0)
+    monkeypatch.setattr(Log, "next_to_go", lambda log, most: next(iter(log._promised), None))
+    with pytest.raises(ViolationError, match="was promised to be kept"):
+        net.publish(0, lease_s=60.0)

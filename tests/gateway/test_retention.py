@@ -1,0 +1,48 @@
+"""What MQTT clients are told when nothing more can be stored, and how long a message is kept."""
+
+from pathlib import Path
+
+from driftcast.gateway.mqtt.octets import text
+from driftcast.gateway.mqtt.properties import write_properties
+from driftcast.gateway.mqtt.reasons import Reason
+from driftcast.live.door.client import connect as client
+from tests.gateway.world import EPIDEMIC, Broker, Raw, broker, connect, packet
+
+PUBACK = 4
+SMALL = f"{EPIDEMIC}\nlog_bytes = {1 << 20}\nmax_lease_s = 60.0"
+
+
+def kept(made: Broker) -> int:
+    """How many events the node keeps that it acknowledged as stored."""
+    with client(made.control) as one:
+        return one.status().retention["stored"].kept
+
+
+def published(raw: Raw, id: int, payload: bytes, **properties: int) -> int:
+    """The reason code that a client of MQTT 5 is told of a message with QoS 1."""
+    head = text("a") + id.to_bytes(2) + write_properties(properties)
+    raw.say(packet(0x32, head, payload))
+    _, body = raw.expect(PUBACK)
+    assert int.from_bytes(body[:2]) == id
+    return body[2] if len(body) > 2 else 0
+
+
+def test_a_message_that_cannot_be_stored_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """G-17"""
+    with broker(tmp_path, protocol=SMALL) as made, Raw(made.port, connect("sensor")) as raw:
+        raw.connected()
+        codes = [published(raw, id, bytes(20_000)) for id in range(1, 40)]
+        stored = codes.index(Reason.QUOTA_EXCEEDED)
+        assert set(codes[:stored]) == {0}
+        assert set(codes[stored:]) == {Reason.QUOTA_EXCEEDED}
+        assert 20 < stored < 27, "half of a megabyte"
+        assert made.drops("mqtt_refused") == len(codes) - stored
+        assert kept(made) == stored
+
+
+def test_an_expiry_that_is_longer_than_events_are_kept_is_cut(tmp_path: Path) -> None:
+    """G-17"""
+    with broker(tmp_path, protocol=SMALL) as made, Raw(made.port, connect("sensor")) as raw:
+        raw.connected()
+        assert published(raw, 1, b"x", expiry_s=86_400) == 0
+        assert kept(made) == 1

@@ -1,0 +1,95 @@
+"""Somebody who speaks the handshake by hand, with whatever keys it has, on the air of `air.py`."""
+
+from typing import NamedTuple
+
+from driftcast.live.keys.membership import Membership
+from driftcast.live.keys.noise import HandshakeState, NoiseError
+from driftcast.live.link.address import Address
+from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from driftcast.live.link.handshake import OURS, End, Offer, handshake, introduce, link_keys
+from driftcast.live.link.session import GroupBody, Session, split_group
+from driftcast.model import NodeId
+from tests.live.air import Air, Ear, Speaker
+
+
+class Reply(NamedTuple):
+    """The second message, as far as the attacker can read it."""
+
+    frame: LinkFrame
+    payload: bytes
+    state: HandshakeState
+
+
+class Attacker:
+    """Hears all that is said, answers nothing by itself, and says what a test tells it to say."""
+
+    def __init__(self, air: Air, membership: Membership, node: NodeId = 66, port: int = 66) -> None:
+        """With the keys of that membership, which may be forged, foreign, revoked or stolen."""
+        self.air = air
+        self.me = End(node, 1)
+        self.membership = membership
+        self.ear = Ear(air, port)
+        self.frames: list[tuple[LinkFrame, bytes, Address]] = []
+        """To it or to the group, with the datagram."""
+        self.ear.open(self._hear, lambda reason, times: None)
+
+    def _hear(self, datagram: bytes, address: Address, to_group: bool) -> None:
+        frame = unpack(datagram, keyed=True)
+        assert not isinstance(frame, LinkFlaw)
+        self.frames.append((frame, datagram, address))
+
+    def of(self, kind: LinkKind) -> list[LinkFrame]:
+        """What it has heard of a kind."""
+        return [frame for frame, _, _ in self.frames if frame.kind is kind]
+
+    def say(self, to: Speaker, kind: LinkKind, number: int, body: bytes) -> None:
+        self.ear.send(to.ear.address, pack(LinkFrame(kind, *self.me, number, body)))
+        self.air.carry()
+
+    def cookie(self, of: Speaker) -> int:
+        """It is where it says, so it has one."""
+        self.say(of, LinkKind.KEYED_CHALLENGE, 5, bytes(8))
+        return int.from_bytes(self.of(LinkKind.KEYED_RESPONSE)[-1].body, "big")
+
+    def initiate(self, target: Speaker, offer: Offer = OURS, sent: Offer | None = None) -> Reply | None:
+        """Begin a handshake and read what is answered; `sent` is what somebody on the way made of the offer."""
+        cookie = self.cookie(target)
+        state = handshake(self.membership, True, offer, self.me, target.node, cookie)
+        body = (sent or offer).text() + self.membership.network + state.write(b"")
+        self.frames.clear()
+        self.say(target, LinkKind.INITIATION, cookie, body)
+        replies = self.of(LinkKind.REPLY)
+        if not replies:
+            return None
+        try:
+            return Reply(replies[-1], state.read(replies[-1].body[1:]), state)
+        except NoiseError:
+            return Reply(replies[-1], b"", state)
+
+    def finish(self, target: Speaker, reply: Reply, offer: Offer = OURS) -> Session:
+        """Introduce itself, and go on as if that had been accepted."""
+        message = reply.state.write(introduce(self.membership, offer, self.me.session))
+        self.say(target, LinkKind.FINISH, reply.frame.sequence, message)
+        keys = link_keys(reply.state)
+        return Session(target.membership.mine, reply.frame.session, keys[:2], keys[2:], True, 0.0)
+
+    def opened(self, session: Session) -> list[bytes]:
+        """All that it can read of what it has heard, with the keys of its session."""
+        found: list[bytes] = []
+        for frame, datagram, _ in self.frames:
+            if frame.kind is LinkKind.SEALED:
+                text = session.open(frame.sequence, frame.body, datagram[:23])
+                found += [text] if isinstance(text, bytes) else []
+        return found
+
+
+def group_bodies(air: Air, node: NodeId) -> list[tuple[LinkFrame, bytes, GroupBody]]:
+    """What a node has said to its group."""
+    found = []
+    for _, _, datagram in air.said:
+        frame = unpack(datagram, keyed=True)
+        if isinstance(frame, LinkFrame) and frame.kind is LinkKind.SEALED_TO_GROUP and frame.sender == node:
+            body = split_group(frame.body)
+            assert body is not None
+            found.append((frame, datagram[:23], body))
+    return found
