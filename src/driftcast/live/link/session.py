@@ -55,8 +55,8 @@ OVERLAP_S = 10.0
 """How long what was sealed under the key before is accepted: frames that are on their way are there within seconds."""
 
 
-class GroupKey:
-    """A key under which the other node speaks to its group, as it was given to this one."""
+class ReceivingKey:
+    """A key under which the other node speaks, to this one or to its group. Each number is accepted once."""
 
     __slots__ = ("_cipher", "_taken", "until_s")
 
@@ -117,11 +117,10 @@ class Session:
         self.resend_s, self.backoff_s = 0.0, 0.0
         """When what it has not acknowledged is sent again, and how long after that."""
         self._sending, self._send_marks = Cipher(sending[0]), sending[1]
-        self._receiving, self._receive_marks = Cipher(receiving[0]), receiving[1]
-        self._group: OrderedDict[int, GroupKey] = OrderedDict()
+        self._receiving, self._receive_marks = ReceivingKey(receiving[0]), receiving[1]
+        self._group: OrderedDict[int, ReceivingKey] = OrderedDict()
         """By epoch: the key to the other's group, and the one before."""
         self._sent = 0
-        self._taken = ReplayWindow()
 
     @property
     def place(self) -> Address | None:
@@ -134,7 +133,7 @@ class Session:
             return
         for earlier in self._group.values():
             earlier.until_s = min(earlier.until_s, now_s + OVERLAP_S)
-        self._group[epoch] = GroupKey(key)
+        self._group[epoch] = ReceivingKey(key)
         if len(self._group) > 2:
             self._group.popitem(last=False)
 
@@ -149,13 +148,7 @@ class Session:
 
     def open(self, number: int, sealed: bytes, beside: bytes) -> bytes | Novelty | None:
         """What the other node has sealed; or that it was taken before; None if it was not sealed by it."""
-        novelty = self._taken.judge(number)
-        if novelty is not Novelty.NEW:
-            return novelty
-        text = self._receiving.open(number, sealed, beside)
-        if text is not None:
-            self._taken.add(number)
-        return text
+        return self._receiving.open(number, sealed, beside)
 
     def slot(self, stamp: bytes) -> bytes:
         """The mark of a datagram to the group for the other node, by the last bits of whose id it finds it."""
