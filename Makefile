@@ -1,4 +1,4 @@
-# driftcast: `make run` shows what it does, `make test` checks it. Both make their own environment in .venv.
+# carrycast: `make run` shows what it does, `make test` checks it. Both make their own environment in .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,14 +22,14 @@ setup: $(INSTALLED) ## Make the environment in .venv (immediate when it is up to
 
 $(INSTALLED): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit( \
-	  "driftcast needs Python 3.11 or newer, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
+	  "carrycast needs Python 3.11 or newer, and $(PYTHON) is %d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
 	@echo "Making the environment in $(VENV); the first time takes a minute or two."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python $(PIP) install -qq --constraint requirements.lock --editable '.[all]'
 	@touch $@
 
 run: setup ## Show who delivers across islands, then the headline of each paper, with a report at the end
-	$(BIN)/driftcast tour
+	$(BIN)/carrycast tour
 
 test: setup ## Run the tests
 	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
@@ -38,7 +38,7 @@ test-all: setup ## Run the tests, the long ones too
 	$(BIN)/python -m pytest -m '' $(WORKERS) $(ARGS)
 
 fuzz: setup ## Run 10,000 random scenarios, each twice; goes on where it was stopped (build/fuzz.jsonl)
-	$(BIN)/python -m driftcast.testing.fuzz --count 10000 --workers 2 $(ARGS)
+	$(BIN)/python -m carrycast.sim.testing.fuzz --count 10000 --workers 2 $(ARGS)
 
 lint: setup ## Check rules, format and types
 	$(BIN)/ruff check .

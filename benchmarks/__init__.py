@@ -1,1 +1,1 @@
-"""How fast driftcast is, against straightforward programs run in the same call. `make bench` prints and writes all."""
+"""How fast carrycast is, against straightforward programs run in the same call. `make bench` prints and writes all."""

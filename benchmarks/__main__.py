@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import contacts, epidemic, flooding
-from driftcast.trace import Level
+from carrycast.trace import Level
 
 RESULTS = Path(__file__).parent / "results.json"
 
@@ -241,7 +241,7 @@ def main() -> int:
         console.print(f"[dim]{name} ...[/dim]")
         rows += CASES[name](arguments.quick)
     table = Table(
-        title="driftcast benchmarks (CPU seconds of one process; ratios are of one call)", title_justify="left"
+        title="carrycast benchmarks (CPU seconds of one process; ratios are of one call)", title_justify="left"
     )
     for column in ("case", "CPU s", "figure", "target", "met"):
         table.add_column(column, justify="right" if column == "CPU s" else "left")

@@ -15,15 +15,15 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from driftcast.pipeline.advice.candidates import Candidate, candidates_for, with_protocol
-from driftcast.pipeline.advice.fleet import EVERYBODY as EVERYBODY_ROLE
-from driftcast.pipeline.advice.fleet import HELD_OUT_SEEDS
-from driftcast.pipeline.advice.objective import Objective, parse_objective
-from driftcast.pipeline.advice.race import NEAR, Found, Metrics, race, ranked, settled
-from driftcast.pipeline.statistics import interval, paired_differences
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.mishap import RunError
-from driftcast.simulation.run import run
+from carrycast.analysis.advice.candidates import Candidate, candidates_for, with_protocol
+from carrycast.analysis.advice.fleet import EVERYBODY as EVERYBODY_ROLE
+from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS
+from carrycast.analysis.advice.objective import Objective, parse_objective
+from carrycast.analysis.advice.race import NEAR, Found, Metrics, race, ranked, settled
+from carrycast.analysis.spark.statistics import interval, paired_differences
+from carrycast.sim.engine.mishap import RunError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 WALK = {"model": "random_waypoint", "start": "steady"}
 GROUPS = {"model": "community", "columns": 4, "rows": 4, "speed_min_mps": 1.0, "speed_max_mps": 5.0}

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from driftcast.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
 from tests.validation.bianchi import saturation
 from tests.validation.cell import saturated_cell, under_the_models_conditions
 

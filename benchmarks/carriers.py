@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from driftcast.scenario.overrides import apply
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run as simulate
+from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.scenario import load
 
 SEED = 1
 COMMUNITY = Path(__file__).parents[1] / "examples" / "community.toml"

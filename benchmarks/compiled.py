@@ -1,7 +1,7 @@
-"""`make compiled`: driftcast with its engine compiled ahead of time, for experiments that take hours.
+"""`make compiled`: carrycast with its engine compiled ahead of time, for experiments that take hours.
 
 The sources are copied to `build/compiled/lib`, the modules below are compiled there by mypyc, and the program
-`build/compiled/driftcast` starts the copy. So nothing compiled ever stands beside a source that somebody edits, and a
+`build/compiled/carrycast` starts the copy. So nothing compiled ever stands beside a source that somebody edits, and a
 sweep's keys, which are digests of sources, are those of the plain program: one goes on where the other stopped.
 """
 
@@ -57,8 +57,8 @@ MODULES = (
     "simulation/world.py",
 )
 _START = """#!/bin/sh
-# driftcast with its engine compiled: made by `make compiled`, from the sources as they stood then.
-PYTHONPATH="{lib}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{python}" -m driftcast "$@"
+# carrycast with its engine compiled: made by `make compiled`, from the sources as they stood then.
+PYTHONPATH="{lib}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{python}" -m carrycast "$@"
 """
 
 
@@ -66,17 +66,17 @@ def build(out: Path = OUT) -> Path:
     """Compile, and return the program that runs what was compiled."""
     lib = out / "lib"
     shutil.rmtree(out, ignore_errors=True)
-    shutil.copytree(ROOT / "src" / "driftcast", lib / "driftcast", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    shutil.copytree(ROOT / "src" / "carrycast", lib / "carrycast", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     flags = ["--namespace-packages", "--explicit-package-bases", "--ignore-missing-imports"]
-    mypyc = [sys.executable, "-m", "mypyc", *flags, *(f"driftcast/{module}" for module in MODULES)]
+    mypyc = [sys.executable, "-m", "mypyc", *flags, *(f"carrycast/{module}" for module in MODULES)]
     done = subprocess.run(mypyc, cwd=lib, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"mypyc could not compile driftcast:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
-    program = out / "driftcast"
+        sys.exit(f"mypyc could not compile carrycast:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    program = out / "carrycast"
     program.write_text(_START.format(lib=lib, python=sys.executable))
     program.chmod(0o755)
     return program
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{build().relative_to(ROOT)} is driftcast with its engine compiled.\n")
+    sys.stdout.write(f"{build().relative_to(ROOT)} is carrycast with its engine compiled.\n")

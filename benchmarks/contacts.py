@@ -14,10 +14,10 @@ from time import process_time
 import numpy as np
 from scipy.spatial import cKDTree
 
-from driftcast.contacts.exact import contacts
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.trajectory import Trajectories
 
 RANGE_M = 250.0
 DURATION_S = 600.0

@@ -1,4 +1,5 @@
-"""How often the intervals of `driftcast.pipeline.statistics` cover the true mean, and how often chance decides a claim.
+"""How often the intervals of `carrycast.analysis.spark.statistics` cover the true mean, and how often chance decides
+a claim.
 
 `python -m benchmarks.coverage` prints both tables of docs/metrics.md.
 """
@@ -10,9 +11,9 @@ from random import Random
 from statistics import NormalDist
 from typing import NamedTuple
 
-from driftcast.pipeline.statistics import interval
-from driftcast.pipeline.student import student_t
-from driftcast.pipeline.verdict import decide, decided_together
+from carrycast.analysis.spark.statistics import interval
+from carrycast.analysis.spark.student import student_t
+from carrycast.analysis.spark.verdict import decide, decided_together
 
 RUNS = (5, 10, 20)
 TRIES = 20_000

@@ -9,9 +9,9 @@ import math
 import sys
 import time
 
-from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import run as simulate
+from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 SEED = 7
 # The best of several runs: on a busy machine the others measure the neighbors.

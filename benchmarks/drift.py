@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-import driftcast
-from driftcast.scenario.overrides import chosen_scenario
-from driftcast.simulation.run import Simulation
+import carrycast
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.scenario.overrides import chosen_scenario
 
-EXPERIMENTS = Path(driftcast.__file__).parent / "experiments"
+EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
 NETWORKS = {
     "dense": "baselines/dense.toml",
     "sparse": "baselines/sparse.toml",

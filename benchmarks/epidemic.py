@@ -4,10 +4,10 @@ import math
 import time
 
 from benchmarks.simpy_epidemic import copies
-from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.scenario.workload import workload
-from driftcast.simulation.run import run
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.workload import workload
 
 SEED = 1
 EVENTS = 100
@@ -54,6 +54,6 @@ def measure(nodes: int, yardstick: bool = True, repeat: int = 1) -> dict[str, fl
             begin = time.process_time()
             theirs = copies(plan, publications)
             simpy_s = min(simpy_s, time.process_time() - begin)
-        assert theirs == transferred, f"SimPy transferred {theirs} copies, driftcast {transferred}"
+        assert theirs == transferred, f"SimPy transferred {theirs} copies, carrycast {transferred}"
         figures |= {"simpy_cpu_s": simpy_s, "simpy_ratio": simpy_s / ours_s}
     return figures

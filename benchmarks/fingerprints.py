@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from driftcast.pipeline.experiment import experiment_names, load_experiment
-from driftcast.pipeline.plan import movement_key
-from driftcast.scenario.scenario import Scenario, load
-from driftcast.simulation.run import run
+from carrycast.analysis.spark.experiment import experiment_names, load_experiment
+from carrycast.analysis.spark.plan import movement_key
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario, load
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from driftcast.mobility.trajectory import Floats
+from carrycast.sim.mobility.trajectory import Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.cost import module_cost
 from benchmarks.fleet import CITY, METERS_PER_DEGREE, Plan, bus
-from driftcast.mobility.trajectory import Floats, Integers
+from carrycast.sim.mobility.trajectory import Floats, Integers
 
 RANGE_M = 250.0
 GAP_S = 300.0
@@ -56,10 +56,10 @@ def make(plan: Plan, folder: Path) -> dict[str, object]:
 
 
 def in_one_process(folder: Path) -> int:
-    """As `driftcast contacts` computes a small fleet."""
-    from driftcast.contacts.exact import contacts
-    from driftcast.mobility.fleet import Fleet, FleetFacts
-    from driftcast.mobility.model import Area
+    """As `carrycast contacts` computes a small fleet."""
+    from carrycast.sim.contacts.exact import contacts
+    from carrycast.sim.mobility.fleet import Fleet, FleetFacts
+    from carrycast.sim.mobility.model import Area
 
     facts = FleetFacts.read(folder)
     rng = np.random.default_rng(0)
@@ -73,10 +73,10 @@ def on_spark(folder: Path) -> int:
     """As it computes a large one."""
     import pyarrow.parquet as pq
 
-    from driftcast.mobility.fleet import FleetFacts
-    from driftcast.pipeline.fleets.contact_plan import save_plan
-    from driftcast.pipeline.fleets.contacts import fleet_contacts
-    from driftcast.pipeline.session import session
+    from carrycast.analysis.fleets.contact_plan import save_plan
+    from carrycast.analysis.fleets.contacts import fleet_contacts
+    from carrycast.analysis.spark.session import session
+    from carrycast.sim.mobility.fleet import FleetFacts
 
     facts = FleetFacts.read(folder)
     found = fleet_contacts(session("benchmark"), folder, RANGE_M)
@@ -86,7 +86,7 @@ def on_spark(folder: Path) -> int:
 
 def spark_alone(folder: Path) -> int:
     """What it costs to start it, and a worker."""
-    from driftcast.pipeline.session import session
+    from carrycast.analysis.spark.session import session
 
     return session("benchmark").range(2).mapInArrow(lambda batches: batches, "id bigint").count()
 

@@ -3,10 +3,10 @@
 import math
 import time
 
-from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.trace import Level
 
 SEED = 7
 

@@ -9,9 +9,9 @@ import json
 import sys
 import time
 
-from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import run as simulate
+from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 SEED = 7
 NODES = 60

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.relaying import free_ports
-from driftcast.errors import WorkError
-from driftcast.live.door.client import connect
+from carrycast.errors import WorkError
+from carrycast.node.api.client import connect
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -55,8 +55,8 @@ socket = "{name}.sock"
 
 APPLICATION = """
 import os, sys
-from driftcast.errors import WorkError
-from driftcast.live.door.client import connect
+from carrycast.errors import WorkError
+from carrycast.node.api.client import connect
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 while True:
     try:
@@ -136,7 +136,7 @@ class World:
 
     def start(self, who: str) -> None:
         """One of the nodes, or `application`."""
-        command = [sys.executable, "-m", "driftcast.cli", "node", str(self._folder / f"{who}.toml")]
+        command = [sys.executable, "-m", "carrycast.cli", "node", str(self._folder / f"{who}.toml")]
         if who == "application":
             socket_path = str(self._folder / "subscriber.sock")
             command = [sys.executable, "-c", APPLICATION, socket_path, str(self.lines)]

@@ -8,9 +8,9 @@ import tracemalloc
 from collections.abc import Callable
 from random import Random
 
-from driftcast.dissemination.tree.tables import FilterTable
-from driftcast.matching import Filter, FilterIndex
-from driftcast.model import Scalar
+from carrycast.core.matching import Filter, FilterIndex
+from carrycast.core.model import Scalar
+from carrycast.protocols.tree.tables import FilterTable
 
 SEED = 1
 Event = dict[str, Scalar]

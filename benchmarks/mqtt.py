@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from driftcast.gateway.mqtt import encoding
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.octets import Frames, text, variable
-from driftcast.gateway.mqtt.packets import V311, Message
-from driftcast.live.door.client import connect
-from driftcast.live.door.messages import Level
-from driftcast.model import Scalar
+from carrycast.core.model import Scalar
+from carrycast.node.api.client import connect
+from carrycast.node.api.messages import Level
+from carrycast.node.gateways.mqtt import encoding
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.octets import Frames, text, variable
+from carrycast.node.gateways.mqtt.packets import V311, Message
 
 MESSAGES = 20_000
 WINDOW = 50
@@ -66,7 +66,7 @@ def _node(protocol: str) -> Iterator[_Node]:
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "bench.toml"
         file.write_text(CONFIG.format(protocol=protocol))
-        command = [sys.executable, "-m", "driftcast.cli", "node", str(file)]
+        command = [sys.executable, "-m", "carrycast.cli", "node", str(file)]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             told = process.stderr.readline()

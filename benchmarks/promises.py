@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from driftcast.errors import WorkError
-from driftcast.live import record
-from driftcast.live.config import NodeConfig, load_config
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import NodeId
-from driftcast.protocol import CountsHolders, KeepsEvents
-from driftcast.protocol.registry import protocol_named
+from carrycast.core.model import NodeId
+from carrycast.core.protocol import CountsHolders, KeepsEvents
+from carrycast.core.protocol.registry import protocol_named
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node import record
+from carrycast.node.config import NodeConfig, load_config
 
 PAGE = Path(__file__).parents[1] / "docs" / "guarantees.md"
 BEGIN, END = "<!-- measured -->", "<!-- end -->"

@@ -22,9 +22,9 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from driftcast.live.door.client import connect
-from driftcast.live.keys.commands import certify, new_pair
-from driftcast.live.keys.files import KeyKind
+from carrycast.node.api.client import connect
+from carrycast.node.security.commands import certify, new_pair
+from carrycast.node.security.files import KeyKind
 
 SOURCE = Path(__file__).parents[1] / "src"
 PAYLOAD = bytes(180)
@@ -150,7 +150,7 @@ def nodes(
             text = CONFIG.format(name=one, port=port, peer=peer, protocol=protocol, settings=settings, more=more)
             text += KEYS.format(name=one) if keyed else ""
             (folder / f"{one}.toml").write_text(text.replace("STORE", f"{one}.db"))
-        command = [sys.executable, "-m", "driftcast.cli", "node"]
+        command = [sys.executable, "-m", "carrycast.cli", "node"]
         with (
             running(*([*command, str(folder / f"{one}.toml")] for one in "ab"), source=source) as processes,
             connect(str(folder / "b.sock"), 30) as reader,

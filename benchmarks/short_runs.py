@@ -11,14 +11,14 @@ from pathlib import Path
 
 from benchmarks.cost import children
 from benchmarks.sweep import experiment_of, own_cpu_s, process_cpu_s, scenario, scenario_of_length
-from driftcast.pipeline.master import available_cores
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.records import metric_columns, record_table
-from driftcast.pipeline.reproduce import sweep_experiment
-from driftcast.pipeline.session import session, stop
-from driftcast.pipeline.sweep import sweep
-from driftcast.scenario.scenario import Scenario
-from driftcast.simulation.run import run as simulate
+from carrycast.analysis.spark.master import available_cores
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.records import metric_columns, record_table
+from carrycast.analysis.spark.reproduce import sweep_experiment
+from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.sweep import sweep
+from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.scenario.scenario import Scenario
 
 # So many that a run of them takes 6.5 ms and still simulates some seconds.
 NODES = 25

@@ -9,7 +9,7 @@ from typing import Any
 
 import simpy
 
-from driftcast.contacts.plan import ContactPlan
+from carrycast.sim.contacts.plan import ContactPlan
 
 DELAY_S = 0.001
 

@@ -22,16 +22,16 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from driftcast.errors import WorkError
-from driftcast.explain.account import KINDS, Account, account
-from driftcast.live.config import load_config
-from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.record import LOG
-from driftcast.loopback.network import LoopbackNetwork
-from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
-from driftcast.simulation.witness.checkers import Checkers, ViolationError
-from driftcast.trace import Kind
-from driftcast.trace.files import find_traces, read_some
+from carrycast.analysis.explain.account import KINDS, Account, account
+from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import LoopbackNetwork
+from carrycast.node.config import load_config
+from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.record import LOG
+from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
+from carrycast.trace import Kind
+from carrycast.trace.files import find_traces, read_some
 
 CONFIG = """
 name = "{name}"

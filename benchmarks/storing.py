@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from driftcast.live.door.client import connect
-from driftcast.live.door.messages import Level
+from carrycast.node.api.client import connect
+from carrycast.node.api.messages import Level
 
 EVENTS = 20_000
 PAYLOAD = bytes(180)
@@ -39,7 +39,7 @@ def measure(level: Level, durable: bool, events: int = EVENTS) -> dict[str, floa
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "store.toml").write_text(CONFIG.format(durable=str(durable).lower()))
-        command = [sys.executable, "-m", "driftcast.cli", "node", str(folder / "store.toml")]
+        command = [sys.executable, "-m", "carrycast.cli", "node", str(folder / "store.toml")]
         with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
             assert process.stderr is not None
             process.stderr.readline()

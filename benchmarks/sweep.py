@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.cost import children
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.session import session, stop
-from driftcast.pipeline.sweep import sweep
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import run as simulate
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.sweep import sweep
+from carrycast.sim.engine.run import run as simulate
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 LEAST_S, LONGER_S = 0.5, 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""Metrics of 25 million rows of traces: by Spark as driftcast does it, and the same in DuckDB and in Polars.
+"""Metrics of 25 million rows of traces: by Spark as carrycast does it, and the same in DuckDB and in Polars.
 
 `python -m benchmarks.traces` simulates W3 (flooding) and W2 of 1,000 nodes (epidemic) with full traces and copies them
 under other names until there are `--rows`: `many` gives each copy a run of its own, `one` makes a single run of all
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks import epidemic, flooding
 from benchmarks.cost import Cost, module_cost
 from benchmarks.traces_elsewhere import Found, in_duckdb, in_polars
-from driftcast.pipeline.records import REAL_METRICS
+from carrycast.analysis.spark.records import REAL_METRICS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,8 +30,8 @@ def make(shape: str, rows: int, folder: Path) -> list[Path]:
     """Traces of at least so many rows, in folders of their own."""
     import pyarrow.parquet as pq
 
-    from driftcast.simulation.run import run
-    from driftcast.trace import Level
+    from carrycast.sim.engine.run import run
+    from carrycast.trace import Level
 
     models = []
     for name, scenario, seed in (
@@ -78,15 +78,15 @@ def renamed(table: "pa.Table", copy: int, begins_s: float | None) -> "pa.Table":
 
 
 def in_spark(folders: list[Path]) -> Found:
-    """As `driftcast metrics` does it."""
-    from driftcast.pipeline.traces import judged
+    """As `carrycast metrics` does it."""
+    from carrycast.analysis.spark.traces import judged
 
     return judged(folders)
 
 
 def spark_alone(folders: list[Path]) -> Found:
     """What it costs to start it, and a worker."""
-    from driftcast.pipeline.session import session
+    from carrycast.analysis.spark.session import session
 
     session("benchmark").range(2).mapInArrow(lambda batches: batches, "id bigint").count()
     return {}

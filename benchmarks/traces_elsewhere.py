@@ -7,8 +7,8 @@ of, are left out. All else is what docs/metrics.md says.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driftcast.pipeline.records import METRICS
-from driftcast.simulation.witness.airtime import BROADCAST_US, OVERHEAD_BYTES, UNICAST_US
+from carrycast.analysis.spark.records import METRICS
+from carrycast.sim.engine.observers.airtime import BROADCAST_US, OVERHEAD_BYTES, UNICAST_US
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,4 +1,4 @@
-"""How far `driftcast watch` is behind ten live nodes on loopback, and whether its numbers are the batch job's.
+"""How far `carrycast watch` is behind ten live nodes on loopback, and whether its numbers are the batch job's.
 
 `python -m benchmarks.watch [SECONDS]` runs the nodes in this process and the watch in another; at the end it stops the
 watch with Ctrl-C and judges the same traces at once.
@@ -14,14 +14,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from driftcast.live.config import NodeConfig, TraceConfig
-from driftcast.live.link.interface import UDP, InterfaceConfig
-from driftcast.loopback.network import Inbox, LoopbackNetwork
-from driftcast.pipeline.telemetry.picture import minutes_of
-from driftcast.pipeline.traces import judged_by_minute
-from driftcast.protocol import StackPlan
-from driftcast.protocol.registry import protocol_named
-from driftcast.trace import Level
+from carrycast.analysis.spark.traces import judged_by_minute
+from carrycast.analysis.telemetry.picture import minutes_of
+from carrycast.core.protocol import StackPlan
+from carrycast.core.protocol.registry import protocol_named
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork
+from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.link.interface import UDP, InterfaceConfig
+from carrycast.trace import Level
 
 NODES = 10
 FLUSH_S = 2.0
@@ -59,7 +59,7 @@ def main(seconds: float) -> None:
     with tempfile.TemporaryDirectory() as place:
         traces, out, told = Path(place, "traces"), Path(place, "out"), Path(place, "told")
         traces.mkdir()
-        command = [sys.executable, "-m", "driftcast.cli", "watch", str(traces), "--out", str(out), "--json"]
+        command = [sys.executable, "-m", "carrycast.cli", "watch", str(traces), "--out", str(out), "--json"]
         with told.open("w") as file:
             watch = subprocess.Popen(command, stdout=file)
             asyncio.run(live(traces, seconds))

@@ -8,16 +8,16 @@ import re
 import sys
 from pathlib import Path
 
-from driftcast.cli.catalog import settings_of
-from driftcast.protocol.machine import StateMachine
-from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.cli.catalog import settings_of
+from carrycast.core.protocol.machine import StateMachine
+from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
 
-SOURCE = Path(__file__).parents[1] / "src" / "driftcast"
+SOURCE = Path(__file__).parents[1] / "src" / "carrycast"
 SECTION = re.compile(r"<!-- settings -->\n.*?<!-- end of settings -->", re.DOTALL)
 
 
 def machines() -> dict[Path, type[StateMachine]]:
-    """Every protocol and router of driftcast itself, by its README."""
+    """Every protocol and router of carrycast itself, by its README."""
     found: dict[Path, type[StateMachine]] = {}
     for folder, names, named in (
         ("dissemination", protocol_names(), protocol_named),

@@ -16,12 +16,12 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from driftcast.pipeline.report.css import CSS
+from carrycast.analysis.reports.css import CSS
 
 REPOSITORY = Path(__file__).parents[1]
 SITE = REPOSITORY / "build" / "site"
 FIRST = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-GROUPS = {"docs": "Guide", "src/driftcast/dissemination": "Protocols", "src/driftcast/routing": "Routers"}
+GROUPS = {"docs": "Guide", "src/carrycast/protocols": "Protocols", "src/carrycast/routers": "Routers"}
 LAYOUT = """
 body { display: flex; } main { flex: 1; min-width: 0; margin: 0; max-width: 60rem; padding: 2rem; }
 aside { width: 17rem; flex: none; height: 100vh; position: sticky; top: 0; overflow-y: auto; padding: 1.5rem 1rem;

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from driftcast.mobility.community import Community
-from driftcast.mobility.model import Area
-from driftcast.mobility.trajectory import Floats, Trajectories
+from carrycast.sim.mobility.community import Community
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.trajectory import Floats, Trajectories
 
 mpl.use("agg")
 import matplotlib.pyplot as plt

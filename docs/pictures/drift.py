@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from matplotlib.patches import Circle
 from matplotlib.ticker import LogLocator, NullFormatter
 
-import driftcast
-from driftcast import simulate
-from driftcast.experiments.drift.claims import AS_MANY, OF_100, OF_200
-from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import load
+import carrycast
+from carrycast import simulate
+from carrycast.analysis.experiments.drift.claims import AS_MANY, OF_100, OF_200
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import load
 
 HERE = Path(__file__).parent
-EXPERIMENTS = Path(driftcast.__file__).parent / "experiments"
+EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
 WITHOUT = {
     "offers": "no offers",
     "paths": "no paths",

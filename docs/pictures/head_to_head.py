@@ -1,6 +1,6 @@
 """Writes the table of a comparison into a page of the docs, and its picture beside it.
 
-`python docs/pictures/head_to_head.py OUT PAGE` takes what `driftcast compare ... --out OUT` wrote and replaces, in
+`python docs/pictures/head_to_head.py OUT PAGE` takes what `carrycast compare ... --out OUT` wrote and replaces, in
 PAGE, what stands between the lines `<!-- comparison -->` and `<!-- end of comparison -->`.
 """
 

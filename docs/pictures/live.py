@@ -35,7 +35,7 @@ LAG_S = 4.0
 def command(folder: str, *words: str) -> "Iterator[subprocess.Popen[str]]":
     """One that goes on until the picture is taken."""
     with subprocess.Popen(
-        [sys.executable, "-m", "driftcast", *words],
+        [sys.executable, "-m", "carrycast", *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE,

@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from driftcast.player import player_of_scenario  # noqa: E402
-from driftcast.scenario.overrides import apply  # noqa: E402
-from driftcast.scenario.scenario import load  # noqa: E402
+from carrycast.analysis.player import player_of_scenario  # noqa: E402
+from carrycast.sim.scenario.overrides import apply  # noqa: E402
+from carrycast.sim.scenario.scenario import load  # noqa: E402
 from tests.player.browser import Browser  # noqa: E402
 
 PAGES = {
@@ -43,14 +43,14 @@ def pictures(window: Browser, folder: Path) -> None:
         page.write_text(player_of_scenario({one: apply(scenario, {"protocol": one}) for one in protocols}, SEED))
         window.open(page)
         window.press("e")
-        event, late_s = window.run("[driftcast.state().event, driftcast.state().time_s]")
+        event, late_s = window.run("[carrycast.state().event, carrycast.state().time_s]")
         for name, asked in wanted.items():
             window.open(page, asked.format(event=event, late=late_s + LATER_S))
             for _ in range(3):
                 window.run("new Promise(requestAnimationFrame)")
             taken = window.call("Page.captureScreenshot", format="png")["data"]
             (Path(__file__).parent / f"{name}.png").write_bytes(base64.b64decode(taken))
-            print(name, window.run("driftcast.state().time_s"), "s")
+            print(name, window.run("carrycast.state().time_s"), "s")
 
 
 def measure(window: Browser, page: Path) -> None:
@@ -64,7 +64,7 @@ def measure(window: Browser, page: Path) -> None:
     window.run("new Promise(requestAnimationFrame)")
     opened_s, opened_cpu_s = time.monotonic() - begun, _cpu_s(window.process) - cpu_s
     script = f"""new Promise((done) => {{
-      driftcast.play();
+      carrycast.play();
       const begun = performance.now();
       let frames = 0;
       const count = (now) => {{

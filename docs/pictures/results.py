@@ -15,8 +15,8 @@ import matplotlib as mpl
 mpl.use("agg")
 import matplotlib.pyplot as plt
 
-from driftcast.pipeline.experiment import Experiment
-from driftcast.pipeline.reproduce import stored_experiments
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.reproduce import stored_experiments
 
 HERE = Path(__file__).parent
 COLUMNS = 3
@@ -158,7 +158,7 @@ def main() -> int:
             continue
         picture = sheet(name, out)
         lines = [
-            f"`driftcast reproduce {name}` with {seeds(experiment)}{ran}:",
+            f"`carrycast reproduce {name}` with {seeds(experiment)}{ran}:",
             "",
             f"![Figures of {name}](pictures/{picture.name})",
             "",

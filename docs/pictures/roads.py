@@ -5,13 +5,13 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from driftcast.maps import lanes_of, share_beyond
-from driftcast.mobility.freeway import Freeway
-from driftcast.mobility.manhattan import Manhattan
-from driftcast.mobility.model import Area
-from driftcast.mobility.road_model import RoadModel
-from driftcast.model import Position
-from driftcast.model.roads import RoadMap
+from carrycast.core.maps import lanes_of, share_beyond
+from carrycast.core.model import Position
+from carrycast.core.model.roads import RoadMap
+from carrycast.sim.mobility.freeway import Freeway
+from carrycast.sim.mobility.manhattan import Manhattan
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.road_model import RoadModel
 
 mpl.use("agg")
 import matplotlib.pyplot as plt

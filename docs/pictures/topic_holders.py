@@ -5,9 +5,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from driftcast.pipeline.experiment import load_experiment
-from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.results import Results
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.spark.experiment import load_experiment
+from carrycast.analysis.spark.results import Results
 
 HERE = Path(__file__).parent
 

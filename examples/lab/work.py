@@ -1,6 +1,6 @@
 """A modulator that does nothing but take its time: the scenario says how much."""
 
-from driftcast.model import Event
+from carrycast.core.model import Event
 
 
 def work(event: Event) -> dict[str, object]:

@@ -1,9 +1,9 @@
-"""Metrics of one's own over traces: `driftcast metrics TRACE --from late.py`, or `metrics_from` of an experiment."""
+"""Metrics of one's own over traces: `carrycast metrics TRACE --from late.py`, or `metrics_from` of an experiment."""
 
 from pyspark.sql import functions as f
 
-from driftcast.pipeline import metric
-from driftcast.pipeline.trace_metrics import eligible_pairs, served_pairs
+from carrycast.analysis.spark import metric
+from carrycast.analysis.spark.trace_metrics import eligible_pairs, served_pairs
 
 LATE_S = 1.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.live.config import load_config
+from carrycast.node.config import load_config
 from tests.cli.console import REPOSITORY, call
 
 PAGE = REPOSITORY / "docs" / "advice.md"
@@ -15,7 +15,7 @@ PAGE = REPOSITORY / "docs" / "advice.md"
 
 def command() -> list[str]:
     """The first on the page."""
-    (found, *_) = re.findall(r"^driftcast advise (.*?[^\\])$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    (found, *_) = re.findall(r"^carrycast advise (.*?[^\\])$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     return shlex.split(found.replace("\\\n", " "), comments=True)
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.advice import ties
-from driftcast.pipeline.advice.objective import parse_objective
-from driftcast.pipeline.advice.race import Metrics
+from carrycast.analysis.advice.objective import parse_objective
+from carrycast.analysis.advice.race import Metrics
 
 OBJECTIVE = parse_objective("delivery >= 0.6, least bytes")
 

@@ -5,19 +5,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
-from driftcast.live.config import load_config
-from driftcast.pipeline.advice.bound import bound_of
-from driftcast.pipeline.advice.candidates import LEVERS, Candidate, candidates_for, with_protocol
-from driftcast.pipeline.advice.deploy import write_nodes
-from driftcast.pipeline.advice.fleet import cut, read_fleet
-from driftcast.pipeline.advice.page import pareto
-from driftcast.protocol.registry import protocol_names
-from driftcast.scenario.contact_files import plan_from
-from driftcast.scenario.movement import movement
-from driftcast.scenario.overrides import apply
-from driftcast.simulation.run import run
+from carrycast.analysis.advice.bound import bound_of
+from carrycast.analysis.advice.candidates import LEVERS, Candidate, candidates_for, with_protocol
+from carrycast.analysis.advice.deploy import write_nodes
+from carrycast.analysis.advice.fleet import cut, read_fleet
+from carrycast.analysis.advice.page import pareto
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.errors import UserError
+from carrycast.node.config import load_config
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.contact_files import plan_from
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.overrides import apply
 from tests.cli.console import EXAMPLES
 
 BUSES = EXAMPLES / "fleet" / "buses.ns_movements"
@@ -71,7 +71,7 @@ def test_what_is_no_fleet_is_refused_with_what_is_one(tmp_path: Path) -> None:
     # Three columns of numbers are no movement of BonnMotion, a log of GPS is to be ingested first, and a file that is
     # cut is told of by its own reader.
     (tmp_path / "still.txt").write_text("0 10 20\n0 30 40\n")
-    assert "may be bonnmotion or something else: make a folder of it with `driftcast ingest`" in refused(
+    assert "may be bonnmotion or something else: make a folder of it with `carrycast ingest`" in refused(
         tmp_path / "still.txt", WORKLOAD, 100.0
     )
     (tmp_path / "gps.csv").write_text("id,time,lon,lat\n1,0,8.5,47.4\n")

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.advice import scenario_of
-from driftcast.pipeline.advice.candidates import candidates_for, with_protocol
-from driftcast.simulation.run import run
+from carrycast.analysis.advice.candidates import candidates_for, with_protocol
+from carrycast.sim.engine.run import run
 
 
 @pytest.mark.parametrize(

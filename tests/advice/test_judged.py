@@ -2,8 +2,8 @@
 
 import pytest
 
-from driftcast.pipeline.advice.advise import judge_candidate
-from driftcast.pipeline.advice.candidates import Candidate
+from carrycast.analysis.advice.advise import judge_candidate
+from carrycast.analysis.advice.candidates import Candidate
 
 HIGH: dict[int, dict[str, float | None]] = {
     seed: {"delivery_ratio": value} for seed, value in enumerate([1.0, 1.0, 0.8, 1.0, 0.6])

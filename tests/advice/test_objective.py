@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.pipeline.advice.objective import Limit, parse_objective
+from carrycast.analysis.advice.objective import Limit, parse_objective
+from carrycast.errors import UserError
 
 
 def test_limits_and_a_goal() -> None:

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from driftcast.pipeline.advice.objective import parse_objective
-from driftcast.pipeline.advice.race import BUDGET, Found, Measure, cost_of, race, ranked, rounds_of, settled
+from carrycast.analysis.advice.objective import parse_objective
+from carrycast.analysis.advice.race import BUDGET, Found, Measure, cost_of, race, ranked, rounds_of, settled
 
 OBJECTIVE = parse_objective("delivery >= 0.9, least bytes")
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.pipeline.session import session, stop
+from carrycast.analysis.spark.session import session, stop
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that commands in this process find running; the tests of the pipeline use the same."""
-    yield session("driftcast tests", cores=2)
+    yield session("carrycast tests", cores=2)
     stop()

@@ -9,14 +9,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from driftcast.cli import main
+from carrycast.cli import main
 from tests.patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCE = REPOSITORY / "src"
 EXAMPLES = REPOSITORY / "examples"
 QUICK = EXAMPLES / "quick.toml"
-COMMAND = (sys.executable, "-m", "driftcast.cli")
+COMMAND = (sys.executable, "-m", "carrycast.cli")
 
 
 class Outcome(NamedTuple):
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
         assert self.err.endswith("\n")
-        assert lines[0].startswith("driftcast")
+        assert lines[0].startswith("carrycast")
         return lines[0]
 
     def object(self, status: int = 0) -> dict[str, object]:

@@ -40,7 +40,7 @@ class Written(NamedTuple):
 
     @property
     def text(self) -> str:
-        return shlex.join(("driftcast", *self.words))
+        return shlex.join(("carrycast", *self.words))
 
     @property
     def way(self) -> str:
@@ -64,7 +64,7 @@ def commands(page: Path) -> Iterator[Written]:
     """Those of its blocks, without what the shell does with them."""
     for language, block in BLOCK.findall(page.read_text("utf-8")):
         for line in block.replace("\\\n", " ").splitlines() if language in SHELLS else ():
-            if (command := re.match(r"(?:\$ )?(?:\w+=\S+ )*(driftcast .*)", line)) is not None:
+            if (command := re.match(r"(?:\$ )?(?:\w+=\S+ )*(carrycast .*)", line)) is not None:
                 words = shlex.split(command[1], comments=True)
                 end = next((place for place, word in enumerate(words) if word in ("&", "|", ">")), len(words))
                 yield Written(str(page.relative_to(REPOSITORY)), tuple(words[1:end]))
@@ -73,7 +73,7 @@ def commands(page: Path) -> Iterator[Written]:
 def mentions(page: Path) -> Iterator[str]:
     """What stands in the text itself; some of it is a part of a command only."""
     text = BLOCK.sub("", page.read_text("utf-8"))
-    yield from (" ".join(found.split()) for found in re.findall(r"`driftcast ([^`]+)`", text))
+    yield from (" ".join(found.split()) for found in re.findall(r"`carrycast ([^`]+)`", text))
 
 
 WRITTEN = list(dict.fromkeys(command for page in PAGES for command in commands(page)))

@@ -56,7 +56,7 @@ def test_a_scenario_without_a_protocol_runs_drift(tmp_path: Path, command: str) 
 @pytest.mark.parametrize("command", ["run", "check", "node"])
 def test_a_file_that_is_not_there_or_cannot_be_read_is_named(tmp_path: Path, command: str) -> None:
     missing = tmp_path / "none.toml"
-    assert call(command, missing).refusal() == f"driftcast: {missing}: there is no such file"
+    assert call(command, missing).refusal() == f"carrycast: {missing}: there is no such file"
     binary = tmp_path / "binary.toml"
     binary.write_bytes(bytes(range(256)))
     assert f"{binary}: cannot be read: " in call(command, binary).refusal()

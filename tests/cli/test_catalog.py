@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.mobility.registry import models
-from driftcast.pipeline.experiment import experiment_names
-from driftcast.protocol.application import applications
-from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.analysis.spark.experiment import experiment_names
+from carrycast.core.protocol.application import applications
+from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.sim.mobility.registry import models
 from tests.cli.console import QUICK, call, environment, spawn
 
 NAMES = {
@@ -142,7 +142,7 @@ def test_variants_are_listed() -> None:
     ],
 )
 def test_a_protocol_that_does_not_import_is_one_line_and_hides_no_other(tmp_path: Path, text: str, why: str) -> None:
-    folder = tmp_path / "driftcast" / "dissemination" / "fleet_cast"
+    folder = tmp_path / "carrycast" / "dissemination" / "fleet_cast"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(text)
     done = spawn("protocols", env=environment(tmp_path))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.cli import main
-from driftcast.errors import UserError
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run
-from driftcast.testing.fuzz import Case
+from carrycast.cli import main
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import load
+from carrycast.sim.testing.fuzz import Case
 
 PLAIN: dict[str, object] = {
     "duration_s": 5.0,

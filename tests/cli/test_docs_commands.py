@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.cli import parser
-from driftcast.pipeline.definition import Definition
-from driftcast.pipeline.experiment import FILE, FOLDER, read_definition
-from driftcast.scenario.overrides import chosen_scenario, parse_assignment
-from driftcast.scenario.protocol_text import parse_protocols, protocol_label
+from carrycast.analysis.spark.definition import Definition
+from carrycast.analysis.spark.experiment import FILE, FOLDER, read_definition
+from carrycast.cli import parser
+from carrycast.sim.scenario.overrides import chosen_scenario, parse_assignment
+from carrycast.sim.scenario.protocol_text import parse_protocols, protocol_label
 from tests.cli.console import REPOSITORY, call
 from tests.cli.docs_pages import PAGES, WRITTEN, Written, mentions, of_page, pages_with
 
@@ -76,10 +76,10 @@ def test_a_command_in_the_text_is_one(page: Path) -> None:
     for text in mentions(page):
         word, *rest = text.split()
         kind = top.kinds.get(word)
-        assert kind is not None, f"{page.name}: driftcast {word}"
+        assert kind is not None, f"{page.name}: carrycast {word}"
         kinds = [kind, *kind.kinds.values()]
         for option in re.findall(r"(?<!\S)--[\w-]+", " ".join(rest)):
-            assert any(option in one.options for one in kinds), f"{page.name}: driftcast {text}"
+            assert any(option in one.options for one in kinds), f"{page.name}: carrycast {text}"
 
 
 @pytest.mark.parametrize("page", pages_with("quick"))

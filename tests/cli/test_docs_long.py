@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.cli import parser
+from carrycast.cli import parser
 from tests.cli.console import EXAMPLES, call
 from tests.cli.docs_pages import SHORT_S, Written, of_page, pages_with
 

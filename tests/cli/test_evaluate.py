@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-import driftcast.pipeline.tour
-from driftcast.cli import parser
-from driftcast.pipeline.experiment import FOLDER, experiment_names, read_definition
-from driftcast.pipeline.records import record_schema
+import carrycast.analysis.spark.tour
+from carrycast.analysis.spark.experiment import FOLDER, experiment_names, read_definition
+from carrycast.analysis.spark.records import record_schema
+from carrycast.cli import parser
 from tests.cli.console import QUICK, Outcome, call
 
 EXPERIMENT = f"""
@@ -223,7 +223,7 @@ def shipped(name: str) -> Path:
 def test_the_tour_ends_in_a_table_and_the_path_of_the_report(
     spark: SparkSession, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driftcast.pipeline.tour, "experiment_names", lambda: [str(study)])
+    monkeypatch.setattr(carrycast.analysis.spark.tour, "experiment_names", lambda: [str(study)])
     out = tmp_path / "out"
     done = call("tour", "--out", out)
     assert done.status == 0, done.err
@@ -236,6 +236,6 @@ def test_the_tour_ends_in_a_table_and_the_path_of_the_report(
     assert '"label":"epidemic"' in (out / "islands.html").read_text()
     following = rest.split("next:\n")[1]
     assert f"open {out / 'index.html'}" in following.splitlines()[2]
-    for command in re.findall(r"^  driftcast (.*)$", following, re.MULTILINE):
+    for command in re.findall(r"^  carrycast (.*)$", following, re.MULTILINE):
         parser().parse_args(command.split())
     check_report(out, runs=4, claims=1)

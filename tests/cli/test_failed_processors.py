@@ -1,4 +1,4 @@
-"""`driftcast run` tells people which processors failed, and why."""
+"""`carrycast run` tells people which processors failed, and why."""
 
 from pathlib import Path
 
@@ -50,6 +50,6 @@ def test_a_protocol_that_runs_none_is_said_to_with_those_that_do(tmp_path: Path)
     able = "asp, drift, overlay, processor_flooding"
     said = f"processors: flooding runs no processors, so nothing is made of events; --protocol {able} do"
     for command in ("run", "check"):
-        assert f"driftcast: warning: {said}" in call(command, path).err.splitlines()
+        assert f"carrycast: warning: {said}" in call(command, path).err.splitlines()
         assert said in str(call(command, path, "--json").object()["warnings"])
         assert "runs no processors" not in call(command, path, "--protocol", "processor_flooding").err

@@ -6,11 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError
-from driftcast.pipeline.advice.fleet import cut, read_fleet
-from driftcast.pipeline.fleets import schema
-from driftcast.pipeline.fleets.formats import FORMATS
-from driftcast.scenario.movement import movement
+from carrycast.analysis.advice.fleet import cut, read_fleet
+from carrycast.analysis.fleets import schema
+from carrycast.analysis.fleets.formats import FORMATS
+from carrycast.errors import UserError
+from carrycast.sim.scenario.movement import movement
 from tests.cli.console import REPOSITORY, call
 from tests.cli.docs_pages import commands
 from tests.cli.movements import NS2

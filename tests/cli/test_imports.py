@@ -16,7 +16,7 @@ HEAVY = {
 }  # fmt: skip
 SCRIPT = """
 import sys
-from driftcast.cli import main
+from carrycast.cli import main
 try:
     status = main(sys.argv[1:])
 except SystemExit as end:
@@ -47,7 +47,7 @@ def packages(modules: set[str]) -> set[str]:
 @pytest.mark.parametrize("arguments", [["--help"], [], ["run", "--help"], ["--version"], ["completion", "bash"]])
 def test_help_and_completion_import_nothing_heavy(arguments: list[str]) -> None:
     modules = imported(*arguments)
-    assert "driftcast.cli" in modules
+    assert "carrycast.cli" in modules
     assert packages(modules) & HEAVY == set()
 
 
@@ -57,8 +57,8 @@ def test_pub_imports_what_a_client_needs(tmp_path: Path) -> None:
         modules = imported("pub", "speed=31", "--node", tmp_path / "sensor.sock")
     # Messages of the control channel are msgspec's.
     assert packages(modules) & HEAVY <= {"msgspec"}
-    assert "driftcast.simulation" not in modules
-    assert "driftcast.dissemination" not in modules
+    assert "carrycast.sim.engine" not in modules
+    assert "carrycast.protocols" not in modules
 
 
 def test_what_simulates_is_heavy() -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from driftcast.live.commands import parse_attributes
+from carrycast.node.commands import parse_attributes
 from tests.cli.console import COMMAND, call, environment, spawn
 from tests.cli.nodes import running_node, started, status_of, stop, until, write_config
 from tests.patience import PATIENCE_S
@@ -89,7 +89,7 @@ def test_a_subscriber_stops_after_its_time(node: Path) -> None:
 def test_a_subscriber_that_is_interrupted_says_so_in_one_line(node: Path) -> None:
     with started("sub", "--node", node) as subscriber:
         until(lambda: status_of(node)["subscriptions"] == 1)
-        assert stop(subscriber, signal.SIGINT) == (130, "", "driftcast: interrupted\n")
+        assert stop(subscriber, signal.SIGINT) == (130, "", "carrycast: interrupted\n")
     until(lambda: status_of(node)["subscriptions"] == 0)
 
 
@@ -100,7 +100,7 @@ def test_a_subscriber_whose_node_stops_says_so_in_one_line(tmp_path: Path) -> No
         assert stop(process) == (0, "", "")
         out, err = subscriber.communicate(timeout=PATIENCE_S)
     assert (subscriber.returncode, out) == (1, "")
-    assert err == f"driftcast: the node at {control} hung up\n"
+    assert err == f"carrycast: the node at {control} hung up\n"
 
 
 def test_status_is_for_people_and_for_programs(node: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_wrong_configuration_is_told_with_file_and_key(tmp_path: Path, right: 
 
 def test_fewer_events_than_were_wanted_are_a_failure(node: Path) -> None:
     told = call("sub", "--node", node, "--count", "2", "--timeout", "0.1").refusal(1)
-    assert told == "driftcast: 0 of 2 events came in 0.1 s"
+    assert told == "carrycast: 0 of 2 events came in 0.1 s"
 
 
 def test_every_line_of_standard_input_is_an_event(node: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_line_that_is_no_event_is_told_by_its_number(node: Path) -> None:
     command = [*COMMAND, "pub", "-", "--node", str(node)]
     done = subprocess.run(command, input="a=1\nb\n", env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == "driftcast: line 2: 'b' is no attribute; write name=value\n"
+    assert done.stderr == "carrycast: line 2: 'b' is no attribute; write name=value\n"
 
 
 def test_a_payload_file_that_is_too_large_is_not_read_whole(node: Path, tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.live.config import TraceConfig
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.pipeline.trace_metrics import read_tables
-from driftcast.simulation.run import run as simulate
-from driftcast.trace import Level
+from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.config import TraceConfig
+from carrycast.sim.engine.run import run as simulate
+from carrycast.trace import Level
 from tests.cli.console import QUICK, call
 from tests.live.conftest import MakeConfig, Run, config, run
 from tests.pipeline.scenarios import tiny
@@ -95,11 +95,11 @@ def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
     outcome.trace.save(tmp_path / "trace")
     part = tmp_path / "trace" / "events" / "part-00000.parquet"
     table = pq.read_table(part)
-    assert table.schema.metadata == {b"driftcast.trace": b"2", b"driftcast.level": b"full"}
-    pq.write_table(table.replace_schema_metadata({b"driftcast.trace": b"0"}), part)
-    assert "part-00000.parquet: is of another version of driftcast" in call("metrics", tmp_path / "trace").refusal()
+    assert table.schema.metadata == {b"carrycast.trace": b"2", b"carrycast.level": b"full"}
+    pq.write_table(table.replace_schema_metadata({b"carrycast.trace": b"0"}), part)
+    assert "part-00000.parquet: is of another version of carrycast" in call("metrics", tmp_path / "trace").refusal()
     pq.write_table(table.drop_columns(["counted"]), part)
-    assert "part-00000.parquet: is of another version of driftcast" in call("metrics", tmp_path / "trace").refusal()
+    assert "part-00000.parquet: is of another version of carrycast" in call("metrics", tmp_path / "trace").refusal()
     part.write_bytes(b"PAR1 cut")
     assert "part-00000.parquet: cannot be read: " in call("metrics", tmp_path / "trace").refusal()
 

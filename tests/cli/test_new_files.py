@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline.experiment import load_experiment
+from carrycast.analysis.spark.experiment import load_experiment
 from tests.cli.console import call
 
 
@@ -14,8 +14,8 @@ def test_a_new_scenario_runs_as_it_is(tmp_path: Path) -> None:
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines() == [
         f"made {path}",
-        f"run it:     driftcast run {path}",
-        f"compare it: driftcast compare {path} --protocols flooding,epidemic",
+        f"run it:     carrycast run {path}",
+        f"compare it: carrycast compare {path} --protocols flooding,epidemic",
     ]
     metrics = call("run", path, "--json").object()["metrics"]
     assert isinstance(metrics, dict)
@@ -26,7 +26,7 @@ def test_a_new_experiment_can_be_run(tmp_path: Path) -> None:
     done = call("new", "experiment", "night_bus", "--dir", tmp_path)
     assert (done.status, done.err) == (0, "")
     path = tmp_path / "night_bus" / "experiment.toml"
-    assert f"driftcast reproduce {path} --quick --out out/night_bus" in done.out
+    assert f"carrycast reproduce {path} --quick --out out/night_bus" in done.out
     found = load_experiment(str(path), quick=True)
     assert found.name == "night_bus"
     assert len(found.points) == 4

@@ -1,4 +1,4 @@
-"""A small device has no Spark, no pandas, no matplotlib: there driftcast simulates and runs nodes all the same."""
+"""A small device has no Spark, no pandas, no matplotlib: there carrycast simulates and runs nodes all the same."""
 
 import subprocess
 import sys
@@ -80,5 +80,5 @@ def test_a_node_runs_takes_an_event_and_stops_on_sigterm(plain: dict[str, str], 
 )
 def test_what_needs_spark_says_how_to_get_it(plain: dict[str, str], tmp_path: Path, arguments: list[str]) -> None:
     line = spawn(*arguments, "--out", tmp_path / "out", env=plain).refusal()
-    assert "pip install 'driftcast[pipeline]'" in line
+    assert "pip install 'carrycast[pipeline]'" in line
     assert not (tmp_path / "out").exists()

@@ -31,7 +31,7 @@ def test_check_reads_policies_without_a_network(tmp_path: Path) -> None:
 def test_check_names_the_file_the_line_the_column_and_what_was_expected(tmp_path: Path) -> None:
     bad = written(tmp_path, "bad.policy", "policy slow\nroles sensor\nif { battery < }\nthen { run led }\n")
     line = call("policy", "check", bad).refusal()
-    assert line == f"driftcast: {bad}: line 3, column 16: expected a value, not '}}'"
+    assert line == f"carrycast: {bad}: line 3, column 16: expected a value, not '}}'"
     assert "cannot be read" in call("policy", "check", tmp_path / "none.policy").refusal()
     assert "there is no policy in it" in call("policy", "check", written(tmp_path, "empty", "# nothing\n")).refusal()
 

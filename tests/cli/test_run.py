@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.scenario.measures import METRIC_MEANINGS
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.measures import METRIC_MEANINGS
+from carrycast.sim.scenario.scenario import load
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 from tests.cli.nodes import started
 from tests.patience import PATIENCE_S
@@ -97,7 +97,7 @@ def test_the_trace_is_kept_and_does_not_change_the_run(tmp_path: Path) -> None:
 def test_a_folder_with_something_in_it_takes_no_trace(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     line = call("run", QUICK, "--trace", tmp_path).refusal()
-    assert line == f"driftcast: {tmp_path}: is not empty; give a new folder for the trace"
+    assert line == f"carrycast: {tmp_path}: is not empty; give a new folder for the trace"
     assert (tmp_path / "mine.txt").read_text() == "precious"
 
 
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_no_trace_that_looks_whole(
 
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pq, "write_table", Failing(1, KeyboardInterrupt()))
-    assert "driftcast: interrupted at " in call("run", QUICK, "--trace", tmp_path / "trace").refusal(130)
+    assert "carrycast: interrupted at " in call("run", QUICK, "--trace", tmp_path / "trace").refusal(130)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -160,7 +160,7 @@ def test_an_interrupted_run_ends_in_one_line_that_says_how_to_go_on(command: str
     assert re.fullmatch(r"simulated \d+ of 20000 s in \d+ s, about \d+ s left\n", told)
     assert (process.returncode, out) == (130, "")
     last = err.splitlines()[-1]
-    assert last.startswith("driftcast: interrupted at ")
+    assert last.startswith("carrycast: interrupted at ")
     assert last.endswith(" of 20000 simulated seconds; nothing is kept, the same command begins anew")
 
 
@@ -168,9 +168,9 @@ def test_interrupted_work_that_goes_on_later_says_where_it_is(monkeypatch: pytes
     def interrupted(*arguments: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("driftcast.pipeline.compare.compare", interrupted)
+    monkeypatch.setattr("carrycast.analysis.spark.compare.compare", interrupted)
     line = call("compare", QUICK, "--protocols", "flooding", "--out", tmp_path).refusal(130)
-    assert line == f"driftcast: interrupted; what is done is kept in {tmp_path}; the same command goes on from there"
+    assert line == f"carrycast: interrupted; what is done is kept in {tmp_path}; the same command goes on from there"
 
 
 def test_somebody_who_watches_a_run_does_not_change_it() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driftcast import __version__
+from carrycast import __version__
 from tests.cli.console import EXAMPLES, QUICK, call, environment, spawn
 
 COMMANDS = [
@@ -27,7 +27,7 @@ def test_a_command_that_did_its_work_exits_with_0() -> None:
 def test_work_that_fails_exits_with_1(tmp_path: Path) -> None:
     told = call("status", "--node", tmp_path / "nobody.sock").refusal(1)
     assert f"no node answers at {tmp_path / 'nobody.sock'}" in told
-    assert "driftcast node" in told
+    assert "carrycast node" in told
 
 
 def test_the_exit_status_is_that_of_the_process(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_exit_status_is_that_of_the_process(tmp_path: Path) -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert call("--version") == (0, f"driftcast {__version__}\n", "")
+    assert call("--version") == (0, f"carrycast {__version__}\n", "")
 
 
 def test_help_names_every_command() -> None:
@@ -51,7 +51,7 @@ def test_help_names_every_command() -> None:
 def test_every_command_explains_itself(command: str) -> None:
     done = call(command, "--help")
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith(f"usage: driftcast {command}")
+    assert done.out.startswith(f"usage: carrycast {command}")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_every_command_explains_itself(command: str) -> None:
         (["status"], "the following arguments are required: --node"),
         (["new"], "the following arguments are required: KIND"),
         (["new", "protocol"], "the following arguments are required: NAME"),
-        (["run", str(QUICK), "--sed", "7"], "driftcast run: unrecognized arguments: --sed 7; did you mean '--seed'?"),
+        (["run", str(QUICK), "--sed", "7"], "carrycast run: unrecognized arguments: --sed 7; did you mean '--seed'?"),
         (["run", str(QUICK), "--protcol=epidemic"], "did you mean '--protocol'?"),
         (["run", str(QUICK), "another.toml"], "unrecognized arguments: another.toml"),
         (["run", str(QUICK), "--seed", "seven"], "argument --seed: invalid int value: 'seven'"),
@@ -153,18 +153,18 @@ def test_a_file_of_nearly_that_name_is_told(tmp_path: Path) -> None:
 
 def test_a_file_for_another_command_is_told_with_the_command(tmp_path: Path) -> None:
     node = EXAMPLES / "live" / "car-1.toml"
-    assert "the configuration of a live node; `driftcast node` runs it" in call("run", node).refusal()
-    assert "is a scenario; `driftcast run` simulates it" in call("node", QUICK).refusal()
+    assert "the configuration of a live node; `carrycast node` runs it" in call("run", node).refusal()
+    assert "is a scenario; `carrycast run` simulates it" in call("node", QUICK).refusal()
     assert call("new", "experiment", "night_bus", "--dir", tmp_path).status == 0
     experiment = tmp_path / "night_bus" / "experiment.toml"
-    assert "an experiment; `driftcast reproduce` runs it" in call("show", experiment).refusal()
+    assert "an experiment; `carrycast reproduce` runs it" in call("show", experiment).refusal()
 
 
 def test_all_experiments_at_once_say_what_they_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def ended(*arguments: object, **settings: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("driftcast.pipeline.reproduce.reproduce", ended)
+    monkeypatch.setattr("carrycast.analysis.spark.reproduce.reproduce", ended)
     assert "many hours; --quick takes minutes" in call("reproduce", "--out", tmp_path).err
     for said in (["--quick"], ["baselines"], ["--json"]):
         assert "hours" not in call("reproduce", *said, "--out", tmp_path).err
@@ -176,13 +176,13 @@ def test_without_a_command_the_help_is_printed() -> None:
 
 def test_a_run_can_be_watched_in_the_log() -> None:
     loud = spawn("--verbose", "run", QUICK)
-    assert "driftcast.simulation: quick/flooding/1: 10 nodes for 60 s" in loud.err
+    assert "carrycast.sim.engine: quick/flooding/1: 10 nodes for 60 s" in loud.err
     assert spawn("--quiet", "run", QUICK) == loud._replace(err="")
 
 
 LIGHT = """
 import sys
-from driftcast.cli import main
+from carrycast.cli import main
 try:
     main(sys.argv[1:])
 except SystemExit:
@@ -194,11 +194,11 @@ print(*sys.modules, file=sys.stderr)
 @pytest.mark.parametrize(
     ("arguments", "heavy"),
     [
-        (["--help"], ["rich", "msgspec", "numpy", "asyncio", "driftcast.model"]),
+        (["--help"], ["rich", "msgspec", "numpy", "asyncio", "carrycast.core.model"]),
         (["completion", "bash"], ["rich", "numpy", "asyncio", "pyarrow"]),
         (
             ["pub", "a=1", "--payload-file", "/dev/none", "--node", "x"],
-            ["rich", "numpy", "asyncio", "driftcast.live.node"],
+            ["rich", "numpy", "asyncio", "carrycast.node.node"],
         ),
     ],
 )
@@ -214,11 +214,11 @@ def test_bash_completes_commands_options_and_protocols() -> None:
     script = (
         call("completion", "bash").out
         + """
-complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _driftcast; echo "${COMPREPLY[@]}"; }
-complete_line driftcast com
-complete_line driftcast run --se
-complete_line driftcast run x.toml --protocol epi
-complete_line driftcast new pro
+complete_line() { COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _carrycast; echo "${COMPREPLY[@]}"; }
+complete_line carrycast com
+complete_line carrycast run --se
+complete_line carrycast run x.toml --protocol epi
+complete_line carrycast new pro
 """
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

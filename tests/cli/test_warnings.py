@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.api import simulate
+from carrycast.api import simulate
 from tests.cli.console import QUICK, call
 
 SCENARIO = QUICK.read_text()
 MISTYPED = "subscribe[0].filter: compares topic with a number, but publications give a string; that is never true"
-LINE = f"driftcast: warning: {MISTYPED}"
+LINE = f"carrycast: warning: {MISTYPED}"
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import msgspec
 
-from driftcast.matching import Filter
-from driftcast.protocol import DurableStore, Host, Port, Protocol
+from carrycast.core.matching import Filter
+from carrycast.core.protocol import DurableStore, Host, Port, Protocol
 
 # Beyond these lies the world.
 _WORLD = (Port, Host, DurableStore, Random, type, ModuleType, FunctionType, BuiltinFunctionType)

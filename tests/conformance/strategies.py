@@ -87,7 +87,7 @@ def _container(info: inspect.Type) -> st.SearchStrategy[object]:
             kinds = {inspect.ListType: list, inspect.SetType: set, inspect.FrozenSetType: frozenset}
             return items.map(kinds.get(type(info), tuple))
         case inspect.DictType():
-            # Names are never empty, in any table of driftcast.
+            # Names are never empty, in any table of carrycast.
             named = isinstance(info.key_type, inspect.StrType)
             keys = st.text(min_size=1, max_size=20) if named else strategy(info.key_type)
             return st.dictionaries(keys, strategy(info.value_type), max_size=MAX_ITEMS)

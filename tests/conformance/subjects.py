@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.settings import read_toml
-from driftcast.testing import example_tables, examples
+from carrycast.core.settings import read_toml
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.testing import example_tables, examples
 
 HERE = Path(__file__).parent
 MOBILE = HERE / "mobile.toml"
@@ -27,4 +27,4 @@ def scenario_of(path: Path, subject: Subject, **tables: object) -> Scenario:
 
 def replay(path: Path, subject: Subject, seed: int) -> str:
     """The command that does a run again."""
-    return f"driftcast run tests/conformance/{path.name} --protocol {label(subject)} --seed {seed}"
+    return f"carrycast run tests/conformance/{path.name} --protocol {label(subject)} --seed {seed}"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.matching import Filter
-from driftcast.simulation.run import Run, Simulation, run
-from driftcast.testing import Net
-from driftcast.trace import Level
+from carrycast.core.matching import Filter
+from carrycast.sim.engine.run import Run, Simulation, run
+from carrycast.sim.testing import Net
+from carrycast.trace import Level
 from tests.conformance.memory import containers
 from tests.conformance.subjects import FAULTS, MOBILE, SUBJECTS, Subject, label, scenario_of
 

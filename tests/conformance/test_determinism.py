@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.folders import PROTOCOLS
-from driftcast.simulation.run import Simulation, run
-from driftcast.trace import Level
+from carrycast.core.folders import PROTOCOLS
+from carrycast.sim.engine.run import Simulation, run
+from carrycast.trace import Level
 from tests.conformance.memory import globals_of
 from tests.conformance.subjects import FAULTS, MOBILE, SUBJECTS, Subject, label, scenario_of
 from tests.patience import PATIENCE_S
@@ -20,7 +20,7 @@ every_protocol = pytest.mark.parametrize("subject", SUBJECTS, ids=label)
 
 SCRIPT = """
 import json
-from driftcast.simulation.run import run
+from carrycast.sim.engine.run import run
 from tests.conformance.subjects import FAULTS, SUBJECTS, label, scenario_of
 print(json.dumps({label(subject): run(scenario_of(FAULTS, subject), 5).fingerprint for subject in SUBJECTS}))
 """

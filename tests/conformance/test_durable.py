@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.model import Event, EventId
-from driftcast.parts.copies import MAX_COPIES, Copies
-from driftcast.protocol import KeepsEvents
-from driftcast.protocol.registry import protocol_named, protocol_names
-from driftcast.simulation.host import MemoryStore
-from driftcast.testing import Net
+from carrycast.core.model import Event, EventId
+from carrycast.core.parts.copies import MAX_COPIES, Copies
+from carrycast.core.protocol import KeepsEvents
+from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.sim.engine.host import MemoryStore
+from carrycast.sim.testing import Net
 
 KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]
 every_keeper = pytest.mark.parametrize("name", KEEPERS)

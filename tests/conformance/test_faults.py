@@ -2,8 +2,8 @@
 
 import pytest
 
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.sim.engine.run import run
+from carrycast.trace import Level
 from tests.conformance.subjects import FAULTS, SUBJECTS, Subject, label, replay, scenario_of
 
 

@@ -11,14 +11,14 @@ from tests.patience import PATIENCE_S
 SOURCE = Path(__file__).parents[2] / "src"
 
 INIT = """
-from driftcast.dissemination.shout.protocol import Shout as PROTOCOL
+from carrycast.protocols.shout.protocol import Shout as PROTOCOL
 """
 PROTOCOL = '''
 """Tells the neighbors, who tell nobody."""
 
-from driftcast.parts.local import LocalSubscriptions
-from driftcast.protocol import Protocol
-from driftcast.wire import EventMessage
+from carrycast.core.parts.local import LocalSubscriptions
+from carrycast.core.protocol import Protocol
+from carrycast.core.wire import EventMessage
 
 
 class Shouted(EventMessage, frozen=True, gc=False, tag=1):
@@ -56,16 +56,16 @@ subscribe = [{}]
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from driftcast.protocol.registry import protocol_names
-from driftcast.simulation.run import run
-from driftcast.scenario.scenario import load
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import load
 done = run(load(Path(sys.argv[1])), 1)
 print(json.dumps({"names": protocol_names(), "protocol": done.protocol, "delivered": done.metrics["delivered"]}))
 """
 
 
 def test_a_folder_dropped_on_the_search_path_is_a_protocol(tmp_path: Path) -> None:
-    folder = tmp_path / "driftcast" / "dissemination" / "shout"
+    folder = tmp_path / "carrycast" / "dissemination" / "shout"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(INIT)
     (folder / "protocol.py").write_text(PROTOCOL)

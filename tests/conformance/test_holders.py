@@ -4,11 +4,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftcast.dissemination.topic_holder.tests.bench import HERE, ME, Bench, jam, subscription
-from driftcast.model import Position
-from driftcast.protocol import Place, TimerKey
-from driftcast.protocol.effects import CancelTimer, SetTimer
-from driftcast.protocol.registry import protocol_named
+from carrycast.core.model import Position
+from carrycast.core.protocol import Place, TimerKey
+from carrycast.core.protocol.effects import CancelTimer, SetTimer
+from carrycast.core.protocol.registry import protocol_named
+from carrycast.protocols.topic_holder.tests.bench import HERE, ME, Bench, jam, subscription
 from tests.conformance.strategies import messages
 
 MOST = 5

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from driftcast.simulation.node import SimPort
-from driftcast.testing import Net
-from driftcast.wire import MAX_HOPS, EventMessage, Message
+from carrycast.core.wire import MAX_HOPS, EventMessage, Message
+from carrycast.sim.engine.node import SimPort
+from carrycast.sim.testing import Net
 
 LIAR = 0
 CARRIERS = (

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftcast.protocol import BeaconDiscovery
-from driftcast.protocol.machine import StateMachine
-from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from driftcast.wire import Codec, DecodeError, Layer, Message
+from carrycast.core.protocol import BeaconDiscovery
+from carrycast.core.protocol.machine import StateMachine
+from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.core.wire import Codec, DecodeError, Layer, Message
 from tests.conformance.strategies import messages
 
 MACHINES: list[tuple[Layer, type[StateMachine]]] = [

@@ -2,11 +2,11 @@
 
 import pytest
 
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import run
-from driftcast.testing import example_tables
-from driftcast.trace import Level
-from driftcast.wire import LEASE_OVER
+from carrycast.core.wire import LEASE_OVER
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.testing import example_tables
+from carrycast.trace import Level
 from tests.conformance.subjects import SUBJECTS, Subject, label
 
 LEASE_S = 5.0

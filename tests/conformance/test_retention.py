@@ -4,17 +4,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import Event, EventId
-from driftcast.parts.log import Log
-from driftcast.protocol import KeepsEvents
-from driftcast.protocol.ledger import Ledger
-from driftcast.protocol.registry import protocol_named, protocol_names
-from driftcast.protocol.retention import MAY_END, PROMISED, Level
-from driftcast.simulation.run import Simulation
-from driftcast.simulation.witness.checkers import ViolationError
-from driftcast.testing import Net
-from driftcast.trace import Level as TraceLevel
+from carrycast.core.model import Event, EventId
+from carrycast.core.parts.log import Log
+from carrycast.core.protocol import KeepsEvents
+from carrycast.core.protocol.ledger import Ledger
+from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol.retention import MAY_END, PROMISED, Level
+from carrycast.errors import UserError
+from carrycast.sim.engine.observers.checkers import ViolationError
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.testing import Net
+from carrycast.trace import Level as TraceLevel
 from tests.conformance.subjects import FAULTS, scenario_of
 
 KEEPERS = [name for name in protocol_names() if issubclass(protocol_named(name), KeepsEvents)]

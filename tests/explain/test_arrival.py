@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from driftcast.explain.arrival import Meetings, path_to
+from carrycast.analysis.explain.arrival import Meetings, path_to
 
 CONTACTS = [(0, 1, 10.0, 20.0), (1, 2, 5.0, 15.0), (2, 3, 1.0, 8.0), (1, 3, 30.0, 40.0)]
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.explain.tale import Tale, explained
-from driftcast.explain.words import told
-from driftcast.testing import Net
+from carrycast.analysis.explain.tale import Tale, explained
+from carrycast.analysis.explain.words import told
+from carrycast.sim.testing import Net
 from tests.cli.console import EXAMPLES, call
 
 CONTACTS = [(0, 1, 0.0, 10.0), (1, 2, 50.0, 60.0), (2, 3, 100.0, 110.0), (1, 3, 120.0, 130.0)]

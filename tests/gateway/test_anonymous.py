@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.config import NOTHING_GRANTED, configured_section, rights_of_user
-from driftcast.gateway.mqtt.reasons import Reason
-from driftcast.matching.topics import parse_topic_filter
+from carrycast.core.matching.topics import parse_topic_filter
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.config import NOTHING_GRANTED, configured_section, rights_of_user
+from carrycast.node.gateways.mqtt.reasons import Reason
 from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, text
 
 USER = '[mqtt.users.sensor]\npassword = "s"\npublish = ["sensors/#"]\nsubscribe = ["sensors/#"]\n'
@@ -101,7 +101,7 @@ def test_what_anonymous_clients_are_counts_for_access_rules(tmp_path: Path) -> N
 
 
 def test_an_operator_is_told_that_nothing_is_granted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "driftcast.live"):
+    with caplog.at_level(logging.WARNING, "carrycast.node"):
         with broker(tmp_path, GRANTED):
             pass
         assert NOTHING_GRANTED not in caplog.messages

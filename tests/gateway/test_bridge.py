@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt import properties as kinds
 from tests.gateway.world import WAIT_S, Broker, Raw, broker, packet, text, until
 
-STATE = "$SYS/broker/connection/there.driftcast/state"
+STATE = "$SYS/broker/connection/there.carrycast/state"
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 needs_mosquitto = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed (apt-get install mosquitto)")
 
@@ -102,7 +102,7 @@ def test_a_message_that_is_refused_for_good_does_not_hold_up_a_bridge(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = '[mqtt.anonymous]\npublish = ["open/#"]\nsubscribe = ["#"]\n'
-    with broker(tmp_path, table) as node, caplog.at_level(logging.WARNING, "driftcast.live"):
+    with broker(tmp_path, table) as node, caplog.at_level(logging.WARNING, "carrycast.node"):
         with Raw(node.port, introduce(), say_message("closed", b"x"), say_message("open/1", b"y", id=2)) as bridge:
             bridge.expect(kinds.CONNACK)
             assert [bridge.expect(kinds.PUBACK)[1] for _ in range(2)] == [b"\0\1", b"\0\2"]
@@ -131,7 +131,7 @@ def test_a_message_that_is_longer_than_any_packet_does_not_hold_up_a_bridge(
         client.expect(kinds.CONNACK)
         client.say(ask_for("a/#"))
         client.expect(kinds.SUBACK)
-        with caplog.at_level(logging.WARNING, "driftcast.live"):
+        with caplog.at_level(logging.WARNING, "carrycast.node"):
             bridge.say(say_message("a/1", film, qos, 7, retain=True), say_message("a/2", b"y", id=8))
             if qos:
                 assert bridge.expect(kinds.PUBACK if qos == 1 else kinds.PUBREC)[1] == b"\0\7"
@@ -145,7 +145,7 @@ def test_a_message_that_is_longer_than_any_packet_does_not_hold_up_a_bridge(
 def test_a_packet_that_is_too_long_ends_the_connection_of_any_other_client_and_is_logged(
     node: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "driftcast.live"), Raw(node.port, introduce(version=4)) as client:
+    with caplog.at_level(logging.WARNING, "carrycast.node"), Raw(node.port, introduce(version=4)) as client:
         client.expect(kinds.CONNACK)
         client.say(say_message("a", bytes(300_000)))
         assert client.hear() is None
@@ -182,7 +182,7 @@ listener {port} 127.0.0.1
 allow_anonymous true
 log_dest stderr
 log_type all
-connection driftcast
+connection carrycast
 address 127.0.0.1:{bridged}
 topic # both 1
 restart_timeout 1

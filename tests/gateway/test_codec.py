@@ -14,11 +14,11 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from driftcast.gateway.mqtt import encoding
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.decoding import MAX_WISHES, decode
-from driftcast.gateway.mqtt.octets import MAX_VARIABLE, Cursor, Frames, variable
-from driftcast.gateway.mqtt.packets import (
+from carrycast.node.gateways.mqtt import encoding
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.decoding import MAX_WISHES, decode
+from carrycast.node.gateways.mqtt.octets import MAX_VARIABLE, Cursor, Frames, variable
+from carrycast.node.gateways.mqtt.packets import (
     Ack,
     Auth,
     Connect,
@@ -29,8 +29,8 @@ from driftcast.gateway.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from driftcast.gateway.mqtt.properties import read_properties, write_properties
-from driftcast.gateway.mqtt.reasons import PacketError, Reason
+from carrycast.node.gateways.mqtt.properties import read_properties, write_properties
+from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
 from tests.gateway.world import connect, packet, text
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError, WorkError
+from carrycast.errors import UserError, WorkError
 from tests.gateway.world import Broker, broker, configured
 
 
@@ -66,12 +66,12 @@ def test_a_node_without_the_table_loads_nothing_of_mqtt(tmp_path: Path) -> None:
     file.write_text('name = "n"\n[listen]\nport = 0\nhost = "127.0.0.1"\n[protocol]\nname = "flooding"\n')
     script = f"""
 import asyncio, pathlib, sys
-from driftcast.live.config import load_config
-from driftcast.live.node import LiveNode
+from carrycast.node.config import load_config
+from carrycast.node.node import LiveNode
 async def story():
     async with LiveNode(load_config(pathlib.Path({str(file)!r}))):
         pass
 asyncio.run(story())
-sys.exit(any(name.startswith("driftcast.gateway") for name in sys.modules))
+sys.exit(any(name.startswith("carrycast.node.gateways") for name in sys.modules))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

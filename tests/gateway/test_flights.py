@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt import properties as kinds
 from tests.gateway.world import Broker, Raw, broker, connect, packet, publish, subscribe, text, until
 
 LASTING = {"session_expiry_s": 1000}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.properties import MAX_USER_PROPERTIES, write_properties
-from driftcast.gateway.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.properties import MAX_USER_PROPERTIES, write_properties
+from carrycast.node.gateways.mqtt.reasons import Reason
 from tests.gateway.world import Raw, broker, connect, packet, publish, subscribe, text, until
 
 KEPT = {"session_expiry_s": 1000}
@@ -113,7 +113,7 @@ def test_a_message_of_qos_2_to_a_client_counts_until_it_is_complete(tmp_path: Pa
 def test_a_subscription_without_a_topic_is_refused_with_its_reason_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, topics: str
 ) -> None:
-    with broker(tmp_path) as node, caplog.at_level(logging.WARNING, "driftcast.live"):
+    with broker(tmp_path) as node, caplog.at_level(logging.WARNING, "carrycast.node"):
         with Raw(node.port, connect("me")) as client:
             client.connected()
             for _ in range(2):

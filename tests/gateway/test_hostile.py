@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from driftcast.gateway.mqtt import listener
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.connection import LINGER_S, MAX_UNREAD_BYTES
-from driftcast.gateway.mqtt.reasons import Reason
-from driftcast.gateway.mqtt.wishes import read_wish
+from carrycast.node.gateways.mqtt import listener
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.connection import LINGER_S, MAX_UNREAD_BYTES
+from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt.wishes import read_wish
 from tests.gateway.world import WAIT_S, Broker, Raw, broker, connect, packet, publish, subscribe, text, until
 
 LIMITS = """

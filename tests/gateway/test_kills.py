@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.octets import Cursor
-from driftcast.gateway.mqtt.properties import read_properties
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.octets import Cursor
+from carrycast.node.gateways.mqtt.properties import read_properties
 from tests.cli.nodes import started
 from tests.gateway.world import CONFIG, EPIDEMIC, Raw, connect, packet, publish, subscribe
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.octets import Cursor
-from driftcast.gateway.mqtt.properties import read_properties, write_properties
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import LoopbackNetwork, until
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.octets import Cursor
+from carrycast.node.gateways.mqtt.properties import read_properties, write_properties
+from carrycast.node.node import LiveNode
 from tests.cli.console import call
 from tests.gateway.world import Raw, configured, connect, packet, publish, subscribe, text
 from tests.live.keyed import Operator

@@ -5,12 +5,12 @@ import zlib
 
 import pytest
 
-from driftcast.gateway.mqtt import encoding
-from driftcast.gateway.mqtt.config import MOST_PACKET_BYTES
-from driftcast.gateway.mqtt.events import message_of
-from driftcast.gateway.mqtt.packets import V5
-from driftcast.gateway.mqtt.packing import ENCODING, packed, unpacked
-from driftcast.model import Event, EventId
+from carrycast.core.model import Event, EventId
+from carrycast.node.gateways.mqtt import encoding
+from carrycast.node.gateways.mqtt.config import MOST_PACKET_BYTES
+from carrycast.node.gateways.mqtt.events import message_of
+from carrycast.node.gateways.mqtt.packets import V5
+from carrycast.node.gateways.mqtt.packing import ENCODING, packed, unpacked
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"Hello" * 40_000, os.urandom(1000), bytes(MOST_PACKET_BYTES)])

@@ -18,9 +18,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from driftcast.live.commands import Wanted
-from driftcast.live.commands import publish as driftcast_publish
-from driftcast.live.commands import subscribe as driftcast_subscribe
+from carrycast.node.commands import Wanted
+from carrycast.node.commands import publish as carrycast_publish
+from carrycast.node.commands import subscribe as carrycast_subscribe
 from tests.gateway.world import WAIT_S, Broker, broker, until
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
@@ -311,12 +311,12 @@ def test_clients_that_share_a_subscription_get_each_message_once(node: Broker) -
 
 
 @BOTH
-def test_events_of_driftcast_and_messages_of_mqtt_are_the_same(node: Broker, version: MQTTProtocolVersion) -> None:
+def test_events_of_carrycast_and_messages_of_mqtt_are_the_same(node: Broker, version: MQTTProtocolVersion) -> None:
     with talker(node.port, version) as client:
         client.subscribe("road/#", qos=1)
-        driftcast_publish(node.control, {"topic": "road/A1", "speed": 31, "icy": True})
-        driftcast_publish(node.control, {"topic": "road/A2", "speed": 7}, b"raw")
-        driftcast_publish(node.control, {"speed": 7})
+        carrycast_publish(node.control, {"topic": "road/A1", "speed": 31, "icy": True})
+        carrycast_publish(node.control, {"topic": "road/A2", "speed": 7}, b"raw")
+        carrycast_publish(node.control, {"speed": 7})
         got = client.next()
         assert (got.topic, json.loads(got.payload)) == ("road/A1", {"speed": 31, "icy": True})
         raw: Any = client.next()
@@ -326,7 +326,7 @@ def test_events_of_driftcast_and_messages_of_mqtt_are_the_same(node: Broker, ver
         before = node.subscriptions
         found: list[Any] = []
         wanted = Wanted("speed > 40")
-        reader = threading.Thread(target=lambda: found.extend(driftcast_subscribe(node.control, wanted, 1, WAIT_S)))
+        reader = threading.Thread(target=lambda: found.extend(carrycast_subscribe(node.control, wanted, 1, WAIT_S)))
         reader.start()
         until(lambda: node.subscriptions > before)
         client.publish("road/A3", b'{"speed": 41}', qos=1)
@@ -338,14 +338,14 @@ def test_events_of_driftcast_and_messages_of_mqtt_are_the_same(node: Broker, ver
 @BOTH
 def test_the_node_says_how_it_is(node: Broker, version: MQTTProtocolVersion) -> None:
     with talker(node.port, version) as reader:
-        reader.subscribe([("$SYS/broker/#", 1), ("$filter/value = 0/$SYS/driftcast/neighbors", 0)])
+        reader.subscribe([("$SYS/broker/#", 1), ("$filter/value = 0/$SYS/carrycast/neighbors", 0)])
         told: dict[str, str] = {}
         while len(told) < 8:
             got = reader.next()
             told[got.topic] = bytes(got.payload).decode()
-        assert told["$SYS/broker/version"].startswith("driftcast ")
+        assert told["$SYS/broker/version"].startswith("carrycast ")
         assert int(told["$SYS/broker/clients/connected"]) == 1
-        assert told["$SYS/driftcast/neighbors"] == "0"
+        assert told["$SYS/carrycast/neighbors"] == "0"
         reader.publish("$SYS/broker/version", b"mine", qos=0)
         until(lambda: node.drops("mqtt_sys") > 0)
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from driftcast.gateway.mqtt.octets import text
-from driftcast.gateway.mqtt.properties import write_properties
-from driftcast.gateway.mqtt.reasons import Reason
-from driftcast.live.door.client import connect as client
+from carrycast.node.api.client import connect as client
+from carrycast.node.gateways.mqtt.octets import text
+from carrycast.node.gateways.mqtt.properties import write_properties
+from carrycast.node.gateways.mqtt.reasons import Reason
 from tests.gateway.world import EPIDEMIC, Broker, Raw, broker, connect, packet
 
 PUBACK = 4

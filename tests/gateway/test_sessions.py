@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.reasons import Reason
-from driftcast.live.host.store import NodeStore
-from driftcast.live.keys.commands import certify, new_pair
-from driftcast.live.keys.files import KeyKind
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.runtime.store import NodeStore
+from carrycast.node.security.commands import certify, new_pair
+from carrycast.node.security.files import KeyKind
 from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
 
 LASTING = {"session_expiry_s": 1000}
@@ -419,7 +419,7 @@ def test_a_session_in_the_store_that_cannot_be_read_is_forgotten_and_logged_and_
     store.close()
     for logged in (True, False):
         caplog.clear()
-        with caplog.at_level(logging.ERROR, "driftcast.live"), broker(tmp_path) as node:
+        with caplog.at_level(logging.ERROR, "carrycast.node"), broker(tmp_path) as node:
             told = [one for one in caplog.messages if one.startswith("an MQTT session in the store cannot be read")]
             assert len(told) == logged, "it is gone from the store too"
             if not logged:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.octets import Cursor
-from driftcast.gateway.mqtt.properties import read_properties
-from driftcast.gateway.mqtt.publishing import Publishing
-from driftcast.gateway.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.octets import Cursor
+from carrycast.node.gateways.mqtt.properties import read_properties
+from carrycast.node.gateways.mqtt.publishing import Publishing
+from carrycast.node.gateways.mqtt.reasons import Reason
 from tests.gateway.world import Raw, binary, broker, configured, connect, packet, publish, subscribe, text
 
 

@@ -69,7 +69,7 @@ def test_the_python_of_the_page_runs(port: int) -> None:
         assert (done.stdout, done.returncode) == (told, 0), done.stderr
 
 
-def test_the_commands_of_driftcast_run(port: int) -> None:
+def test_the_commands_of_carrycast_run(port: int) -> None:
     subscribe, publish = [command for command in of_page(PAGE, "live") if command.words[0] in ("sub", "pub")]
     before = int(str(status_of(SOCKET)["subscriptions"]))
     with started(*subscribe.words) as reader:
@@ -110,8 +110,8 @@ def test_the_tools_of_mosquitto_work_in_both_versions(port: int, version: str, q
 
 def test_every_drop_and_key_stands_on_the_page() -> None:
     page = (REPOSITORY / PAGE).read_text("utf-8")
-    source = "".join(path.read_text() for path in (REPOSITORY / "src/driftcast/gateway/mqtt").glob("*.py"))
-    from driftcast.gateway.mqtt.config import MqttSection, UserSection
+    source = "".join(path.read_text() for path in (REPOSITORY / "src/carrycast/node/gateways/mqtt").glob("*.py"))
+    from carrycast.node.gateways.mqtt.config import MqttSection, UserSection
 
     for name in (*re.findall(r'"(mqtt_[a-z_]+)"', source), *MqttSection.__struct_fields__):
         assert f"`{name}" in page or f", {name}`" in page or f" {name}" in page, name

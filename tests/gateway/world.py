@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from driftcast.gateway.mqtt import properties as kinds
-from driftcast.gateway.mqtt.octets import Cursor, Frames, binary, text, variable
-from driftcast.gateway.mqtt.properties import NONE, Properties, read_properties, write_properties
-from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.node import LiveNode
+from carrycast.node.config import NodeConfig, load_config
+from carrycast.node.gateways.mqtt import properties as kinds
+from carrycast.node.gateways.mqtt.octets import Cursor, Frames, binary, text, variable
+from carrycast.node.gateways.mqtt.properties import NONE, Properties, read_properties, write_properties
+from carrycast.node.node import LiveNode
 from tests.patience import PATIENCE_S
 
 T = TypeVar("T")

@@ -2,8 +2,8 @@
 
 import socket
 
-from driftcast.live.link.address import Address
-from driftcast.live.link.transport import Receive, Transport, Trouble
+from carrycast.node.link.address import Address
+from carrycast.node.link.transport import Receive, Transport, Trouble
 
 
 class Still(Transport):

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.cli import main
-from driftcast.errors import UserError
-from driftcast.lab.links import link_changes
-from driftcast.lab.play import emulate
-from driftcast.loopback.reach import ReachTransport
-from driftcast.scenario.faults import fault_plan
-from driftcast.scenario.movement import movement
-from driftcast.scenario.overrides import apply
-from driftcast.scenario.roles import draw_roles
-from driftcast.scenario.scenario import Scenario, load
-from driftcast.simulation.run import run
-from driftcast.trace import Kind, Level
+from carrycast.cli import main
+from carrycast.errors import UserError
+from carrycast.lab.links import link_changes
+from carrycast.lab.loopback.reach import ReachTransport
+from carrycast.lab.play import emulate
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.faults import fault_plan
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.roles import draw_roles
+from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.trace import Kind, Level
 from tests.lab.still import Still
 
 pytestmark = pytest.mark.live
@@ -182,7 +182,7 @@ def test_a_stack_that_needs_the_whole_network_is_refused(line: Scenario) -> None
 def test_the_command_says_what_is_wrong_in_one_line(line: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(Path(line.base) / "scenario.toml")
     assert main(["emulate", path, "--set", "discovery={mode='oracle'}"]) == 2
-    assert capsys.readouterr().err.startswith("driftcast: line: discovery.mode:")
+    assert capsys.readouterr().err.startswith("carrycast: line: discovery.mode:")
 
 
 def test_a_datagram_takes_its_delay_and_is_lost_if_its_sender_has_left_by_then() -> None:

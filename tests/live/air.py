@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from driftcast.live.keys.membership import Membership
-from driftcast.live.link.address import Address
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.handshake import OURS, Offer
-from driftcast.live.link.sealed import SealedTransport
-from driftcast.live.link.transport import Receive, Transport, Trouble
-from driftcast.model import NodeId
+from carrycast.core.model import NodeId
+from carrycast.node.link.address import Address
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.handshake import OURS, Offer
+from carrycast.node.link.sealed import SealedTransport
+from carrycast.node.link.transport import Receive, Transport, Trouble
+from carrycast.node.security.membership import Membership
 from tests.live.keyed import Operator
 
 GROUP = ("group", 1)

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from driftcast.live.keys.membership import Membership
-from driftcast.live.keys.noise import HandshakeState, NoiseError
-from driftcast.live.link.address import Address
-from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.handshake import OURS, End, Offer, handshake, introduce, link_keys
-from driftcast.live.link.session import GroupBody, Session, split_group
-from driftcast.model import NodeId
+from carrycast.core.model import NodeId
+from carrycast.node.link.address import Address
+from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.handshake import OURS, End, Offer, handshake, introduce, link_keys
+from carrycast.node.link.session import GroupBody, Session, split_group
+from carrycast.node.security.membership import Membership
+from carrycast.node.security.noise import HandshakeState, NoiseError
 from tests.live.air import Air, Ear, Speaker
 
 

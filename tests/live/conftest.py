@@ -9,15 +9,15 @@ from typing import Protocol
 
 import pytest
 
-from driftcast.live.config import NodeConfig, TraceConfig
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.interface import UDP, InterfaceConfig
-from driftcast.live.link.settings import LinkSettings
-from driftcast.model import NodeId
-from driftcast.protocol import BeaconSettings, Interface, StackPlan
-from driftcast.protocol import Protocol as Machine
-from driftcast.protocol.registry import protocol_named
-from driftcast.trace import Level
+from carrycast.core.model import NodeId
+from carrycast.core.protocol import BeaconSettings, Interface, StackPlan
+from carrycast.core.protocol import Protocol as Machine
+from carrycast.core.protocol.registry import protocol_named
+from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.interface import UDP, InterfaceConfig
+from carrycast.node.link.settings import LinkSettings
+from carrycast.trace import Level
 
 BEACONS = BeaconSettings(period_s=0.05, missed=3)
 FULL = TraceConfig(Level.FULL)

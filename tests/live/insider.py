@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from driftcast.live.config import NodeConfig
-from driftcast.live.link.address import Address
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.sealed import SealedTransport
-from driftcast.live.link.transport import Transport, UdpTransport
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, until
-from driftcast.model import NodeId
-from driftcast.wire import Codec, Layer, Message
+from carrycast.core.model import NodeId
+from carrycast.core.wire import Codec, Layer, Message
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.config import NodeConfig
+from carrycast.node.link.address import Address
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.sealed import SealedTransport
+from carrycast.node.link.transport import Transport, UdpTransport
+from carrycast.node.node import LiveNode
 
 MORE_MB = 50
 

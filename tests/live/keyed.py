@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from driftcast.live.config import NodeConfig
-from driftcast.live.keys.certificate import FORMAT, GRACE_S, Certificate, issue
-from driftcast.live.keys.config import Keys
-from driftcast.live.keys.primitives import SigningKey
-from driftcast.live.keys.revocations import NEVER_S, Revocations, Times, revoke_nodes
-from driftcast.live.keys.section import TOGETHER
-from driftcast.live.keys.signing import Signatures
-from driftcast.live.keys.vetting import Vetting
-from driftcast.model import Event, NodeId, Scalar
+from carrycast.core.model import Event, NodeId, Scalar
+from carrycast.node.config import NodeConfig
+from carrycast.node.security.certificate import FORMAT, GRACE_S, Certificate, issue
+from carrycast.node.security.config import Keys
+from carrycast.node.security.primitives import SigningKey
+from carrycast.node.security.revocations import NEVER_S, Revocations, Times, revoke_nodes
+from carrycast.node.security.section import TOGETHER
+from carrycast.node.security.signing import Signatures
+from carrycast.node.security.vetting import Vetting
 
 
 def private_of(name: object) -> bytes:

@@ -3,9 +3,9 @@
 from random import Random
 from typing import ClassVar
 
-from driftcast.model import Failure, NodeId
-from driftcast.protocol import Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
-from driftcast.wire import Message
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.protocol import Host, Interface, Link, Port, Protocol, Settings, TimerKey, Token
+from carrycast.core.wire import Message
 
 
 class Word(Message, frozen=True, tag=1):

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from driftcast.live.config import NodeConfig
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import EventId, NodeId
+from carrycast.core.model import EventId, NodeId
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.config import NodeConfig
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 
 WEST, EAST, FERRY = (0, 1), (3, 4), 2

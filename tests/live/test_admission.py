@@ -7,11 +7,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from driftcast.live.link import greeting
-from driftcast.live.link.admission import MAX_KEPT, HandshakeBudget, prefixes
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
+from carrycast.lab.loopback.network import until
+from carrycast.node.link import greeting
+from carrycast.node.link.admission import MAX_KEPT, HandshakeBudget, prefixes
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 from tests.live.keyed import Operator

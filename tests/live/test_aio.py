@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import driftcast
-from driftcast.errors import UserError, WorkError
-from driftcast.live.door import aio, deliveries
-from driftcast.live.door.connection import LostError
-from driftcast.live.door.messages import AskStatus
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
+import carrycast
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import until
+from carrycast.node.api import aio, deliveries
+from carrycast.node.api.connection import LostError
+from carrycast.node.api.messages import AskStatus
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 
 
@@ -23,7 +23,7 @@ def test_many_publications_are_on_their_way_together_and_events_come_by_iteratin
     async def story() -> None:
         place = tmp_path / "node.sock"
         made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
-        async with LiveNode(made), driftcast.connect_async(str(place)) as client:
+        async with LiveNode(made), carrycast.connect_async(str(place)) as client:
             log = client.subscribe("n >= 0", name="log")
             plain = client.subscribe("n < 2")
             ids = await asyncio.gather(*(client.publish({"n": n}, level="stored") for n in range(600)))
@@ -53,7 +53,7 @@ def test_a_named_subscription_goes_on_when_the_node_is_back(
         made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
         node = LiveNode(made)
         await node.start()
-        async with driftcast.connect_async(str(place), 10) as client:
+        async with carrycast.connect_async(str(place), 10) as client:
             log = client.subscribe("n >= 0", name="log")
             first = await client.publish({"n": 1})
             second = await client.publish({"n": 2})
@@ -83,10 +83,10 @@ def test_what_is_refused_or_never_answered_is_said(
     async def story() -> None:
         place = tmp_path / "node.sock"
         with pytest.raises(WorkError, match="no node answers at"):
-            async with driftcast.connect_async(str(place), 0.05):
+            async with carrycast.connect_async(str(place), 0.05):
                 pass
         async with LiveNode(replace(config(1), control=place)) as node:
-            async with driftcast.connect_async(str(place)) as client:
+            async with carrycast.connect_async(str(place)) as client:
                 with pytest.raises(UserError, match="expected"):
                     await anext(client.subscribe("n >"))
                 with pytest.raises(UserError, match="flooding does not keep on disk what is published"):
@@ -112,7 +112,7 @@ def test_what_is_refused_or_never_answered_is_said(
 def test_history_comes_without_a_name_too(config: MakeConfig, run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         place = tmp_path / "node.sock"
-        async with LiveNode(config(1, "epidemic", control=place)), driftcast.connect_async(str(place)) as client:
+        async with LiveNode(config(1, "epidemic", control=place)), carrycast.connect_async(str(place)) as client:
             ids = [await client.publish({"n": n}) for n in range(3)]
             late = client.subscribe("n >= 0", history=True)
             assert [found.event.id for _ in ids if (found := await late.next_delivery(5))] == ids
@@ -130,7 +130,7 @@ def test_a_subscription_can_be_ended_before_its_node_has_said_that_it_stands_and
         made = config(1, "epidemic", store=tmp_path / "store", durable=True, control=place)
         node = LiveNode(made)
         await node.start()
-        async with driftcast.connect_async(str(place), 10) as client:
+        async with carrycast.connect_async(str(place), 10) as client:
             for name in ("log", None):
                 await client.subscribe("n >= 0", name=name).close()
                 assert (await client.status()).subscriptions == 0
@@ -163,10 +163,10 @@ def test_a_token_that_is_wrong_or_away_is_said_and_the_client_goes_on_with_the_r
         async with LiveNode(replace(config(1), control=0, control_token=right)) as node:
             place = f"{told}@{node.control_address}"
             with pytest.raises(UserError, match="told: cannot be read: No such file"):
-                async with driftcast.connect_async(place):
+                async with carrycast.connect_async(place):
                     pass
             told.write_text("0" * 64)
-            async with driftcast.connect_async(place, 10) as client:
+            async with carrycast.connect_async(place, 10) as client:
                 with pytest.raises(LostError, match="hung up: this port needs the node's token"):
                     await client.status()
                 told.unlink()

@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.door import outlet
-from driftcast.live.door.client import connect
-from driftcast.live.host.applications import ApplicationConfig
-from driftcast.live.host.deeds import Allowed, AllowedCommand
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.protocol import Fact
-from driftcast.protocol.application import Application, application_named
-from driftcast.services.policy.repository import Repository
+from carrycast.core.protocol import Fact
+from carrycast.core.protocol.application import Application, application_named
+from carrycast.errors import UserError
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.api import outlet
+from carrycast.node.api.client import connect
+from carrycast.node.config import NodeConfig, load_config
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.applications import ApplicationConfig
+from carrycast.node.runtime.deeds import Allowed, AllowedCommand
+from carrycast.services.policy.repository import Repository
 from tests.live.conftest import MakeConfig, Run
 
 pytestmark = pytest.mark.live

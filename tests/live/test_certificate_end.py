@@ -14,19 +14,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.api import connect, connect_async
-from driftcast.errors import NotAuthorizedError, UserError, WorkError
-from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.keys import commands, watch
-from driftcast.live.keys.certificate import DAY_S, GRACE_S
-from driftcast.live.keys.certified import Certified
-from driftcast.live.keys.files import KeyKind
-from driftcast.live.keys.membership import CLOCK_SLACK_S
-from driftcast.live.keys.signing import EventFlaw
-from driftcast.live.node import LiveNode
-from driftcast.live.trust import KeyedTrust
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Event, EventId
+from carrycast.api import connect, connect_async
+from carrycast.core.model import Event, EventId
+from carrycast.errors import NotAuthorizedError, UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.config import NodeConfig, load_config
+from carrycast.node.node import LiveNode
+from carrycast.node.security import commands, watch
+from carrycast.node.security.certificate import DAY_S, GRACE_S
+from carrycast.node.security.certified import Certified
+from carrycast.node.security.files import KeyKind
+from carrycast.node.security.membership import CLOCK_SLACK_S
+from carrycast.node.security.signing import EventFlaw
+from carrycast.node.trust import KeyedTrust
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, signed
@@ -93,7 +93,7 @@ def test_a_node_warns_before_the_end_in_log_health_and_metrics(
             ends_s = node.status().certificate_ends_s
             assert ends_s is not None
             metrics = (await asked(node, "/metrics"))[1]
-            assert f"driftcast_certificate_end_timestamp_seconds {ends_s!r}" in metrics
+            assert f"carrycast_certificate_end_timestamp_seconds {ends_s!r}" in metrics
             await asyncio.sleep(0.3)
             assert said("certificate ends on") == 1, "once a day"
             clock.ahead_s = 41 * DAY_S
@@ -102,7 +102,7 @@ def test_a_node_warns_before_the_end_in_log_health_and_metrics(
             assert code == 503
             assert "SIGHUP" in text
 
-    with caplog.at_level(logging.INFO, "driftcast.live"):
+    with caplog.at_level(logging.INFO, "carrycast.node"):
         run(story())
 
 

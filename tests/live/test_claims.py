@@ -8,21 +8,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.dissemination.overlay.messages import Attach, Interests, Known, Packet, Publish, Want
-from driftcast.dissemination.overlay.moves import Interest
-from driftcast.dissemination.overlay.protocol import Overlay
-from driftcast.dissemination.overlay.words import Version
-from driftcast.live.config import NodeConfig
-from driftcast.live.keys.vetting import Vetting
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Event, EventId, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
-from driftcast.protocol import StackPlan
-from driftcast.protocol.registry import protocol_named, router_named
-from driftcast.routing.aodv.messages import Packet as Routed
-from driftcast.services.retrieval.messages import Asked, AskId
-from driftcast.settings import typed
-from driftcast.wire import DecodeError, Layer, Message, Parcel, Traffic
+from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
+from carrycast.core.protocol import StackPlan
+from carrycast.core.protocol.registry import protocol_named, router_named
+from carrycast.core.settings import typed
+from carrycast.core.wire import DecodeError, Layer, Message, Parcel, Traffic
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.config import NodeConfig
+from carrycast.node.node import LiveNode
+from carrycast.node.security.vetting import Vetting
+from carrycast.protocols.overlay.messages import Attach, Interests, Known, Packet, Publish, Want
+from carrycast.protocols.overlay.moves import Interest
+from carrycast.protocols.overlay.protocol import Overlay
+from carrycast.protocols.overlay.words import Version
+from carrycast.routers.aodv.messages import Packet as Routed
+from carrycast.services.retrieval.messages import Asked, AskId
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.insider import Insider, insider
 from tests.live.keyed import Operator, signed

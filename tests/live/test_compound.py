@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.live.link.address import Address
-from driftcast.live.link.compound import MAX_COMPOUND_BYTES, RECORD_BYTES, taken_apart, together
-from driftcast.live.link.departures import Departures, DepartureUser
-from driftcast.live.link.frame import (
+from carrycast.core.model import NodeId
+from carrycast.lab.loopback.network import until
+from carrycast.node.link.address import Address
+from carrycast.node.link.compound import MAX_COMPOUND_BYTES, RECORD_BYTES, taken_apart, together
+from carrycast.node.link.departures import Departures, DepartureUser
+from carrycast.node.link.frame import (
     LINK_HEADER_BYTES,
     MAX_WAITED_MS,
     LinkFlaw,
@@ -21,10 +23,8 @@ from driftcast.live.link.frame import (
     pack,
     unpack,
 )
-from driftcast.live.link.transport import Receive, Transport, Trouble
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
-from driftcast.model import NodeId
+from carrycast.node.link.transport import Receive, Transport, Trouble
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.host.host import LiveHost, offered
-from driftcast.live.host.identity import KEY_BYTES, key_of
-from driftcast.live.keys.ids import node_of
-from driftcast.live.link.address import format_address, parse_address
-from driftcast.live.link.interface import InterfaceConfig
-from driftcast.live.link.settings import LinkSettings
-from driftcast.maps import read_map
-from driftcast.maps.reader import SHIPPED
-from driftcast.model import MAX_NODE_ID, Area, Position
-from driftcast.protocol import Capability
-from driftcast.trace import Level
-from driftcast.wire import Layer
+from carrycast.core.maps import read_map
+from carrycast.core.maps.reader import SHIPPED
+from carrycast.core.model import MAX_NODE_ID, Area, Position
+from carrycast.core.protocol import Capability
+from carrycast.core.wire import Layer
+from carrycast.errors import UserError, WorkError
+from carrycast.node.config import NodeConfig, load_config
+from carrycast.node.link.address import format_address, parse_address
+from carrycast.node.link.interface import InterfaceConfig
+from carrycast.node.link.settings import LinkSettings
+from carrycast.node.runtime.host import LiveHost, offered
+from carrycast.node.runtime.identity import KEY_BYTES, key_of
+from carrycast.node.security.ids import node_of
+from carrycast.trace import Level
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "live"
 

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.api import connect_async
-from driftcast.errors import UserError, WorkError
-from driftcast.live.commands import Wanted, move, parse_attributes, publish, status, subscribe
-from driftcast.live.door import connected, control, outlet
-from driftcast.live.door.client import connect
-from driftcast.live.door.control import MAX_CLIENTS
-from driftcast.live.door.messages import MAX_LINE_BYTES
-from driftcast.live.door.token import first_line, split_token
-from driftcast.live.host.outgoing import MAX_EVENT_BYTES
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
-from driftcast.model import EventId, Position, Velocity
+from carrycast.api import connect_async
+from carrycast.core.model import EventId, Position, Velocity
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import until
+from carrycast.node.api import connected, control, outlet
+from carrycast.node.api.client import connect
+from carrycast.node.api.control import MAX_CLIENTS
+from carrycast.node.api.messages import MAX_LINE_BYTES
+from carrycast.node.api.token import first_line, split_token
+from carrycast.node.commands import Wanted, move, parse_attributes, publish, status, subscribe
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.outgoing import MAX_EVENT_BYTES
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
 
@@ -284,7 +284,7 @@ def test_a_node_that_stops_hangs_up_on_its_clients(config: MakeConfig, run: Run,
         with pytest.raises(WorkError, match=r"hung up|gone"):
             await waiting
         assert not place.exists()
-        with pytest.raises(WorkError, match=r"no node answers at .*is `driftcast node` running"):
+        with pytest.raises(WorkError, match=r"no node answers at .*is `carrycast node` running"):
             connect(str(place))
 
     run(story())
@@ -325,7 +325,7 @@ def test_a_client_notices_that_it_talks_to_no_node() -> None:
         accepted, _ = server.accept()
         with accepted:
             accepted.sendall(b"220 mail.example ESMTP\r\n")
-            with pytest.raises(WorkError, match="is no node of driftcast"):
+            with pytest.raises(WorkError, match="is no node of carrycast"):
                 client.status()
 
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from driftcast.live.commands import status
-from driftcast.live.door import control
-from driftcast.live.door.client import connect
-from driftcast.live.door.token import split_token
+from carrycast.node.api import control
+from carrycast.node.api.client import connect
+from carrycast.node.api.token import split_token
+from carrycast.node.commands import status
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_control import raw, with_node
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from driftcast.live.link.cost import CHANGE, LinkCosts
+from carrycast.node.link.cost import CHANGE, LinkCosts
 
 
 def test_the_setting_counts_until_something_was_measured_and_again_after_the_link_has_gone() -> None:

@@ -13,21 +13,21 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import driftcast
-from driftcast.cli import main
-from driftcast.errors import UserError, WorkError
-from driftcast.live import commands, peers
-from driftcast.live.commands import Wanted, publish, run_node, subscribe
-from driftcast.live.config import TraceConfig, load_config
-from driftcast.live.keys import commands as keys
-from driftcast.live.keys.files import KeyKind
-from driftcast.live.link import interface
-from driftcast.live.link.address import Address, format_address
-from driftcast.live.node import LiveNode
-from driftcast.live.record import LOG
-from driftcast.live.reload import Reloading
-from driftcast.loopback.network import Inbox, until
-from driftcast.trace import Level
+import carrycast
+from carrycast.cli import main
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node import commands, peers
+from carrycast.node.commands import Wanted, publish, run_node, subscribe
+from carrycast.node.config import TraceConfig, load_config
+from carrycast.node.link import interface
+from carrycast.node.link.address import Address, format_address
+from carrycast.node.node import LiveNode
+from carrycast.node.record import LOG
+from carrycast.node.reload import Reloading
+from carrycast.node.security import commands as keys
+from carrycast.node.security.files import KeyKind
+from carrycast.trace import Level
 from tests.live.conftest import MakeConfig, Run
 from tests.patience import PATIENCE_S
 
@@ -57,7 +57,7 @@ class Absent:
         if name.partition(".")[0] in ("pyspark", "pandas", "matplotlib", "scipy", "cryptography"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-from driftcast.live.commands import run_node
+from carrycast.node.commands import run_node
 sys.exit(run_node(sys.argv[1]))
 """
 
@@ -70,7 +70,7 @@ def peer(node: LiveNode) -> str:
 def test_a_node_runs_without_spark_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     config = tmp_path / "car-1.toml"
     config.write_text(CONFIG.format(port=0))
-    environment = {**os.environ, "PYTHONPATH": str(Path(driftcast.__path__[0]).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(carrycast.__path__[0]).parent)}
     arguments = [sys.executable, "-c", SCRIPT, str(config)]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
@@ -220,7 +220,7 @@ def test_what_can_change_does_when_the_configuration_is_read_again(
 def test_a_hangup_signal_reads_the_configuration_again(tmp_path: Path) -> None:
     path = tmp_path / "car-1.toml"
     path.write_text(CONFIG.format(port=0) + '[log]\nlevel = "info"\nformat = "json"\n')
-    command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+    command = [sys.executable, "-m", "carrycast.cli", "node", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert any("runs flooding" in line for line in iter(process.stderr.readline, ""))
@@ -246,7 +246,7 @@ def test_a_hangup_signal_brings_a_new_certificate(tmp_path: Path, capsys: pytest
     path, address = tmp_path / "car-1.toml", str(tmp_path / "car-1.sock")
     section = '[keys]\nidentity = "car.key"\ncertificate = "car.cert"\noperator = "operator.key.pub"\n'
     path.write_text(CONFIG.format(port=0) + '[log]\nlevel = "info"\n' + section)
-    command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+    command = [sys.executable, "-m", "carrycast.cli", "node", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

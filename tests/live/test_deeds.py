@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from driftcast.dissemination.gossip.protocol import Gossip, GossipSettings
-from driftcast.live.host import deeds
-from driftcast.live.host.deeds import Allowed, AllowedCommand, Deeds
-from driftcast.loopback.network import until
-from driftcast.protocol import StackPlan
-from driftcast.protocol.tuning import Tuner
+from carrycast.core.protocol import StackPlan
+from carrycast.core.protocol.tuning import Tuner
+from carrycast.lab.loopback.network import until
+from carrycast.node.runtime import deeds
+from carrycast.node.runtime.deeds import Allowed, AllowedCommand, Deeds
+from carrycast.protocols.gossip.protocol import Gossip, GossipSettings
 from tests.live.conftest import Run
 
 SLEEP = AllowedCommand((sys.executable, "-c", "import time; time.sleep(30)"))

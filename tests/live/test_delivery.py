@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.live.door.client import connect
-from driftcast.live.door.consumer import Delivery, Reader
-from driftcast.live.host.backlog import BacklogSettings
-from driftcast.live.host.saving import Saving
-from driftcast.live.host.store import FORMAT, NodeStore
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, until
-from driftcast.model import EventId, SubscriptionId
-from driftcast.wire import Layer
+from carrycast.core.model import EventId, SubscriptionId
+from carrycast.core.wire import Layer
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.api.client import connect
+from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.backlog import BacklogSettings
+from carrycast.node.runtime.saving import Saving
+from carrycast.node.runtime.store import FORMAT, NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_control import with_node
 
@@ -195,7 +195,7 @@ def test_what_waits_and_cannot_be_read_is_dropped_by_name_and_the_reader_goes_on
 def test_a_reader_has_a_window_and_the_rest_waits_in_the_store(
     config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftcast.live.door.consumer.WINDOW", 3)
+    monkeypatch.setattr("carrycast.node.api.consumer.WINDOW", 3)
 
     async def story() -> None:
         async with LiveNode(config(1)) as node:
@@ -272,7 +272,7 @@ def test_an_older_store_is_taken_over_and_a_newer_one_refused_with_a_way_out(tmp
     with sqlite3.connect(path) as database:
         database.execute(f"UPDATE store SET format = {FORMAT + 1}")
     database.close()
-    with pytest.raises(WorkError, match=r"written by a newer driftcast .* move the file away"):
+    with pytest.raises(WorkError, match=r"written by a newer carrycast .* move the file away"):
         NodeStore(path, 1)
 
 
@@ -302,7 +302,7 @@ def test_a_damaged_store_is_refused_with_a_way_out(tmp_path: Path) -> None:
         b"no database" * 1000,
     ):
         path.write_bytes(damaged)
-        with pytest.raises(WorkError, match=r"store is damaged, or none of driftcast: .*; move the file away to begin"):
+        with pytest.raises(WorkError, match=r"store is damaged, or none of carrycast: .*; move the file away to begin"):
             NodeStore(path, 1)
 
 

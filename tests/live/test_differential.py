@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from driftcast.functions import Fault
-from driftcast.live.config import NodeConfig
-from driftcast.live.host.processing import ProcessorConfig
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
-from driftcast.model import NodeId, Processor
-from driftcast.pipeline.trace_metrics import read_tables, trace_metrics
-from driftcast.testing import Net
-from driftcast.trace import Kind
+from carrycast.analysis.spark.trace_metrics import read_tables, trace_metrics
+from carrycast.core.functions import Fault
+from carrycast.core.model import NodeId, Processor
+from carrycast.lab.loopback.network import until
+from carrycast.node.config import NodeConfig
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.processing import ProcessorConfig
+from carrycast.sim.testing import Net
+from carrycast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator
 from tests.live.worlds import Account, Phase, Story, Subject, label, live, simulated, subjects

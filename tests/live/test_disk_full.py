@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live.door import subscribers
-from driftcast.live.door.client import connect
-from driftcast.live.host.store import NodeStore
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, until
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.api import subscribers
+from carrycast.node.api.client import connect
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_delivery import Taker
 

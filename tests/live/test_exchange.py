@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from driftcast.live.config import NodeConfig
-from driftcast.live.link.address import Address
-from driftcast.live.link.compound import taken_apart, together
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.interface import UDP
-from driftcast.live.link.settings import LinkSettings
-from driftcast.live.link.transport import Receive, Trouble, UdpTransport
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
-from driftcast.model import Event, Failure, NodeId, Scalar
+from carrycast.core.model import Event, Failure, NodeId, Scalar
+from carrycast.lab.loopback.network import until
+from carrycast.node.config import NodeConfig
+from carrycast.node.link.address import Address
+from carrycast.node.link.compound import taken_apart, together
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.interface import UDP
+from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.transport import Receive, Trouble, UdpTransport
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word
 

@@ -14,18 +14,18 @@ from types import SimpleNamespace
 
 import pytest
 
-import driftcast
-from driftcast.errors import UserError, WorkError
-from driftcast.live.door.client import connect
-from driftcast.live.host import pacing
-from driftcast.live.host.holding import Copies
-from driftcast.live.link import interface
-from driftcast.live.link.interface import LiveInterface
-from driftcast.live.link.settings import LinkSettings
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import EventId
-from driftcast.protocol import BeaconSettings
+import carrycast
+from carrycast.core.model import EventId
+from carrycast.core.protocol import BeaconSettings
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.api.client import connect
+from carrycast.node.link import interface
+from carrycast.node.link.interface import LiveInterface
+from carrycast.node.link.settings import LinkSettings
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime import pacing
+from carrycast.node.runtime.holding import Copies
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.test_control import with_node
 from tests.live.test_delivery import nobody
@@ -98,13 +98,13 @@ def test_a_publisher_waits_for_a_neighbor_that_is_held_up(protocol: str, tmp_pat
     """It ran ahead of it, and what the neighbor had not asked for was gone from the buffer."""
     events = 20_000
     ports = free_ports(2)
-    environment = {**os.environ, "PYTHONPATH": str(Path(driftcast.__path__[0]).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(carrycast.__path__[0]).parent)}
     with ExitStack() as stack:
         processes = []
         for name, port, other in (("a", *ports), ("b", *reversed(ports))):
             path = tmp_path / f"{name}.toml"
             path.write_text(NODE.format(name=name, port=port, peer=other, protocol=protocol))
-            command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+            command = [sys.executable, "-m", "carrycast.cli", "node", str(path)]
             process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
             stack.callback(process.wait)
             stack.callback(process.kill)
@@ -206,7 +206,7 @@ def test_datagrams_that_the_system_drops_are_counted(config: MakeConfig, run: Ru
         async with LiveNode(config(1)) as node:
             for _ in range(40_000):
                 stranger.sendto(bytes(1000), node.address)
-            await until(lambda: node.drops["link_not_driftcast"] > 0)
+            await until(lambda: node.drops["link_bad_magic"] > 0)
             # What was dropped is told with the next datagram that is not, and the next may be dropped as well.
             sent = 40_000
             while sum(node.drops.values()) < sent:

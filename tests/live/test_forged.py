@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from driftcast.dissemination.epidemic.messages import MAX_IDS, Summary, Transfer
-from driftcast.dissemination.epidemic.protocol import Epidemic
-from driftcast.live.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, until
-from driftcast.model import Event, EventId, NodeId
-from driftcast.protocol import Beacon
-from driftcast.wire import Codec, Layer, Message
+from carrycast.core.model import Event, EventId, NodeId
+from carrycast.core.protocol import Beacon
+from carrycast.core.wire import Codec, Layer, Message
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.node import LiveNode
+from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
+from carrycast.protocols.epidemic.protocol import Epidemic
 from tests.live.conftest import MakeConfig, Run
 
 CODEC = Codec(Layer.DISSEMINATION, Epidemic.name, Epidemic.messages)

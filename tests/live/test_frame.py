@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.live.link.frame import (
+from carrycast.core.model import MAX_NODE_ID
+from carrycast.node.link.frame import (
     ISLANDS,
     LINK_HEADER_BYTES,
     MAX_SENDERS,
@@ -22,7 +23,6 @@ from driftcast.live.link.frame import (
     pack,
     unpack,
 )
-from driftcast.model import MAX_NODE_ID
 
 frames = st.builds(
     LinkFrame,

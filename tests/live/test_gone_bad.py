@@ -12,17 +12,17 @@ from random import Random
 import msgspec
 import pytest
 
-from driftcast.dissemination.epidemic.messages import MAX_IDS, Summary, Transfer
-from driftcast.live.keys.primitives import SigningKey
-from driftcast.live.link.address import Address
-from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.greeting import BURST
-from driftcast.live.link.handshake import OURS
-from driftcast.live.link.quota import QuotaSettings
-from driftcast.live.node import LiveNode
-from driftcast.model import Event, EventId
-from driftcast.protocol import Beacon, BeaconSettings
-from driftcast.wire import Layer
+from carrycast.core.model import Event, EventId
+from carrycast.core.protocol import Beacon, BeaconSettings
+from carrycast.core.wire import Layer
+from carrycast.node.link.address import Address
+from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.greeting import BURST
+from carrycast.node.link.handshake import OURS
+from carrycast.node.link.quota import QuotaSettings
+from carrycast.node.node import LiveNode
+from carrycast.node.security.primitives import SigningKey
+from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import MORE_MB, fifty_arrive, insider, joined, paced, resident_mb
 from tests.live.keyed import Operator, private_of, signed

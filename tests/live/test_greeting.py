@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from driftcast.live.link import greeting
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.handshake import OURS, End, handshake, introduce
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
+from carrycast.lab.loopback.network import until
+from carrycast.node.link import greeting
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.handshake import OURS, End, handshake, introduce
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 from tests.live.keyed import Operator

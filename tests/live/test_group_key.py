@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from driftcast.live.keys.primitives import Cipher
-from driftcast.live.link import group_key, sealed, session, upkeep
-from driftcast.live.link.frame import LinkFrame, LinkKind, unpack
-from driftcast.live.link.group_key import RENEW_S, OwnGroupKey
-from driftcast.live.link.session import Session
-from driftcast.live.link.upkeep import SILENT_S
+from carrycast.node.link import group_key, sealed, session, upkeep
+from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
+from carrycast.node.link.group_key import RENEW_S, OwnGroupKey
+from carrycast.node.link.session import Session
+from carrycast.node.link.upkeep import SILENT_S
+from carrycast.node.security.primitives import Cipher
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.attacker import group_bodies
 from tests.live.conftest import Run

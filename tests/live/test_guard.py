@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Event, NodeId, Subscription
-from driftcast.parts.local import LocalSubscriptions
-from driftcast.protocol import Capability, Interface, Link
-from driftcast.wire import Message
+from carrycast.core.model import Event, NodeId, Subscription
+from carrycast.core.parts.local import LocalSubscriptions
+from carrycast.core.protocol import Capability, Interface, Link
+from carrycast.core.wire import Message
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word
 
@@ -56,7 +56,7 @@ def test_a_handler_that_raises_emits_nothing_and_keeps_nothing(
     config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
-        caplog.set_level(logging.CRITICAL, "driftcast.live")
+        caplog.set_level(logging.CRITICAL, "carrycast.node")
         async with LoopbackNetwork(config(id, Clumsy, store=tmp_path / str(id)) for id in range(2)) as network:
             network.line()
             await network.discovered()
@@ -84,7 +84,7 @@ def test_a_protocol_that_raises_on_a_link_does_not_break_discovery(
     config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
-        caplog.set_level(logging.CRITICAL, "driftcast.live")
+        caplog.set_level(logging.CRITICAL, "carrycast.node")
         async with LoopbackNetwork(config(id, Clumsy, store=tmp_path / str(id)) for id in range(2)) as network:
             for _ in range(2):
                 network.line()
@@ -103,7 +103,7 @@ def test_a_listener_that_raises_is_counted_and_called_again(
     config: MakeConfig, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
-        caplog.set_level(logging.CRITICAL, "driftcast.live")
+        caplog.set_level(logging.CRITICAL, "carrycast.node")
         called: list[Event] = []
 
         def listener(_: object, event: Event, __: int) -> None:
@@ -133,7 +133,7 @@ def test_a_message_that_cannot_be_encoded_is_dropped_by_name(
             self.port.broadcast(unwritable("\ud800"))
 
     async def story() -> None:
-        caplog.set_level(logging.CRITICAL, "driftcast.live")
+        caplog.set_level(logging.CRITICAL, "carrycast.node")
         async with LiveNode(config(1, Wordy)) as node:
             node.publish({"n": 1})
             assert node.drops["message_not_encodable"] == 1

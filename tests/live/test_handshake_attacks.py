@@ -6,15 +6,15 @@ import time
 import msgspec
 import pytest
 
-from driftcast.live.keys.certificate import read_card
-from driftcast.live.keys.config import Keys
-from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.membership import Membership
-from driftcast.live.keys.noise import NoiseError
-from driftcast.live.keys.primitives import PUBLIC_BYTES, SEAL_BYTES, SigningKey
-from driftcast.live.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.handshake import INITIATION_BYTES, OURS, Introduction, Offer, handshake, introduce
-from driftcast.live.link.upkeep import KEY
+from carrycast.node.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.handshake import INITIATION_BYTES, OURS, Introduction, Offer, handshake, introduce
+from carrycast.node.link.upkeep import KEY
+from carrycast.node.security.certificate import read_card
+from carrycast.node.security.config import Keys
+from carrycast.node.security.ids import node_of
+from carrycast.node.security.membership import Membership
+from carrycast.node.security.noise import NoiseError
+from carrycast.node.security.primitives import PUBLIC_BYTES, SEAL_BYTES, SigningKey
 from tests.live.air import OPERATOR, Air, Speaker, meet
 from tests.live.attacker import Attacker, group_bodies
 from tests.live.conftest import Run
@@ -596,7 +596,7 @@ def test_nothing_is_computed_or_remembered_before_a_cookie_comes_back(
         def no_key() -> None:
             raise AssertionError("a key was computed")
 
-        monkeypatch.setattr("driftcast.live.keys.noise.AgreementKey", no_key)
+        monkeypatch.setattr("carrycast.node.security.noise.AgreementKey", no_key)
         network = first.membership.network
         kinds = [kind for kind in LinkKind if kind >= LinkKind.HELLO]
         for port in range(300):

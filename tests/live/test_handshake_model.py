@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from driftcast.live.keys.noise import XX
+from carrycast.node.security.noise import XX
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 MINE = frozenset({"e attacker", "s attacker"})

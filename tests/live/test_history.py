@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.live.config import NodeConfig
-from driftcast.live.door.aio import AsyncClient
-from driftcast.live.door.client import connect
-from driftcast.live.door.consumer import Delivery, Reader
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import SubscriptionId
+from carrycast.core.model import SubscriptionId
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.api.aio import AsyncClient
+from carrycast.node.api.client import connect
+from carrycast.node.api.consumer import Delivery, Reader
+from carrycast.node.config import NodeConfig
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_applications import with_application
 

@@ -4,14 +4,14 @@ import asyncio
 import socket
 from random import Random
 
-from driftcast.dissemination.flooding.protocol import FloodedEvent
-from driftcast.live.link.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
-from driftcast.live.link.interface import UDP
-from driftcast.live.node import LiveNode
-from driftcast.live.record import BAD_ROWS_PER_S
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Event, EventId
-from driftcast.wire import Codec, Flaw, Layer
+from carrycast.core.model import Event, EventId
+from carrycast.core.wire import Codec, Flaw, Layer
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.link.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
+from carrycast.node.link.interface import UDP
+from carrycast.node.node import LiveNode
+from carrycast.node.record import BAD_ROWS_PER_S
+from carrycast.protocols.flooding.protocol import FloodedEvent
 from tests.live.conftest import MakeConfig, Run, meet
 
 CODEC = Codec(Layer.DISSEMINATION, "flooding", (FloodedEvent,))
@@ -67,9 +67,7 @@ def test_random_and_mutated_datagrams_leave_a_node_running(
                 "flood_over",
             }
             assert sum(node.drops.values()) > 1000
-            assert {"link_truncated", "link_not_driftcast", "frame_malformed", "frame_other_protocol"} <= set(
-                node.drops
-            )
+            assert {"link_truncated", "link_bad_magic", "frame_malformed", "frame_other_protocol"} <= set(node.drops)
 
     run(story())
 
@@ -83,12 +81,12 @@ def test_every_kind_of_bad_frame_has_its_reason_in_the_trace(
         event = FloodedEvent(Event(EventId(99, 2), {"n": 1}), 1, 60.0)
         wrapped = {
             "link_truncated": b"",
-            "link_not_driftcast": b"x" * 50,
+            "link_bad_magic": b"x" * 50,
             "link_version": good[:1] + b"\x63" + good[2:],
             "link_own": pack(LinkFrame(LinkKind.DATA, 1, 1, 1, b"x")),
             "link_unexpected_acknowledgement": pack(LinkFrame(LinkKind.ACKNOWLEDGEMENT, 99, 1, 1, b"")),
             "frame_truncated": pack(LinkFrame(LinkKind.DATA, 99, 1, 1, b"x")),
-            "frame_not_driftcast": pack(LinkFrame(LinkKind.DATA, 99, 1, 1, b"x" * 50)),
+            "frame_bad_magic": pack(LinkFrame(LinkKind.DATA, 99, 1, 1, b"x" * 50)),
             "frame_layer": pack(LinkFrame(LinkKind.DATA, 99, 1, 1, b"\xdc\x01\x09" + b"x" * 50)),
             "frame_other_protocol": pack(LinkFrame(LinkKind.DATA, 99, 1, 1, other.encode(event))),
             "frame_malformed": good + b"x",

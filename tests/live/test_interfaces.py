@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live.link.address import Address
-from driftcast.live.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.interface import InterfaceConfig
-from driftcast.live.link.settings import LinkSettings
-from driftcast.live.link.transport import UdpTransport
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.loopback.reach import ReachTransport
-from driftcast.model import Event, Failure
-from driftcast.protocol import BeaconSettings, Link
+from carrycast.core.model import Event, Failure
+from carrycast.core.protocol import BeaconSettings, Link
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.lab.loopback.reach import ReachTransport
+from carrycast.node.link.address import Address
+from carrycast.node.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.interface import InterfaceConfig
+from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.transport import UdpTransport
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
-from driftcast.dissemination.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
-from driftcast.live.host.joining import Joining
-from driftcast.live.host.outgoing import Publication
-from driftcast.live.node import LiveNode
-from driftcast.model import FOREVER_S, Event, EventId
-from driftcast.protocol.effects import Broadcast, Send
-from driftcast.wire import Layer
+from carrycast.core.model import FOREVER_S, Event, EventId
+from carrycast.core.protocol.effects import Broadcast, Send
+from carrycast.core.wire import Layer
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.joining import Joining
+from carrycast.node.runtime.outgoing import Publication
+from carrycast.protocols.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
 from tests.live.conftest import MakeConfig, Run
 
 HERE = Layer.DISSEMINATION

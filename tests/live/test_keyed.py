@@ -8,19 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.live.keys.certificate import read_certificate
-from driftcast.live.keys.certified import Certified
-from driftcast.live.keys.config import Keys
-from driftcast.live.keys.files import KeyKind, write_key, written
-from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.membership import Member, Membership, Refusal
-from driftcast.live.keys.primitives import SigningKey
-from driftcast.live.keys.signing import MAX_SIGNED_BYTES
-from driftcast.live.node import LiveNode
-from driftcast.live.trust import KeyedTrust
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Event, SubscriptionId
+from carrycast.core.model import Event, SubscriptionId
+from carrycast.errors import UserError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.node import LiveNode
+from carrycast.node.security.certificate import read_certificate
+from carrycast.node.security.certified import Certified
+from carrycast.node.security.config import Keys
+from carrycast.node.security.files import KeyKind, write_key, written
+from carrycast.node.security.ids import node_of
+from carrycast.node.security.membership import Member, Membership, Refusal
+from carrycast.node.security.primitives import SigningKey
+from carrycast.node.security.signing import MAX_SIGNED_BYTES
+from carrycast.node.trust import KeyedTrust
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, private_of
 
@@ -87,7 +87,7 @@ def test_open_and_keyed_nodes_stay_strangers_and_both_say_so(
             await until(lambda: open_node.drops["link_keyed"] > 5 and keyed.drops["link_open"] > 5)
             assert open_node.neighbors == keyed.neighbors == []
 
-    with caplog.at_level(logging.INFO, "driftcast.live"):
+    with caplog.at_level(logging.INFO, "carrycast.node"):
         run(story())
     said = [record.message for record in caplog.records]
     assert sum("this node is open" in text for text in said) == 1
@@ -111,7 +111,7 @@ def test_nodes_of_different_networks_stay_strangers(
                 await until(lambda node=node: node.drops["link_other_network"] > 5)  # type: ignore[misc]  # bound now
                 assert node.neighbors == []
 
-    with caplog.at_level(logging.WARNING, "driftcast.live"):
+    with caplog.at_level(logging.WARNING, "carrycast.node"):
         run(story())
     assert any("belongs to another network" in record.message for record in caplog.records)
 
@@ -306,5 +306,5 @@ def test_a_node_refuses_keys_that_are_not_its_own(config: MakeConfig, tmp_path: 
     with pytest.raises(UserError, match="revoked"):
         LiveNode(out)
     old = msgspec.msgpack.encode([1, 1, bytes(32), "car", 0.0, 1e12, None, None, {}, bytes(64)])
-    with pytest.raises(UserError, match="older version of driftcast; have the operator certify"):
+    with pytest.raises(UserError, match="older version of carrycast; have the operator certify"):
         LiveNode(replace(config(1), keys=replace(mine, certificate=old)))

@@ -4,12 +4,12 @@ import contextlib
 
 import pytest
 
-from driftcast.dissemination.topic_holder.messages import ToHolder
-from driftcast.errors import WorkError
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Event, EventId
-from driftcast.routing.aodv.messages import Packet
-from driftcast.wire import DecodeError, Layer, Parcel, Traffic
+from carrycast.core.model import Event, EventId
+from carrycast.core.wire import DecodeError, Layer, Parcel, Traffic
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.protocols.topic_holder.messages import ToHolder
+from carrycast.routers.aodv.messages import Packet
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, signed
 from tests.live.test_topic_holder import holder_config

@@ -6,11 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.cli import main
-from driftcast.errors import UserError, WorkError
-from driftcast.live.config import load_config
-from driftcast.live.keys import commands, primitives
-from driftcast.live.keys.certificate import (
+from carrycast.cli import main
+from carrycast.core.model import AccessPolicy, Event, EventId, Position, Scalar, Subscription, SubscriptionId
+from carrycast.core.protocol.host import Capability
+from carrycast.core.stacks import stack_plan
+from carrycast.core.wire import Codec, DecodeError, Layer, Message
+from carrycast.errors import UserError, WorkError
+from carrycast.node.config import load_config
+from carrycast.node.link.frame import Novelty
+from carrycast.node.link.session import ReplayWindow
+from carrycast.node.security import commands, primitives
+from carrycast.node.security.certificate import (
     FORMAT,
     MAX_CERTIFICATE_BYTES,
     Certificate,
@@ -20,20 +26,14 @@ from driftcast.live.keys.certificate import (
     read_certificate,
     written_card,
 )
-from driftcast.live.keys.certified import Certified
-from driftcast.live.keys.files import KeyKind, read_key, write_key
-from driftcast.live.keys.ids import node_of
-from driftcast.live.keys.membership import Refusal
-from driftcast.live.keys.primitives import AgreementKey, Cipher, SigningKey, signed_by
-from driftcast.live.keys.revocations import Revocations, Times, read_list, revoke_nodes
-from driftcast.live.keys.signing import EventFlaw, plain
-from driftcast.live.keys.vetting import CERTIFICATE
-from driftcast.live.link.frame import Novelty
-from driftcast.live.link.session import ReplayWindow
-from driftcast.model import AccessPolicy, Event, EventId, Position, Scalar, Subscription, SubscriptionId
-from driftcast.protocol.host import Capability
-from driftcast.stacks import stack_plan
-from driftcast.wire import Codec, DecodeError, Layer, Message
+from carrycast.node.security.certified import Certified
+from carrycast.node.security.files import KeyKind, read_key, write_key
+from carrycast.node.security.ids import node_of
+from carrycast.node.security.membership import Refusal
+from carrycast.node.security.primitives import AgreementKey, Cipher, SigningKey, signed_by
+from carrycast.node.security.revocations import Revocations, Times, read_list, revoke_nodes
+from carrycast.node.security.signing import EventFlaw, plain
+from carrycast.node.security.vetting import CERTIFICATE
 from tests.live.keyed import Operator, private_of, signed
 
 OPERATOR = Operator()
@@ -132,7 +132,7 @@ def test_a_wrong_table_of_keys_is_refused_in_one_line(text: str, message: str, t
 
 
 def test_files_that_are_no_keys_are_refused(tmp_path: Path) -> None:
-    for content in (b"", b"driftcast-network:", b"driftcast-network:AAAA", b"driftcast-x:AAAA", b"\xff\xfe", b"a\nb\n"):
+    for content in (b"", b"carrycast-network:", b"carrycast-network:AAAA", b"carrycast-x:AAAA", b"\xff\xfe", b"a\nb\n"):
         (tmp_path / "bad").write_bytes(content)
         with pytest.raises(UserError, match="is no key file"):
             read_key(tmp_path / "bad", KeyKind.NETWORK)
@@ -236,7 +236,7 @@ def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(purpose)
         return signed_by(public, signature, purpose, text)
 
-    monkeypatch.setattr("driftcast.live.keys.signing.signed_by", counted)
+    monkeypatch.setattr("carrycast.node.security.signing.signed_by", counted)
     for _ in range(10):
         assert judge.flaw(sent) is None
     assert calls == [b"event"]
@@ -267,7 +267,7 @@ def test_each_number_is_taken_once_however_far_it_jumps() -> None:
 
 def refreshed(subscription: Subscription) -> tuple[Message, Codec]:
     """A subscription on its way to a topic's holder, and the codec of who judges it."""
-    from driftcast.dissemination.topic_holder.messages import Entry, Refresh
+    from carrycast.protocols.topic_holder.messages import Entry, Refresh
 
     plan = stack_plan({"name": "topic_holder", "variant": "broker_gpsr"}, None, None, frozenset(Capability), "test")
     vetted = OPERATOR.vetting(2).plan(plan)
@@ -304,9 +304,9 @@ def test_attributes_of_a_subscriber_are_what_its_operator_says() -> None:
 
 def test_without_the_library_a_node_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
-    with pytest.raises(WorkError, match=r"pip install 'driftcast\[keys\]'"):
+    with pytest.raises(WorkError, match=r"pip install 'carrycast\[keys\]'"):
         SigningKey(bytes(32))
-    assert "driftcast[keys]" in primitives.MISSING
+    assert "carrycast[keys]" in primitives.MISSING
 
 
 WRITTEN_CERTIFICATE = bytes.fromhex(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kills import LINE, SUBJECTS, VICTIMS, World, kill_often, main
-from driftcast.protocol import KeepsEvents
-from driftcast.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol import KeepsEvents
+from carrycast.core.protocol.registry import protocol_named, protocol_names
 
 
 def check(made: World) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.api import connect_async
-from driftcast.errors import UserError
-from driftcast.live.commands import Wanted, subscribe
-from driftcast.live.door import connected
-from driftcast.live.door.client import connect
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
+from carrycast.api import connect_async
+from carrycast.errors import UserError
+from carrycast.lab.loopback.network import until
+from carrycast.node.api import connected
+from carrycast.node.api.client import connect
+from carrycast.node.commands import Wanted, subscribe
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_control import raw, with_node
 

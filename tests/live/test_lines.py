@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from driftcast.live.door.lines import LineTooLongError, lines
-from driftcast.live.door.messages import MAX_LINE_BYTES
+from carrycast.node.api.lines import LineTooLongError, lines
+from carrycast.node.api.messages import MAX_LINE_BYTES
 from tests.live.conftest import Run
 
 PIECES = 20_000

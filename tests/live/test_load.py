@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.live.host import work
-from driftcast.live.host.host import HostFacts, LiveHost, offered
-from driftcast.live.host.work import Work
-from driftcast.protocol import Capability
-from driftcast.wire import Layer
+from carrycast.core.protocol import Capability
+from carrycast.core.wire import Layer
+from carrycast.node.runtime import work
+from carrycast.node.runtime.host import HostFacts, LiveHost, offered
+from carrycast.node.runtime.work import Work
 
 
 class Clock:

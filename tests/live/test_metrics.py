@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.live.delays import Delays
-from driftcast.live.door import metrics
-from driftcast.live.node import LiveNode
-from driftcast.live.service import Service
-from driftcast.loopback.network import Inbox, until
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.api import metrics
+from carrycast.node.delays import Delays
+from carrycast.node.node import LiveNode
+from carrycast.node.service import Service
 from tests.live.conftest import MakeConfig, Run
 from tests.patience import PATIENCE_S
 
@@ -46,11 +46,11 @@ def test_metrics_tell_what_was_delivered_dropped_and_waits(config: MakeConfig, r
             assert (state, headers["Content-Type"]) == ("200 OK", metrics.OPENMETRICS)
             lines = body.split("\n")
             assert lines[-2:] == ["# EOF", ""]
-            assert 'driftcast_events_total{kind="delivered"} 3' in lines
-            assert r'driftcast_drops_total{reason="odd \"reason\""} 1' in lines
-            assert 'driftcast_waiting{where="send/udp"} 0' in lines
-            assert "driftcast_delay_seconds_count 3" in lines
-            assert 'driftcast_delay_seconds_bucket{le="+Inf"} 3' in lines
+            assert 'carrycast_events_total{kind="delivered"} 3' in lines
+            assert r'carrycast_drops_total{reason="odd \"reason\""} 1' in lines
+            assert 'carrycast_waiting{where="send/udp"} 0' in lines
+            assert "carrycast_delay_seconds_count 3" in lines
+            assert 'carrycast_delay_seconds_bucket{le="+Inf"} 3' in lines
             families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
             assert len(set(families)) == len(families)
             samples = [line for line in lines[:-2] if not line.startswith("#")]
@@ -68,12 +68,12 @@ def test_what_has_not_happened_is_told_as_0_and_what_the_protocol_keeps_is_count
     async def story() -> None:
         async with LiveNode(replace(config(1, "epidemic", buffer=2), metrics=("127.0.0.1", 0))) as node:
             lines = await told(node)
-            assert 'driftcast_events_total{kind="published"} 0' in lines
-            assert 'driftcast_events_total{kind="delivered"} 0' in lines
-            assert 'driftcast_waiting{where="buffer"} 0' in lines
+            assert 'carrycast_events_total{kind="published"} 0' in lines
+            assert 'carrycast_events_total{kind="delivered"} 0' in lines
+            assert 'carrycast_waiting{where="buffer"} 0' in lines
             for n in range(3):
                 node.publish({"n": n})
-            assert 'driftcast_waiting{where="buffer"} 2' in await told(node)
+            assert 'carrycast_waiting{where="buffer"} 2' in await told(node)
 
     run(story())
 

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live.link.interface import UDP
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import NodeId
-from driftcast.trace import Kind
+from carrycast.core.model import NodeId
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.link.interface import UDP
+from carrycast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
 
 

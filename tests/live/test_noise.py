@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from driftcast.live.keys.noise import HandshakeState, NoiseError
-from driftcast.live.keys.primitives import AgreementKey, Cipher
+from carrycast.node.security.noise import HandshakeState, NoiseError
+from carrycast.node.security.primitives import AgreementKey, Cipher
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "noise.json").read_text())["vectors"]
 

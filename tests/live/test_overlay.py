@@ -7,16 +7,16 @@ from typing import ClassVar
 
 import pytest
 
-import driftcast
-from driftcast.dissemination.overlay.protocol import Overlay
-from driftcast.live.config import NodeConfig
-from driftcast.live.door.consumer import Reader
-from driftcast.live.host.processing import ProcessorConfig
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Event, NodeId, Processor, SubscriptionId
-from driftcast.protocol import StackPlan
-from driftcast.protocol.registry import router_named
-from driftcast.settings import typed
+import carrycast
+from carrycast.core.model import Event, NodeId, Processor, SubscriptionId
+from carrycast.core.protocol import StackPlan
+from carrycast.core.protocol.registry import router_named
+from carrycast.core.settings import typed
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.api.consumer import Reader
+from carrycast.node.config import NodeConfig
+from carrycast.node.runtime.processing import ProcessorConfig
+from carrycast.protocols.overlay.protocol import Overlay
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.keyed import Operator
 
@@ -124,7 +124,7 @@ def test_clients_are_told_that_a_processor_began_without_its_state(
             for a, b in ((A, B), (B, C), (A, C)):
                 network.link(a, b)
             await network.discovered()
-            client = await asyncio.to_thread(driftcast.connect, str(control))
+            client = await asyncio.to_thread(carrycast.connect, str(control))
             deliveries = await asyncio.to_thread(client.subscribe, "true", name="depths", processor="runoff")
 
             async def depth() -> int:

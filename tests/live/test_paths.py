@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 
-from driftcast.live.link.address import Address
-from driftcast.live.link.frame import MAX_SENDERS, LinkFrame, LinkKind
-from driftcast.live.link.paths import Held, Paths, PathUser
-from driftcast.model import NodeId
+from carrycast.core.model import NodeId
+from carrycast.node.link.address import Address
+from carrycast.node.link.frame import MAX_SENDERS, LinkFrame, LinkKind
+from carrycast.node.link.paths import Held, Paths, PathUser
 from tests.live.conftest import Run
 
 HERE, THERE, ELSEWHERE = ("host", 1), ("host", 2), ("host", 3)

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from random import Random
 
-from driftcast.errors import WorkError
-from driftcast.live.config import NodeConfig
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.places import NeighborPlaces
-from driftcast.live.link.quota import QuotaSettings
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import until
-from driftcast.model import NodeId
-from driftcast.protocol import Beacon, BeaconSettings
-from driftcast.wire import Layer
+from carrycast.core.model import NodeId
+from carrycast.core.protocol import Beacon, BeaconSettings
+from carrycast.core.wire import Layer
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import until
+from carrycast.node.config import NodeConfig
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.places import NeighborPlaces
+from carrycast.node.link.quota import QuotaSettings
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 

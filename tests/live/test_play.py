@@ -5,9 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.errors import UserError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.sim.contacts.plan import ContactPlan
 from tests.live.conftest import MakeConfig, Run
 
 

@@ -9,16 +9,16 @@ from random import Random
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.live.config import NodeConfig
-from driftcast.live.door.client import connect
-from driftcast.live.host import processing
-from driftcast.live.host.processing import ProcessorConfig
-from driftcast.live.node import LiveNode
-from driftcast.live.trust import KeyedTrust
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Event, EventId, NodeId, Processor, ProcessorId, Subscription
-from driftcast.protocol import Host, Port, RunsProcessors, Settings, Token
+from carrycast.core.model import Event, EventId, NodeId, Processor, ProcessorId, Subscription
+from carrycast.core.protocol import Host, Port, RunsProcessors, Settings, Token
+from carrycast.errors import UserError
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.api.client import connect
+from carrycast.node.config import NodeConfig
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime import processing
+from carrycast.node.runtime.processing import ProcessorConfig
+from carrycast.node.trust import KeyedTrust
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, signed
 from tests.live.talker import Talker
@@ -227,7 +227,7 @@ def test_state_travels_with_the_calls(config: MakeConfig, run: Run, tmp_path: Pa
 def test_a_processor_that_misbehaves_is_reported_and_the_next_call_is_served(
     config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "driftcast.live")
+    caplog.set_level(logging.CRITICAL, "carrycast.node")
 
     async def story() -> None:
         names = ("raises", "dies", "odd", "hoards")
@@ -258,7 +258,7 @@ def test_a_processor_that_misbehaves_is_reported_and_the_next_call_is_served(
 def test_a_processor_that_hangs_is_killed_and_replaced(
     config: MakeConfig, run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "driftcast.live")
+    caplog.set_level(logging.CRITICAL, "carrycast.node")
 
     async def story() -> None:
         async with LiveNode(with_functions(config(1, Runner), tmp_path, "hangs", limit_s=0.3)) as node:
@@ -276,7 +276,7 @@ def test_jobs_that_wait_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "driftcast.live")
+    caplog.set_level(logging.CRITICAL, "carrycast.node")
     monkeypatch.setattr(processing, "JOBS", 2)
 
     async def story() -> None:

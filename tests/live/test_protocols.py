@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from driftcast.live.host.host import HostFacts, offered
-from driftcast.live.host.numbers import incarnation
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.protocol import StackPlan, UsesRouter
-from driftcast.protocol.registry import protocol_named, protocol_names
+from carrycast.core.protocol import StackPlan, UsesRouter
+from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.runtime.host import HostFacts, offered
+from carrycast.node.runtime.numbers import incarnation
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run
 from tests.patience import PATIENCE_S
 

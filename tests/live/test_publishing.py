@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.live.door import connection
-from driftcast.live.door.client import connect
-from driftcast.live.door.connected import MAX_TOGETHER
-from driftcast.live.host import holding
-from driftcast.live.host.outgoing import Publication
-from driftcast.live.node import LiveNode
-from driftcast.model import FOREVER_S, EventId
+from carrycast.core.model import FOREVER_S, EventId
+from carrycast.errors import UserError, WorkError
+from carrycast.node.api import connection
+from carrycast.node.api.client import connect
+from carrycast.node.api.connected import MAX_TOGETHER
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime import holding
+from carrycast.node.runtime.outgoing import Publication
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator
 

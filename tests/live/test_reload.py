@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live import commands, reload
-from driftcast.live.config import load_config
-from driftcast.live.link import interface
-from driftcast.live.link.address import Address
-from driftcast.live.link.transport import NotThereError
-from driftcast.live.node import LiveNode
-from driftcast.live.record import LOG
-from driftcast.live.reload import Reloading
-from driftcast.loopback.network import until
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import until
+from carrycast.node import commands, reload
+from carrycast.node.config import load_config
+from carrycast.node.link import interface
+from carrycast.node.link.address import Address
+from carrycast.node.link.transport import NotThereError
+from carrycast.node.node import LiveNode
+from carrycast.node.record import LOG
+from carrycast.node.reload import Reloading
 from tests.live.conftest import Run
 
 CONFIG = """

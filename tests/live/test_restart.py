@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.live.host.numbers import BLOCK, Numbers
-from driftcast.live.host.store import NodeStore
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, until
-from driftcast.wire import Layer
+from carrycast.core.wire import Layer
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.numbers import BLOCK, Numbers
+from carrycast.node.runtime.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
 
@@ -120,7 +120,7 @@ def test_a_store_serves_one_node_at_a_time_and_only_its_own(tmp_path: Path) -> N
     with pytest.raises(WorkError, match="belongs to node 1, not to node 2"):
         NodeStore(tmp_path / "store", 2)
     (tmp_path / "letter").write_text("Dear store, " * 200)
-    with pytest.raises(WorkError, match="is damaged, or none of driftcast"):
+    with pytest.raises(WorkError, match="is damaged, or none of carrycast"):
         NodeStore(tmp_path / "letter", 1)
     with pytest.raises(WorkError, match="cannot open the store"):
         NodeStore(tmp_path / "nowhere" / "store", 1)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Event, NodeId, SubscriptionId
-from driftcast.testing import Net
-from driftcast.trace import Kind
+from carrycast.core.model import Event, NodeId, SubscriptionId
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.sim.testing import Net
+from carrycast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
 from tests.live.worlds import BEACONS, REPORT_S, Subject, config_of, label, net_of, number, settled, subjects
 

@@ -14,15 +14,15 @@ from threading import Thread, Timer
 
 import pytest
 
-import driftcast
-from driftcast.errors import UserError, WorkError
-from driftcast.live.door import publishing
-from driftcast.live.door.client import Client, connect
-from driftcast.live.door.messages import Level, Retained
-from driftcast.live.host import pacing
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import EventId
+import carrycast
+from carrycast.core.model import EventId
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.api import publishing
+from carrycast.node.api.client import Client, connect
+from carrycast.node.api.messages import Level, Retained
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime import pacing
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_delivery import nobody
 from tests.live.test_metrics import asked, get
@@ -70,7 +70,7 @@ def two_processes(
 ) -> Iterator[tuple[Client, Client, subprocess.Popen[bytes]]]:
     """A publisher's client, a subscriber's client, and the process of the subscriber's node."""
     ports = free_ports(2)
-    environment = {**os.environ, "PYTHONPATH": str(Path(driftcast.__path__[0]).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(carrycast.__path__[0]).parent)}
     with ExitStack() as stack:
         for name, port, other in (("a", *ports), ("b", *reversed(ports))):
             path = folder / f"{name}.toml"
@@ -78,7 +78,7 @@ def two_processes(
                 name=name, port=port, peer=other, protocol=protocol, durable=str(durable).lower(), buffer=buffer
             )
             path.write_text(text)
-            command = [sys.executable, "-m", "driftcast.cli", "node", str(path)]
+            command = [sys.executable, "-m", "carrycast.cli", "node", str(path)]
             process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
             stack.callback(process.wait)
             stack.callback(process.kill)
@@ -325,10 +325,10 @@ def test_metrics_and_the_control_channel_show_the_books(config: MakeConfig, run:
             await until(lambda: node.status().retention["stored"].kept == 1)
             _, _, body = await asked(node.metrics.port, get("/metrics"))
             lines = body.split("\n")
-            assert 'driftcast_retention_accepted_total{level="stored"} 2' in lines
-            assert 'driftcast_retention_kept{level="stored"} 1' in lines
-            assert 'driftcast_retention_removed_total{level="stored",reason="lease_over"} 1' in lines
-            assert any(line.startswith('driftcast_retention_log_bytes{level="stored"}') for line in lines)
+            assert 'carrycast_retention_accepted_total{level="stored"} 2' in lines
+            assert 'carrycast_retention_kept{level="stored"} 1' in lines
+            assert 'carrycast_retention_removed_total{level="stored",reason="lease_over"} 1' in lines
+            assert any(line.startswith('carrycast_retention_log_bytes{level="stored"}') for line in lines)
 
             def client() -> Retained:
                 with connect(str(tmp_path / "1.sock")) as one:

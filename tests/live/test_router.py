@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from driftcast.live.config import NodeConfig
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Event, NodeId
-from driftcast.protocol import Interface, Place, Router, Settings, StackPlan, UsesRouter
-from driftcast.wire import Message, Parcel, ParcelMessage
+from carrycast.core.model import Event, NodeId
+from carrycast.core.protocol import Interface, Place, Router, Settings, StackPlan, UsesRouter
+from carrycast.core.wire import Message, Parcel, ParcelMessage
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.config import NodeConfig
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.talker import Talker, Word
 
@@ -63,7 +63,7 @@ def routed(config: NodeConfig) -> NodeConfig:
 def test_parcels_go_through_the_router_and_a_raising_router_tells_nothing(
     config: MakeConfig, run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "driftcast.live")
+    caplog.set_level(logging.CRITICAL, "carrycast.node")
 
     async def story() -> None:
         async with LoopbackNetwork(routed(config(id)) for id in (1, 2)) as network:

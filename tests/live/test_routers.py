@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live.config import NodeConfig
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Event, NodeId, Position, Scalar
-from driftcast.protocol import Interface, Place, StackPlan, UsesRouter
-from driftcast.protocol.registry import router_named
-from driftcast.settings import typed
-from driftcast.wire import Message
+from carrycast.core.model import Event, NodeId, Position, Scalar
+from carrycast.core.protocol import Interface, Place, StackPlan, UsesRouter
+from carrycast.core.protocol.registry import router_named
+from carrycast.core.settings import typed
+from carrycast.core.wire import Message
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.config import NodeConfig
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.talker import Talker, Word
 

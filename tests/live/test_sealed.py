@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from driftcast.live.link import sealed
-from driftcast.live.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.greeting import PATIENCE_S
-from driftcast.live.link.session import SLOT_BYTES
+from carrycast.node.link import sealed
+from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.greeting import PATIENCE_S
+from carrycast.node.link.session import SLOT_BYTES
 from tests.live.air import Air, Speaker
 from tests.live.conftest import Run
 from tests.live.keyed import Operator

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.errors import UserError
-from driftcast.live.keys import signing
-from driftcast.live.keys.primitives import SIGNATURE_BYTES, signed_by
-from driftcast.live.keys.signing import MAX_SIGNED_BYTES, EventFlaw, plain
-from driftcast.live.keys.together import MAX_STEPS, STEP_BYTES, Path, planted, top
-from driftcast.model import Event, EventId
+from carrycast.core.model import Event, EventId
+from carrycast.errors import UserError
+from carrycast.node.security import signing
+from carrycast.node.security.primitives import SIGNATURE_BYTES, signed_by
+from carrycast.node.security.signing import MAX_SIGNED_BYTES, EventFlaw, plain
+from carrycast.node.security.together import MAX_STEPS, STEP_BYTES, Path, planted, top
 from tests.live.keyed import Operator, signed
 
 OPERATOR = Operator()

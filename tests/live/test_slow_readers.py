@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.live.door.client import connect
-from driftcast.live.node import LiveNode
+from carrycast.node.api.client import connect
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 
 LONG = 60_000
@@ -104,7 +104,7 @@ def test_who_reads_none_of_many_named_subscriptions_takes_little_memory_and_gets
 def test_where_there_is_room_for_less_than_one_event_they_come_one_by_one(
     beside: Beside, monkeypatch: pytest.MonkeyPatch, acknowledge: bool
 ) -> None:
-    monkeypatch.setattr("driftcast.live.door.outlet.MAX_HANDED_BYTES", 1)
+    monkeypatch.setattr("carrycast.node.api.outlet.MAX_HANDED_BYTES", 1)
 
     def client(address: str) -> None:
         with named(address, 2, acknowledge) as one, connect(address) as busy:
@@ -128,7 +128,7 @@ def test_who_does_not_acknowledge_loses_nothing_of_a_name_either(beside: Beside)
 def test_what_a_client_reads_of_one_subscription_does_not_pile_up_events_of_another(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driftcast.live.door.deliveries.MAX_WAITING", 5)
+    monkeypatch.setattr("carrycast.node.api.deliveries.MAX_WAITING", 5)
 
     def client(address: str) -> None:
         with connect(address) as one:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from benchmarks.soak import good, soak
-from driftcast.explain.account import KILLED, NOBODY, NOT_HEARD, Account, account
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.analysis.explain.account import KILLED, NOBODY, NOT_HEARD, Account, account
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 
 

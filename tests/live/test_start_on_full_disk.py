@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.live.door.client import connect
-from driftcast.live.host.numbers import EventNumbers, incarnation
-from driftcast.live.host.store import NodeStore
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import EventId
-from driftcast.protocol import KeepsEvents
-from driftcast.protocol.registry import protocol_named, protocol_names
+from carrycast.core.model import EventId
+from carrycast.core.protocol import KeepsEvents
+from carrycast.core.protocol.registry import protocol_named, protocol_names
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.api.client import connect
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.numbers import EventNumbers, incarnation
+from carrycast.node.runtime.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.disks import KINDS, Disk, disk
 from tests.live.test_metrics import asked, get

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.dissemination.topic_holder.rules import home_nodes, home_place, topic_key
-from driftcast.dissemination.topic_holder.settings import SCHEMES
-from driftcast.errors import UserError, WorkError
-from driftcast.live.config import NodeConfig, load_config
-from driftcast.live.host.host import HostFacts, Whereabouts, offered
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
-from driftcast.model import Area, EventId, NodeId, Position, Scalar
-from driftcast.model.roads import Road, RoadMap
-from driftcast.stacks import stack_plan
-from driftcast.testing import Net
+from carrycast.core.model import Area, EventId, NodeId, Position, Scalar
+from carrycast.core.model.roads import Road, RoadMap
+from carrycast.core.stacks import stack_plan
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.config import NodeConfig, load_config
+from carrycast.node.node import LiveNode
+from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
+from carrycast.protocols.topic_holder.rules import home_nodes, home_place, topic_key
+from carrycast.protocols.topic_holder.settings import SCHEMES
+from carrycast.sim.testing import Net
 from tests.live.conftest import BEACONS, MakeConfig, Run
 
 QUICK: dict[str, object] = {

@@ -5,8 +5,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from driftcast.live.config import NodeConfig
-from driftcast.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.config import NodeConfig
 from tests.live.conftest import MakeConfig, Run
 from tests.patience import PATIENCE_S
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-import driftcast
+import carrycast
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
@@ -54,13 +54,13 @@ class Terminal:
         self._output = folder / "terminal.txt"
         commands = folder / "bin"
         commands.mkdir()
-        command = commands / "driftcast"
-        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m driftcast "$@"\n')
+        command = commands / "carrycast"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m carrycast "$@"\n')
         command.chmod(0o755)
         environment = {
             **os.environ,
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(Path(driftcast.__path__[0]).parent),
+            "PYTHONPATH": str(Path(carrycast.__path__[0]).parent),
         }
         with self._output.open("wb") as output:
             self.shell = subprocess.Popen(
@@ -145,7 +145,7 @@ def test_the_files_that_the_tutorial_shows_are_the_files_that_it_runs() -> None:
 
 def test_the_tutorial_shows_what_happens(terminal: Terminal) -> None:
     steps = blocks("sh", "text")
-    assert [block.text for block in steps if "driftcast pub" in block.text]
+    assert [block.text for block in steps if "carrycast pub" in block.text]
     for block in steps:
         if block.language == "sh":
             terminal.copy(block.text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import driftcast
+import carrycast
 from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.live
@@ -31,10 +31,10 @@ def lines(text: str) -> list[str]:
 def printed(commands: str) -> list[str]:
     """What copying lines into a terminal shows."""
     shown: list[str] = []
-    environment = {**os.environ, "PYTHONPATH": str(Path(driftcast.__path__[0]).parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(carrycast.__path__[0]).parent)}
     for command in commands.splitlines():
         program, *arguments = command.split()
-        line = [sys.executable, *(["-m", "driftcast"] if program == "driftcast" else []), *arguments]
+        line = [sys.executable, *(["-m", "carrycast"] if program == "carrycast" else []), *arguments]
         done = subprocess.run(
             line, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )

@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 import pytest
 
-import driftcast
-from driftcast.errors import UserError
-from driftcast.live.config import load_config
-from driftcast.live.door.client import connect
-from driftcast.live.door.connection import Connection
-from driftcast.live.node import LiveNode
-from driftcast.model import Event
+import carrycast
+from carrycast.core.model import Event
+from carrycast.errors import UserError
+from carrycast.node.api.client import connect
+from carrycast.node.api.connection import Connection
+from carrycast.node.config import load_config
+from carrycast.node.node import LiveNode
 
 WAIT_S = 20.0
 CONFIG = """
@@ -116,7 +116,7 @@ WRONG_VALUES: list[Any] = [
 
 def test_payloads_arrive_as_the_same_bytes_from_either_client_at_either(tmp_path: Path) -> None:
     async def story() -> None:
-        async with running(tmp_path) as socket, driftcast.connect_async(socket) as client:
+        async with running(tmp_path) as socket, carrycast.connect_async(socket) as client:
             stream = client.subscribe("n >= 0")
             await client.status()
             for number, (given, _) in enumerate(PAYLOADS):
@@ -131,7 +131,7 @@ def test_payloads_arrive_as_the_same_bytes_from_either_client_at_either(tmp_path
                     assert type(found.event.payload) is bytes
 
     def in_thread(socket: Path) -> None:
-        with driftcast.connect(socket) as client:
+        with carrycast.connect(socket) as client:
             deliveries = client.subscribe("n >= 0")
             for number, (given, _) in enumerate(PAYLOADS):
                 client.publish({"n": number}, given)
@@ -148,7 +148,7 @@ def test_payloads_arrive_as_the_same_bytes_from_either_client_at_either(tmp_path
 def test_attributes_arrive_as_their_plain_values(tmp_path: Path) -> None:
     def in_thread(socket: Path) -> list[Event | None]:
         with connect(socket) as client:
-            deliveries = client.subscribe(driftcast.Filter("v"))
+            deliveries = client.subscribe(carrycast.Filter("v"))
             every = client.subscribe()
             for value, _ in VALUES:
                 client.publish({"value": value})
@@ -156,8 +156,8 @@ def test_attributes_arrive_as_their_plain_values(tmp_path: Path) -> None:
             return [every.next_event(WAIT_S) for _ in VALUES]
 
     async def story() -> None:
-        async with running(tmp_path) as socket, driftcast.connect_async(socket) as client:
-            stream = client.subscribe(driftcast.Filter(""))
+        async with running(tmp_path) as socket, carrycast.connect_async(socket) as client:
+            stream = client.subscribe(carrycast.Filter(""))
             found = await asyncio.get_running_loop().run_in_executor(None, in_thread, socket)
             for value, _ in VALUES:
                 await client.publish({"value": value})
@@ -182,7 +182,7 @@ async def attempts(socket: Path, attempt: Callable[[Publish], object]) -> None:
             attempt(lambda *given, **more: list(client.publish_all([(given[0], *given[1:], b"")[:2]], **more)))
 
     await asyncio.get_running_loop().run_in_executor(None, in_thread)
-    async with driftcast.connect_async(socket) as client:
+    async with carrycast.connect_async(socket) as client:
         loop = asyncio.get_running_loop()
 
         def publish(*given: Any, **more: Any) -> object:
@@ -229,7 +229,7 @@ def test_what_is_no_value_of_an_event_is_refused_by_name_and_nothing_is_publishe
     async def story() -> None:
         async with running(tmp_path) as socket:
             await attempts(socket, attempt)
-            async with driftcast.connect_async(socket) as client:
+            async with carrycast.connect_async(socket) as client:
                 assert (await client.status()).counts.get("published", 0) == 0
 
     asyncio.run(story())
@@ -238,7 +238,7 @@ def test_what_is_no_value_of_an_event_is_refused_by_name_and_nothing_is_publishe
 def test_numbers_of_numpy_are_leases_and_counts(tmp_path: Path) -> None:
     def attempt(publish: Publish) -> None:
         publish({"a": 1}, lease_s=np.float32(60), patience_s=np.int64(5), copies=np.int32(1))
-        publish({"a": 1}, lease_s=np.inf, access=driftcast.Filter("rank = 'major'"))
+        publish({"a": 1}, lease_s=np.inf, access=carrycast.Filter("rank = 'major'"))
 
     async def story() -> None:
         async with running(tmp_path) as socket:
@@ -261,12 +261,12 @@ def test_subscribers_are_checked_alike(tmp_path: Path) -> None:
                 client.subscribe("", attributes={"born": datetime.date(2026, 1, 2)})  # type: ignore[dict-item]
             with pytest.raises(TypeError, match="state is bytes or a str"):
                 client.subscribe("", state=5)  # type: ignore[arg-type]
-            assert client.request(driftcast.Filter("a = 1"), np.float32(1.0))[0] == []  # type: ignore[arg-type]
+            assert client.request(carrycast.Filter("a = 1"), np.float32(1.0))[0] == []  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="patience_s is a number, not '1'"):
                 client.request("", "1")  # type: ignore[arg-type]
 
     async def story() -> None:
-        async with running(tmp_path) as socket, driftcast.connect_async(socket) as client:
+        async with running(tmp_path) as socket, carrycast.connect_async(socket) as client:
             await asyncio.get_running_loop().run_in_executor(None, in_thread, socket)
             with pytest.raises(TypeError, match="filter is a text"):
                 client.subscribe(5)  # type: ignore[arg-type]
@@ -298,7 +298,7 @@ def test_an_event_its_delivery_and_its_id_are_acknowledged(tmp_path: Path) -> No
     async def story() -> None:
         async with running(tmp_path) as socket:
             await asyncio.get_running_loop().run_in_executor(None, in_thread, socket)
-            async with driftcast.connect_async(socket) as client:
+            async with carrycast.connect_async(socket) as client:
                 stream = client.subscribe("b >= 0", name="aio")
                 for number in range(4):
                     await client.publish({"b": number})
@@ -307,7 +307,7 @@ def test_an_event_its_delivery_and_its_id_are_acknowledged(tmp_path: Path) -> No
                 await stream.acknowledge(given[1], given[2].event.id)
                 with pytest.raises(TypeError, match="to acknowledge an event"):
                     await stream.acknowledge("1:2")  # type: ignore[arg-type]
-            async with driftcast.connect_async(socket) as client:
+            async with carrycast.connect_async(socket) as client:
                 found = await client.subscribe("b >= 0", name="aio").next_delivery(WAIT_S)
                 assert found is not None
                 assert found.event.attributes == {"b": 3}
@@ -378,9 +378,9 @@ def test_a_position_of_numpy_is_one_and_what_is_none_is_refused(tmp_path: Path) 
 def test_an_address_is_a_text_or_a_path() -> None:
     for wrong in (5, None, b"n.sock"):
         with pytest.raises(TypeError, match="the address of a node is a text or a Path, not"):
-            driftcast.connect(wrong)  # type: ignore[arg-type]
+            carrycast.connect(wrong)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="the address of a node is a text or a Path, not"):
-            driftcast.connect_async(wrong)  # type: ignore[arg-type]
+            carrycast.connect_async(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

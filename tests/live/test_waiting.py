@@ -8,17 +8,17 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.live.link.address import Address
-from driftcast.live.link.compound import taken_apart
-from driftcast.live.link.frame import LinkFrame, LinkKind, pack, unpack
-from driftcast.live.link.interface import UDP
-from driftcast.live.link.settings import LinkSettings
-from driftcast.live.link.transport import UdpTransport
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import Inbox, until
-from driftcast.model import Event, EventId, Failure, NodeId
-from driftcast.protocol import Host, Interface, Port, Protocol, Settings, Token
-from driftcast.wire import Codec, EventMessage, Layer, Message
+from carrycast.core.model import Event, EventId, Failure, NodeId
+from carrycast.core.protocol import Host, Interface, Port, Protocol, Settings, Token
+from carrycast.core.wire import Codec, EventMessage, Layer, Message
+from carrycast.lab.loopback.network import Inbox, until
+from carrycast.node.link.address import Address
+from carrycast.node.link.compound import taken_apart
+from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.interface import UDP
+from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.transport import UdpTransport
+from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run, meet
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.live import sight
-from driftcast.live.door.client import connect
-from driftcast.live.node import LiveNode
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Position
-from driftcast.watching.nodes import Watchers
-from driftcast.watching.server import PageServer
+from carrycast.analysis.live_page.nodes import Watchers
+from carrycast.analysis.live_page.server import PageServer
+from carrycast.core.model import Position
+from carrycast.errors import UserError
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node import sight
+from carrycast.node.api.client import connect
+from carrycast.node.node import LiveNode
 from tests.cli.console import call
 from tests.live.conftest import MakeConfig, Run
 from tests.player.browser import HOW, Browser, browser
@@ -160,7 +160,7 @@ def test_the_page_shows_what_happens(config: MakeConfig, run: Run, tmp_path: Pat
             def shows(what: Callable[[dict[str, Any]], bool]) -> None:
                 nonlocal state
                 for _ in range(200):
-                    state = window.run("driftcast.state()")
+                    state = window.run("carrycast.state()")
                     if what(state):
                         return
                     window.run("new Promise((done) => setTimeout(done, 50))")
@@ -174,7 +174,7 @@ def test_the_page_shows_what_happens(config: MakeConfig, run: Run, tmp_path: Pat
             with connect(addresses[0]) as first:
                 event = first.publish({"n": 1, "text": "<img src=x onerror='window.harmed = 1'>"})
                 shows(lambda state: state["runs"][0]["deliveries"] == 1)
-                window.run(f"driftcast.followEvent('{event}')")
+                window.run(f"carrycast.followEvent('{event}')")
                 shows(lambda state: state["runs"][0]["carries"] == [0, 1, 2])
                 [shown] = state["runs"]
                 assert (shown["wants"], shown["delivered"], shown["stored"]) == ([2], [2], [1, 1, 1])
@@ -183,8 +183,8 @@ def test_the_page_shows_what_happens(config: MakeConfig, run: Run, tmp_path: Pat
                 first.move((40.0, 10.0))
                 shows(lambda state: state["places"][0] == [40, 10])
             # Back to before it was published: nobody has it.
-            window.run("driftcast.pause(), driftcast.seek(0)")
-            assert window.run("driftcast.state().runs[0].reached") == []
+            window.run("carrycast.pause(), carrycast.seek(0)")
+            assert window.run("carrycast.state().runs[0].reached") == []
             window.run("document.getElementById('live').click()")
             shows(lambda state: state["playing"] and state["runs"][0]["reached"] == [0, 1, 2])
             assert window.run("window.harmed") is None

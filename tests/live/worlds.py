@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from driftcast.errors import WorkError
-from driftcast.live.config import NodeConfig
-from driftcast.live.host.host import HostFacts, offered
-from driftcast.loopback.network import POLL_S, LoopbackNetwork, until
-from driftcast.matching import Filter
-from driftcast.model import Event, NodeId, SubscriptionId
-from driftcast.protocol import BeaconSettings, UsesRouter
-from driftcast.protocol.registry import protocol_named
-from driftcast.stacks import chosen_protocol, stack_plan
-from driftcast.testing import Net, examples
-from driftcast.trace import Trace
+from carrycast.core.matching import Filter
+from carrycast.core.model import Event, NodeId, SubscriptionId
+from carrycast.core.protocol import BeaconSettings, UsesRouter
+from carrycast.core.protocol.registry import protocol_named
+from carrycast.core.stacks import chosen_protocol, stack_plan
+from carrycast.errors import WorkError
+from carrycast.lab.loopback.network import POLL_S, LoopbackNetwork, until
+from carrycast.node.config import NodeConfig
+from carrycast.node.runtime.host import HostFacts, offered
+from carrycast.sim.testing import Net, examples
+from carrycast.trace import Trace
 from tests.live.conftest import MakeConfig
 
 BEACONS = BeaconSettings(period_s=0.05, missed=5)

@@ -5,9 +5,9 @@ import signal
 import time
 from pathlib import Path
 
-from driftcast.scenario.scenario import Scenario
-from driftcast.simulation.run import Run, run
-from driftcast.trace import Level
+from carrycast.sim.engine.run import Run, run
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.trace import Level
 
 
 class DyingOnce:

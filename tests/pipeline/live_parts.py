@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from driftcast.scenario.scenario import Scenario
-from driftcast.simulation.run import run
-from driftcast.trace import Level
-from driftcast.trace.schema import LEVEL_KEY, VERSION, VERSION_KEY
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.trace import Level
+from carrycast.trace.schema import LEVEL_KEY, VERSION, VERSION_KEY
 
 BEGUN_S = 1_790_000_040.0
 """A whole minute, in 2026."""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.scenario.scenario import Scenario, scenario_from
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 
 def tiny(name: str = "flooding", **changes: object) -> Scenario:

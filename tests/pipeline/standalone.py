@@ -1,4 +1,4 @@
-"""A Spark cluster of its own on loopback: a master, workers, and a Python for them that does not know driftcast."""
+"""A Spark cluster of its own on loopback: a master, workers, and a Python for them that does not know carrycast."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import msgspec
 import pyspark
 
 from benchmarks.cost import children
-from driftcast.pipeline.java import find_java, make_java_home
+from carrycast.analysis.spark.java import find_java, make_java_home
 from tests.patience import PATIENCE_S
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -113,7 +113,7 @@ def python_with(folder: Path, packages: Sequence[str] | None = None) -> Path:
     (library,) = folder.glob("lib/python*/site-packages")
     installed = Path(msgspec.__file__).parents[1]
     if packages is None:
-        # Named in a file it is searched, and its own such files, which lead to driftcast, are not read.
+        # Named in a file it is searched, and its own such files, which lead to carrycast, are not read.
         (library / "installed.pth").write_text(f"{installed}\n")
     for name in packages or ():
         for path in installed.glob(f"{name}*"):

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.dissemination.adaptive.settings import AdaptiveSettings
-from driftcast.pipeline.claims import Claim, judge
-from driftcast.pipeline.experiment import Experiment, Point, load_experiment
-from driftcast.pipeline.records import Record, metric_columns
-from driftcast.pipeline.reproduce import reproduce_experiments
-from driftcast.pipeline.results import Results
-from driftcast.scenario.scenario import load
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.experiment import Experiment, Point, load_experiment
+from carrycast.analysis.spark.records import Record, metric_columns
+from carrycast.analysis.spark.reproduce import reproduce_experiments
+from carrycast.analysis.spark.results import Results
+from carrycast.protocols.adaptive.settings import AdaptiveSettings
+from carrycast.sim.scenario.scenario import load
 from tests.pipeline.spread import spread
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "community.toml"

@@ -8,21 +8,21 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError
-from driftcast.pipeline.claims import Claim, judge
-from driftcast.pipeline.definition import Definition
-from driftcast.pipeline.experiment import FOLDER, Experiment, load_experiment, read_definition
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.records import Record, metric_columns, metric_value
-from driftcast.pipeline.report.distributions import box_numbers
-from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.reproduce import Report, reproduce_experiments
-from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import ratio_interval
-from driftcast.scenario.measures import Asked
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.reports.distributions import box_numbers
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.definition import Definition
+from carrycast.analysis.spark.experiment import FOLDER, Experiment, load_experiment, read_definition
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.records import Record, metric_columns, metric_value
+from carrycast.analysis.spark.reproduce import Report, reproduce_experiments
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import ratio_interval
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.measures import Asked
+from carrycast.sim.scenario.scenario import load
+from carrycast.trace import Level
 from tests.pipeline.spread import spread
 
 PNG = b"\x89PNG\r\n\x1a\n"

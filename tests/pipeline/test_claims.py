@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.coverage import decided_by_chance
-from driftcast.errors import UserError
-from driftcast.pipeline.claims import Claim, judge
-from driftcast.pipeline.definition import Axis, ClaimEntry, Definition, Relation
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import SHARE, Interval, interval
-from driftcast.pipeline.validation import check
-from driftcast.pipeline.verdict import UNDECIDED, Case, decide, decide_all, decided_together, runs_to_see, too_few
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Relation
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import SHARE, Interval, interval
+from carrycast.analysis.spark.validation import check
+from carrycast.analysis.spark.verdict import UNDECIDED, Case, decide, decide_all, decided_together, runs_to_see, too_few
+from carrycast.errors import UserError
 from tests.pipeline.spread import spread
 
 SCENARIO: dict[str, object] = {
@@ -248,7 +248,7 @@ def test_the_tails_agree_with_the_interval(values: list[float], bound: float) ->
 def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
     hook = tmp_path / "claims.py"
     hook.write_text(
-        "from driftcast.pipeline.claims import Claim\n"
+        "from carrycast.analysis.spark.claims import Claim\n"
         "def claims(results):\n"
         "    n = len(results.points({'p': 0.3}))\n"
         "    yield Claim(experiment='study', figure='', statement='two',"

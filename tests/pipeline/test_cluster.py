@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError, WorkError
-from driftcast.model import Area
-from driftcast.pipeline.cluster import away
-from driftcast.pipeline.cluster.away import Home, Parcel, run_away
-from driftcast.pipeline.cluster.cargo import ship_files
-from driftcast.pipeline.cluster.crew import Seen, check, reason_of
-from driftcast.pipeline.configuration import JAVA_OPTIONS, defaults, parse_conf, together
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import unfold
-from driftcast.pipeline.journal import Journal
-from driftcast.pipeline.ledger import Ledger
-from driftcast.pipeline.master import checked_master, cores_of, is_here, is_local
-from driftcast.pipeline.plan import planned_runs, tasks
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.single import done
-from driftcast.pipeline.sweep import runs_frame
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.spark.cluster import away
+from carrycast.analysis.spark.cluster.away import Home, Parcel, run_away
+from carrycast.analysis.spark.cluster.cargo import ship_files
+from carrycast.analysis.spark.cluster.crew import Seen, check, reason_of
+from carrycast.analysis.spark.configuration import JAVA_OPTIONS, defaults, parse_conf, together
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import unfold
+from carrycast.analysis.spark.journal import Journal
+from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.master import checked_master, cores_of, is_here, is_local
+from carrycast.analysis.spark.plan import planned_runs, tasks
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.single import done
+from carrycast.analysis.spark.sweep import runs_frame
+from carrycast.core.model import Area
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.engine.run import run
+from carrycast.trace import Level
 from tests.cli.console import QUICK, call
 from tests.pipeline.deaths import DyingAlways
 from tests.pipeline.scenarios import tiny, tiny_experiment
@@ -100,7 +100,7 @@ def test_a_worker_without_a_package_is_named_with_what_to_install() -> None:
         "spark://m:1: the Python of its workers, /usr/bin/python3 on far, has no msgspec, pyarrow: "
         "`/usr/bin/python3 -m pip install msgspec pyarrow` there, or name another with PYSPARK_PYTHON"
     )
-    with pytest.raises(WorkError, match="driftcast does not work on far with python3: SyntaxError: no"):
+    with pytest.raises(WorkError, match="carrycast does not work on far with python3: SyntaxError: no"):
         check([Seen("far", "python3", (), "SyntaxError: no")], "spark://m:1")
 
 
@@ -109,7 +109,7 @@ def test_what_spark_says_becomes_one_line() -> None:
         'An exception was thrown:\nTraceback (most recent call last):\n  File "x"\n    y()\nValueError: no\n  at java'
     )
     assert reason_of(Exception(python)) == "ValueError: no"
-    ours = "Traceback (most recent call last):\n  z\ndriftcast.errors.WorkError: out: cannot be written"
+    ours = "Traceback (most recent call last):\n  z\ncarrycast.errors.WorkError: out: cannot be written"
     assert reason_of(Exception(ours)) == "out: cannot be written"
     java = "An error occurred while calling x.\n: SparkException: Job: Task 0, most recent failure: Lost: b\n\tat"
     assert reason_of(Exception(java)) == "Lost: b"
@@ -161,7 +161,7 @@ def sent_and_hidden(spark: SparkSession, folder: Path, paths: Iterable[Path]) ->
 def test_a_fleet_travels_and_a_run_that_ends_its_workers_ends_no_sweep(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # These workers have driftcast in place; all others of the session shall have it there too.
+    # These workers have carrycast in place; all others of the session shall have it there too.
     monkeypatch.setattr(away, "ship_code", lambda spark, folder: None)
     monkeypatch.chdir(tmp_path)
     model = tiny().mobility_model()

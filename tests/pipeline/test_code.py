@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline.code import units
+from carrycast.analysis.spark.code import units
 from tests.patience import PATIENCE_S
 from tests.unit.test_architecture import MAY_IMPORT
 
 SOURCE = Path(__file__).parents[2] / "src"
-FLOODING = "driftcast.dissemination.flooding"
+FLOODING = "carrycast.protocols.flooding"
 SCRIPT = """
 import json, shutil, sys
 from pathlib import Path
-from driftcast.pipeline.code import code_digest
+from carrycast.analysis.spark.code import code_digest
 
 def digest():
     code_digest.cache_clear()
@@ -44,7 +44,7 @@ print(json.dumps([before, changed]))
 
 def digest(root: Path, machine: str, *paths: str, also: Path | None = None) -> tuple[str, list[str]]:
     """As a process with the sources of that folder computes it, and the files that change it if they do."""
-    files = [root / "driftcast" / path for path in paths]
+    files = [root / "carrycast" / path for path in paths]
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, machine, *map(str, files)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *([str(also)] if also else [])])},
@@ -55,13 +55,13 @@ def digest(root: Path, machine: str, *paths: str, also: Path | None = None) -> t
     )
     assert done.returncode == 0, done.stderr
     before, changed = json.loads(done.stdout)
-    return before, [str(Path(path).relative_to(root / "driftcast")) for path in changed]
+    return before, [str(Path(path).relative_to(root / "carrycast")) for path in changed]
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sources")
-    shutil.copytree(SOURCE / "driftcast", root / "driftcast", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE / "carrycast", root / "carrycast", ignore=shutil.ignore_patterns("__pycache__"))
     return root
 
 
@@ -70,10 +70,10 @@ def test_the_layers_that_count_are_those_that_the_simulator_may_import() -> None
     for layer in reversed(MAY_IMPORT):
         if layer in allowed:
             allowed |= set(MAY_IMPORT[layer].split())
-    found = {unit.removeprefix("driftcast.") for unit in units()}
+    found = {unit.removeprefix("carrycast.") for unit in units()}
     assert found <= allowed
     assert {"stacks", "simulation", "radio", "mobility", "protocol", "wire", "matching", "model"} <= found
-    assert units(FLOODING) == sorted({*units(), FLOODING, "driftcast.parts"})
+    assert units(FLOODING) == sorted({*units(), FLOODING, "carrycast.core.parts"})
 
 
 DECIDES = [
@@ -100,13 +100,13 @@ def test_all_code_that_decides_changes_the_digest_and_no_other_does(sources: Pat
 
 
 def test_a_protocol_of_ones_own_counts_with_what_it_imports(sources: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "driftcast" / "dissemination" / "shout"
+    folder = tmp_path / "carrycast" / "dissemination" / "shout"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("from .protocol import Shout as PROTOCOL\n")
     (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n")
     gossip = "dissemination/gossip/protocol.py"
-    before, changed = digest(sources, "driftcast.dissemination.shout", gossip, DECIDES[-1], also=tmp_path)
+    before, changed = digest(sources, "carrycast.protocols.shout", gossip, DECIDES[-1], also=tmp_path)
     assert changed == [gossip]
     assert digest(sources, FLOODING, also=tmp_path) == digest(sources, FLOODING)
     (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n# changed\n")
-    assert digest(sources, "driftcast.dissemination.shout", also=tmp_path)[0] != before
+    assert digest(sources, "carrycast.protocols.shout", also=tmp_path)[0] != before

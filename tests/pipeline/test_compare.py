@@ -9,18 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from driftcast.errors import UserError
-from driftcast.pipeline.compare import METRICS, Comparison, compare
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import unfold
-from driftcast.pipeline.report.style import metric_label
-from driftcast.pipeline.report.tables import mean_text
-from driftcast.pipeline.statistics import DIFFERENCE_OF_SHARES, SHARE, interval, paired_differences
-from driftcast.pipeline.sweep import read_runs
-from driftcast.pipeline.watch import player_page
-from driftcast.scenario.overrides import chosen_scenario
-from driftcast.scenario.protocol_text import parse_protocols
-from driftcast.simulation.run import run
+from carrycast.analysis.reports.style import metric_label
+from carrycast.analysis.reports.tables import mean_text
+from carrycast.analysis.spark.compare import METRICS, Comparison, compare
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import unfold
+from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, interval, paired_differences
+from carrycast.analysis.spark.sweep import read_runs
+from carrycast.analysis.spark.watch import player_page
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.overrides import chosen_scenario
+from carrycast.sim.scenario.protocol_text import parse_protocols
 
 SCENARIO = """
 duration_s = 60.0

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import WorkError
-from driftcast.pipeline.disk import write_whole
-from driftcast.pipeline.experiment import Experiment
-from driftcast.pipeline.ledger import Ledger
-from driftcast.pipeline.sweep import sweep
-from driftcast.scenario.scenario import Scenario
-from driftcast.simulation.run import Run, run
-from driftcast.trace import Level
+from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.sweep import sweep
+from carrycast.errors import WorkError
+from carrycast.sim.engine.run import Run, run
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny_experiment
 
 NO_ROOM = "cannot be written: No space left on device; make room and start it again: what is done is kept"
@@ -29,12 +29,12 @@ import resource, signal, sys
 from pathlib import Path
 import msgspec
 import pyarrow as pa
-from driftcast.errors import WorkError
-from driftcast.pipeline.ledger import Ledger
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.records import record_table
-from driftcast.pipeline.sweep import worker, write_runs
-from driftcast.simulation.run import run
+from carrycast.errors import WorkError
+from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.records import record_table
+from carrycast.analysis.spark.sweep import worker, write_runs
+from carrycast.sim.engine.run import run
 from tests.pipeline.scenarios import tiny_experiment
 
 out = Path(sys.argv[1])

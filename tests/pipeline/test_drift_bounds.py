@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-import driftcast
-from driftcast.contacts.plan import ContactPlan
-from driftcast.experiments.drift.bounds import greedy_frames, links_at, reachable, tree_frames
+import carrycast
+from carrycast.analysis.experiments.drift.bounds import greedy_frames, links_at, reachable, tree_frames
+from carrycast.sim.contacts.plan import ContactPlan
 
-EXPERIMENTS = Path(driftcast.__file__).parent / "experiments"
+EXPERIMENTS = Path(carrycast.__file__).parent / "experiments"
 
 
 def test_a_tree_of_broadcasts_reaches_everybody_who_is_linked() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline.claims import Claim, judge
-from driftcast.pipeline.experiment import Experiment, load_experiment
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.results import Results
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.experiment import Experiment, load_experiment
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.results import Results
 from tests.pipeline.spread import spread
 
 
@@ -19,8 +19,8 @@ def drift() -> Experiment:
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What anybody could do is told, and not computed anew for each of these."""
-    monkeypatch.setattr("driftcast.experiments.drift.bounds.reachable", lambda path, seed: 1.0)
-    monkeypatch.setattr("driftcast.experiments.drift.bounds.tree_frames", lambda path, seed: 500.0)
+    monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.reachable", lambda path, seed: 1.0)
+    monkeypatch.setattr("carrycast.analysis.experiments.drift.bounds.tree_frames", lambda path, seed: 500.0)
 
 
 def judged(drift: Experiment, delivered: dict[str, float], sent: dict[str, float]) -> dict[str, Claim]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.pipeline.experiment import FOLDER, experiment_names, load_experiment
+from carrycast.analysis.spark.experiment import FOLDER, experiment_names, load_experiment
+from carrycast.errors import UserError
 
 EXPERIMENT = """
 runs = 3
@@ -177,7 +177,7 @@ def test_a_figure_can_be_asked_for_alone() -> None:
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_every_experiment_that_comes_with_driftcast_can_be_unfolded(name: str) -> None:
+def test_every_experiment_that_comes_with_carrycast_can_be_unfolded(name: str) -> None:
     for quick in (False, True):
         experiment = load_experiment(name, quick=quick)
         assert experiment.points

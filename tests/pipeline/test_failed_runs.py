@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.pipeline.failures import failure_lines
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.sweep import read_runs
-from driftcast.simulation.mishap import RunError
-from driftcast.simulation.run import run
+from carrycast.analysis.spark.failures import failure_lines
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.sweep import read_runs
+from carrycast.sim.engine.mishap import RunError
+from carrycast.sim.engine.run import run
 from tests.cli.console import QUICK, call
 from tests.pipeline.scenarios import tiny
 
 BROKEN = """
-from driftcast.dissemination.flooding.protocol import Flooding
+from carrycast.protocols.flooding.protocol import Flooding
 
 class Broken(Flooding):
     name = "broken"
@@ -31,12 +31,12 @@ PROTOCOL = Broken
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A protocol of the user's own that raises."""
-    folder = tmp_path / "driftcast" / "dissemination" / "broken"
+    folder = tmp_path / "carrycast" / "dissemination" / "broken"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(BROKEN)
-    import driftcast.dissemination
+    import carrycast.protocols
 
-    monkeypatch.setattr(driftcast.dissemination, "__path__", [*driftcast.dissemination.__path__, str(folder.parent)])
+    monkeypatch.setattr(carrycast.protocols, "__path__", [*carrycast.protocols.__path__, str(folder.parent)])
 
 
 def test_an_error_of_a_run_is_told_with_node_time_and_place(broken: None) -> None:
@@ -90,8 +90,8 @@ def test_compare_says_why_and_shows_no_table_of_dashes(spark: SparkSession, tmp_
     assert done.status == 1
     assert done.out == ""
     lines = done.err.splitlines()
-    assert "driftcast: 4 of 4 runs failed" in lines
-    assert any(line.startswith("driftcast: compare, flooding, seed 1: ") and "gone.txt" in line for line in lines)
+    assert "carrycast: 4 of 4 runs failed" in lines
+    assert any(line.startswith("carrycast: compare, flooding, seed 1: ") and "gone.txt" in line for line in lines)
     assert (
         call("compare", path, "--protocols", "flooding", "--runs", "1", "--out", out, "--json").object(1)["failed"] == 1
     )
@@ -105,7 +105,7 @@ def test_sweep_says_why(spark: SparkSession, tmp_path: Path) -> None:
     study.write_text('scenario = "gone.toml"\nruns = 1\n[[axes]]\nname = "protocol"\nvalues = ["flooding"]\n')
     done = call("sweep", study, "--out", tmp_path / "out", "--json")
     assert done.object(1)["failed"] == 1
-    assert "driftcast: 1 of 1 runs failed\ndriftcast: study, flooding, seed 1: " in done.err
+    assert "carrycast: 1 of 1 runs failed\ncarrycast: study, flooding, seed 1: " in done.err
     again = call("report", tmp_path / "out")
     assert again.status == 1
-    assert "driftcast: study, flooding, seed 1: " in again.err
+    assert "carrycast: study, flooding, seed 1: " in again.err

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.contacts.exact import contacts
-from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
-from driftcast.pipeline.fleets.contact_plan import save_plan
-from driftcast.pipeline.fleets.contacts import fleet_contacts
+from carrycast.analysis.fleets.contact_plan import save_plan
+from carrycast.analysis.fleets.contacts import fleet_contacts
+from carrycast.errors import UserError
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.plan import ContactPlan
 from tests.unit.fleets.test_contacts import rows_of
 from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
 from tests.unit.mobility.test_fleet import save

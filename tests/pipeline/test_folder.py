@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError, WorkError
-from driftcast.pipeline.experiment import Experiment
-from driftcast.pipeline.ledger import Ledger
-from driftcast.pipeline.lock import held
-from driftcast.pipeline.records import record_table
-from driftcast.pipeline.reproduce import report, reproduce_experiments, stored_experiments
-from driftcast.pipeline.sweep import read_runs, sweep
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.lock import held
+from carrycast.analysis.spark.records import record_table
+from carrycast.analysis.spark.reproduce import report, reproduce_experiments, stored_experiments
+from carrycast.analysis.spark.sweep import read_runs, sweep
+from carrycast.errors import UserError, WorkError
 from tests.pipeline.scenarios import tiny_experiment
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from driftcast.pipeline.lock import held
+from carrycast.analysis.spark.lock import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -89,7 +89,7 @@ def test_what_another_version_left_does_not_spoil_the_report_of_what_was_run_now
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reproduce_experiments([named("one")], tmp_path, spark, quiet=True)
-    (tmp_path / "experiments" / "one" / "claims.py").write_text("from driftcast.pipeline import gone\n")
+    (tmp_path / "experiments" / "one" / "claims.py").write_text("from carrycast.analysis.spark import gone\n")
     (tmp_path / "experiments" / "old").mkdir()
     (tmp_path / "experiments" / "old" / "definition.json").write_text('{"definition": 7}')
     assert reproduce_experiments([named("two")], tmp_path, spark, quiet=True).runs == 2
@@ -117,8 +117,8 @@ def test_what_is_of_another_version_is_set_aside_too(spark: SparkSession, tmp_pa
     sweep([named("one", runs=1)], tmp_path, spark, quiet=True)
     for path in (tmp_path / "runs.parquet", tmp_path / "runs" / "folded.parquet"):
         table = pq.read_table(path)
-        assert table.schema.metadata[b"driftcast.runs"] == b"1"
-        pq.write_table(table.replace_schema_metadata({b"driftcast.runs": b"0"}), path)
+        assert table.schema.metadata[b"carrycast.runs"] == b"1"
+        pq.write_table(table.replace_schema_metadata({b"carrycast.runs": b"0"}), path)
     sweep([named("two", runs=1)], tmp_path, spark, quiet=True)
     assert [row["experiment"] for row in read_runs(tmp_path)] == ["two"]
     aside = sorted(path.name for path in (tmp_path / "set-aside").iterdir())

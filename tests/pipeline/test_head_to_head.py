@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.protocol.registry import protocol_names
-from driftcast.scenario.overrides import chosen_scenario
-from driftcast.scenario.protocol_text import parse_protocols
-from driftcast.simulation.run import run
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.overrides import chosen_scenario
+from carrycast.sim.scenario.protocol_text import parse_protocols
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = ROOT / "examples" / "head-to-head.toml"
@@ -24,7 +24,7 @@ def compared() -> list[str]:
 def test_every_system_and_every_baseline_is_compared() -> None:
     named = {str(protocol["name"]) for protocol in parse_protocols(",".join(compared()))}
     # Flooding with processors, where there are none, is flooding; drift is young, and compared on its own page. The
-    # routers known from the ONE are compared by `driftcast advise`.
+    # routers known from the ONE are compared by `carrycast advise`.
     known = {"direct", "first_contact", "spray_and_wait", "prophet"}
     assert named == set(protocol_names()) - {"processor_flooding", "drift"} - known
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import unfold
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.reproduce import report, reproduce_experiments, stored_experiments
-from driftcast.pipeline.sweep import read_runs
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation.run import run
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import unfold
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.reproduce import report, reproduce_experiments, stored_experiments
+from carrycast.analysis.spark.sweep import read_runs
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
 from tests.cli.console import QUICK, call
 from tests.pipeline.scenarios import tiny
 

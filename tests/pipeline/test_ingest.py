@@ -14,23 +14,23 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from driftcast.contacts.exact import contacts
-from driftcast.errors import UserError, WorkError
-from driftcast.mobility.fleet import Fleet
-from driftcast.mobility.model import Area
-from driftcast.mobility.ns2 import Ns2
-from driftcast.mobility.one import One
-from driftcast.pipeline.fleets import buckets, page
-from driftcast.pipeline.fleets import ingest as ingesting
-from driftcast.pipeline.fleets.bucket_tables import Positions, resampled_rows
-from driftcast.pipeline.fleets.cleaning import Rules, cleaned, tracks
-from driftcast.pipeline.fleets.ingest import ingest
-from driftcast.pipeline.fleets.inputs import Source
-from driftcast.pipeline.fleets.picture import Sight
-from driftcast.pipeline.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
-from driftcast.pipeline.fleets.tables import resampled
-from driftcast.pipeline.fleets.workers import refuse_full_disk
-from driftcast.pipeline.fleets.writers import write_fleet
+from carrycast.analysis.fleets import buckets, page
+from carrycast.analysis.fleets import ingest as ingesting
+from carrycast.analysis.fleets.bucket_tables import Positions, resampled_rows
+from carrycast.analysis.fleets.cleaning import Rules, cleaned, tracks
+from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.inputs import Source
+from carrycast.analysis.fleets.picture import Sight
+from carrycast.analysis.fleets.schema import LEGS, NODES, POSITIONS, RAW, REJECTED, Table, ddl, names
+from carrycast.analysis.fleets.tables import resampled
+from carrycast.analysis.fleets.workers import refuse_full_disk
+from carrycast.analysis.fleets.writers import write_fleet
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.mobility.fleet import Fleet
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.ns2 import Ns2
+from carrycast.sim.mobility.one import One
 from tests.cli.movements import NS2, ONE
 from tests.unit.fleets.test_readers import FEATURES, GPX
 

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError, WorkError
-from driftcast.pipeline.fleets import ingest as ingesting
-from driftcast.pipeline.fleets import logs
-from driftcast.pipeline.fleets.cleaning import Rules
-from driftcast.pipeline.fleets.ingest import ingest
-from driftcast.pipeline.fleets.inputs import Source
-from driftcast.pipeline.fleets.summary import check_rows, sentences
+from carrycast.analysis.fleets import ingest as ingesting
+from carrycast.analysis.fleets import logs
+from carrycast.analysis.fleets.cleaning import Rules
+from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.inputs import Source
+from carrycast.analysis.fleets.summary import check_rows, sentences
+from carrycast.errors import UserError, WorkError
 from tests.cli.console import call
 
 # Each ingest takes seconds of two free cores, and some of these tests take several.

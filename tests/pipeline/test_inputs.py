@@ -11,17 +11,17 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast import maps
-from driftcast.mobility.player import TracePlayer
-from driftcast.mobility.registry import models
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.sweep import sweep
-from driftcast.scenario.inputs import input_digest, input_files
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import Run, run
-from driftcast.trace import Level
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.sweep import sweep
+from carrycast.core import maps
+from carrycast.sim.engine.run import Run, run
+from carrycast.sim.mobility.player import TracePlayer
+from carrycast.sim.mobility.registry import models
+from carrycast.sim.scenario.inputs import input_digest, input_files
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.trace import Level
 from tests.patience import PATIENCE_S
 from tests.pipeline.deaths import Counting
 
@@ -97,8 +97,8 @@ def experiment(folder: Path, **changes: object) -> Experiment:
 OPENED = """
 import json, sys
 from pathlib import Path
-from driftcast.simulation.run import run
-from driftcast.scenario.scenario import scenario_from
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
 
 opened = set()
 folder = Path(sys.argv[1]).resolve()

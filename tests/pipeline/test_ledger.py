@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.pipeline.experiment import Experiment
-from driftcast.pipeline.journal import Count, Journal
-from driftcast.pipeline.ledger import FOLDED, Ledger
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.records import Record, record_table
-from driftcast.pipeline.reproduce import sweep_experiment
-from driftcast.pipeline.single import Simulate
-from driftcast.pipeline.sweep import read_runs, worker
-from driftcast.simulation.run import run
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.journal import Count, Journal
+from carrycast.analysis.spark.ledger import FOLDED, Ledger
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.records import Record, record_table
+from carrycast.analysis.spark.reproduce import sweep_experiment
+from carrycast.analysis.spark.single import Simulate
+from carrycast.analysis.spark.sweep import read_runs, worker
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
 from tests.pipeline.deaths import Counting
 from tests.pipeline.scenarios import tiny_experiment
 
@@ -77,7 +77,7 @@ def test_a_line_that_is_cut_costs_one_run_and_a_broken_one_the_file(tmp_path: Pa
 def test_a_journal_of_other_columns_is_set_aside(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     other = written(runs, 0, record("one"))
-    other.write_bytes(other.read_bytes().replace(b"# driftcast.runs 1 ", b"# driftcast.runs 0 "))
+    other.write_bytes(other.read_bytes().replace(b"# carrycast.runs 1 ", b"# carrycast.runs 0 "))
     empty = written(runs, 1)
     empty.write_bytes(b"")
     ledger = Ledger(runs)
@@ -149,7 +149,7 @@ def test_a_run_that_ended_three_workers_is_not_tried_a_fourth_time(tmp_path: Pat
 def test_where_all_is_done_no_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = tiny_experiment(("flooding",))
     rows = worked(experiment, tmp_path)
-    monkeypatch.setattr("driftcast.pipeline.reproduce.session", forbidden)
+    monkeypatch.setattr("carrycast.analysis.spark.reproduce.session", forbidden)
     told = sweep_experiment(experiment, tmp_path, quiet=True)
     assert [row["seed"] for row in told] == [1, 2, 3]
     assert read_runs(tmp_path) == rows

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.pipeline.master import await_master, checked_master
+from carrycast.analysis.spark.master import await_master, checked_master
+from carrycast.errors import UserError, WorkError
 from tests.cli.console import QUICK, spawn
 
 

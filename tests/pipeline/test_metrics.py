@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.matching import Filter
-from driftcast.pipeline.metrics import paired, summary
-from driftcast.pipeline.records import METRICS, Record, bounds_of, record_table
-from driftcast.pipeline.statistics import Interval, interval, paired_differences
+from carrycast.analysis.spark.metrics import paired, summary
+from carrycast.analysis.spark.records import METRICS, Record, bounds_of, record_table
+from carrycast.analysis.spark.statistics import Interval, interval, paired_differences
+from carrycast.core.matching import Filter
 from tests.unit.matching.generators import SCHEMA, random_attributes, random_filter
 
 POINTS = ("a", "b", "c")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline.claims import judge
-from driftcast.pipeline.experiment import Experiment, experiment_names, load_experiment
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.results import Results
+from carrycast.analysis.spark.claims import judge
+from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.results import Results
 
 
 def results_of(experiment: Experiment) -> Results:

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.experiments.overlay import flood
-from driftcast.model import Event, EventId
-from driftcast.pipeline.claims import judge
-from driftcast.pipeline.experiment import Experiment, Point, load_experiment
-from driftcast.pipeline.records import Record, metric_columns
-from driftcast.pipeline.results import Results
-from driftcast.radio.disk_settings import DiskRadio
-from driftcast.radio.dot11 import CsmaRadio
-from driftcast.scenario.faults import LinkCut
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.experiments.overlay import flood
+from carrycast.analysis.spark.claims import judge
+from carrycast.analysis.spark.experiment import Experiment, Point, load_experiment
+from carrycast.analysis.spark.records import Record, metric_columns
+from carrycast.analysis.spark.results import Results
+from carrycast.core.model import Event, EventId
+from carrycast.sim.engine.run import run
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.scenario.faults import LinkCut
+from carrycast.trace import Level
 from tests.pipeline.spread import spread
 
 TOPOLOGIES = ("A-B-C", "A-B-C-A", "A-C-B", "B-A-C")

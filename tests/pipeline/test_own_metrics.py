@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError
-from driftcast.pipeline.experiment import load_experiment
-from driftcast.pipeline.own_metrics import load_metrics, metric, values_of
-from driftcast.pipeline.trace_metrics import read_tables
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.spark.experiment import load_experiment
+from carrycast.analysis.spark.own_metrics import load_metrics, metric, values_of
+from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.trace import Level
 from tests.cli.console import EXAMPLES, call
 from tests.pipeline.scenarios import tiny
 
 OWN = EXAMPLES / "metrics"
-HEAD = "from driftcast.pipeline import metric\n\n"
+HEAD = "from carrycast.analysis.spark import metric\n\n"
 NOTHING = "    pass\n"
 
 pytestmark = pytest.mark.timeout(3600)
@@ -51,7 +51,7 @@ def test_an_experiment_uses_them_in_tables_and_claims(spark: SparkSession, tmp_p
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("", "registers no metric; put @driftcast.pipeline.metric('name') above a function"),
+        ("", "registers no metric; put @carrycast.analysis.spark.metric('name') above a function"),
         ("1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
         (HEAD + "@metric('Late')\ndef late(t, e, s):\n" + NOTHING, "a metric cannot be called 'Late'"),
         (HEAD + "@metric('delivered')\ndef late(t, e, s):\n" + NOTHING, "there is a metric 'delivered' already"),

@@ -9,19 +9,19 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.experiments.policy.closed_form import share_cut_off, share_down
-from driftcast.experiments.policy.fits import exponential, fitted, hyperbola, line
-from driftcast.experiments.policy.study import FOUR, LOST, Study
-from driftcast.pipeline.claims import Claim, judge
-from driftcast.pipeline.experiment import Experiment, load_experiment
-from driftcast.pipeline.records import Record, metric_columns
-from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.reproduce import reproduce_experiments
-from driftcast.pipeline.results import Results
-from driftcast.pipeline.statistics import interval
-from driftcast.scenario.faults import CutOff, LinkCuts
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.experiments.policy.closed_form import share_cut_off, share_down
+from carrycast.analysis.experiments.policy.fits import exponential, fitted, hyperbola, line
+from carrycast.analysis.experiments.policy.study import FOUR, LOST, Study
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.experiment import Experiment, load_experiment
+from carrycast.analysis.spark.records import Record, metric_columns
+from carrycast.analysis.spark.reproduce import reproduce_experiments
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import interval
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.faults import CutOff, LinkCuts
+from carrycast.trace import Level
 from tests.pipeline.spread import spread
 
 Labels = dict[str, str]

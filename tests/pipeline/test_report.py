@@ -11,11 +11,17 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError
-from driftcast.pipeline.definition import Axis, ClaimEntry, Definition, Figure
-from driftcast.pipeline.experiment import Experiment, load_experiment, unfold
-from driftcast.pipeline.reproduce import Report, report, reproduce_experiments, stored_experiments, sweep_experiment
-from driftcast.trace import Level
+from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Figure
+from carrycast.analysis.spark.experiment import Experiment, load_experiment, unfold
+from carrycast.analysis.spark.reproduce import (
+    Report,
+    report,
+    reproduce_experiments,
+    stored_experiments,
+    sweep_experiment,
+)
+from carrycast.errors import UserError
+from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny
 
 NASTY = '<script>alert("x")</script> & <b>'

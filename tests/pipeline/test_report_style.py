@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline.definition import Axis, Definition, Figure
-from driftcast.pipeline.experiment import unfold
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.report.markdown import paragraphs, words
-from driftcast.pipeline.report.style import value_limits
-from driftcast.pipeline.results import Results
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.markdown import paragraphs, words
+from carrycast.analysis.reports.style import value_limits
+from carrycast.analysis.spark.definition import Axis, Definition, Figure
+from carrycast.analysis.spark.experiment import unfold
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.results import Results
 from tests.pipeline.scenarios import tiny
 
 

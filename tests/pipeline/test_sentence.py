@@ -2,8 +2,8 @@
 
 import pytest
 
-from driftcast.pipeline.sentence import sentence
-from driftcast.pipeline.statistics import Interval
+from carrycast.analysis.spark.sentence import sentence
+from carrycast.analysis.spark.statistics import Interval
 
 NONE = Interval(0, None, None, None)
 

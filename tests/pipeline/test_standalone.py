@@ -1,4 +1,4 @@
-"""A sweep on a real cluster whose workers know nothing of driftcast and share no folder with the driver: an executor
+"""A sweep on a real cluster whose workers know nothing of carrycast and share no folder with the driver: an executor
 and then a worker are killed, and the rows are those of a local sweep; all are killed, and what is home stays."""
 
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.contacts.exact import contacts
-from driftcast.model import Area
+from carrycast.core.model import Area
+from carrycast.sim.contacts.exact import contacts
 from tests.cli.console import QUICK, call, environment, spawn
 from tests.patience import PATIENCE_S
 from tests.pipeline.scenarios import tiny
@@ -43,15 +43,15 @@ import time
 from pathlib import Path
 import msgspec
 import pyarrow as pa
-from driftcast.errors import WorkError
-from driftcast.pipeline.cluster import away, crew
-from driftcast.pipeline.configuration import parse_conf
-from driftcast.pipeline.experiment import load_experiment
-from driftcast.pipeline.ledger import Ledger
-from driftcast.pipeline.plan import planned_runs
-from driftcast.pipeline.session import configure, session, stop
-from driftcast.pipeline.sweep import sweep, worker
-from driftcast.simulation.run import run
+from carrycast.errors import WorkError
+from carrycast.analysis.spark.cluster import away, crew
+from carrycast.analysis.spark.configuration import parse_conf
+from carrycast.analysis.spark.experiment import load_experiment
+from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.session import configure, session, stop
+from carrycast.analysis.spark.sweep import sweep, worker
+from carrycast.sim.engine.run import run
 
 master, out = sys.argv[1], Path(sys.argv[2])
 experiment = load_experiment("experiment.toml")
@@ -117,7 +117,7 @@ def made_experiment(folder: Path) -> None:
     contacts(moving, 200.0, 120.0).save(folder / "plan.parquet")
     assert call("new", "protocol", "fleet_cast", "--dir", folder).status == 0
     (folder / "mine.py").write_text("LEAST = 1\n")
-    protocol = folder / "driftcast" / "dissemination" / "fleet_cast" / "__init__.py"
+    protocol = folder / "carrycast" / "dissemination" / "fleet_cast" / "__init__.py"
     protocol.write_text(f"import mine\n{protocol.read_text()}\nassert mine.LEAST == 1\n")
 
 
@@ -127,8 +127,8 @@ def test_a_sweep_outlives_an_executor_and_a_worker_and_keeps_what_is_home(tmp_pa
     folder.mkdir()
     made_experiment(folder)
     python = python_with(tmp_path / "python")
-    tried = [str(python), "-c", "import msgspec, numpy, pyarrow, driftcast"]
-    assert "No module named 'driftcast'" in subprocess.run(tried, stderr=subprocess.PIPE, text=True, check=False).stderr
+    tried = [str(python), "-c", "import msgspec, numpy, pyarrow, carrycast"]
+    assert "No module named 'carrycast'" in subprocess.run(tried, stderr=subprocess.PIPE, text=True, check=False).stderr
     out = tmp_path / "out"
     env = environment(folder, PYSPARK_PYTHON=str(python))
     with standalone(tmp_path / "cluster", workers=2) as cluster:
@@ -178,6 +178,6 @@ def test_a_cluster_whose_workers_lack_a_package_is_refused_in_one_line(tmp_path:
         conf = ("--master", cluster.master, "--conf", "spark.executor.memory=512m")
         found = spawn("compare", QUICK, *options, *conf, env=env, timeout_s=PATIENCE_S)
     refusal = found.refusal(1)
-    assert refusal.startswith(f"driftcast: {cluster.master}: the Python of its workers, {python} on ")
+    assert refusal.startswith(f"carrycast: {cluster.master}: the Python of its workers, {python} on ")
     assert "has no msgspec: `" in refusal
     assert not (tmp_path / "out" / "runs.parquet").exists()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from benchmarks.coverage import POPULATIONS, RUNS, TRIES, coverage, decided_by_chance
-from driftcast.pipeline.report.tables import csv_text, interval_texts, mean_text, number, told_apart
-from driftcast.pipeline.statistics import (
+from carrycast.analysis.reports.tables import csv_text, interval_texts, mean_text, number, told_apart
+from carrycast.analysis.spark.statistics import (
     DIFFERENCE_OF_SHARES,
     SHARE,
     Interval,
@@ -20,7 +20,7 @@ from driftcast.pipeline.statistics import (
     ratio_interval,
     transformed,
 )
-from driftcast.pipeline.student import student_t
+from carrycast.analysis.spark.student import student_t
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 9, 19, 29, 100, 999, 50_000])

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError
-from driftcast.pipeline.experiment import Experiment
-from driftcast.pipeline.journal import Journal
-from driftcast.pipeline.ledger import Ledger
-from driftcast.pipeline.plan import planned_runs, tasks
-from driftcast.pipeline.records import METRICS, Record, record_schema
-from driftcast.pipeline.sweep import read_runs, sweep
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.journal import Journal
+from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.plan import planned_runs, tasks
+from carrycast.analysis.spark.records import METRICS, Record, record_schema
+from carrycast.analysis.spark.sweep import read_runs, sweep
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.trace import Level
 from tests.pipeline.deaths import Counting, DyingAlways, DyingOnce
 from tests.pipeline.scenarios import tiny, tiny_experiment
 
@@ -169,8 +169,8 @@ def _other(folder: Path) -> Path:
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from driftcast.pipeline.session import session, stop
-from driftcast.pipeline.sweep import sweep
+from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.sweep import sweep
 from tests.pipeline.scenarios import tiny_experiment
 
 out = Path(sys.argv[1])

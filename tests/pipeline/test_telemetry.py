@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.errors import UserError, WorkError
-from driftcast.pipeline.telemetry.arrivals import changed_since
-from driftcast.pipeline.telemetry.folder import SETTINGS_FILE, Settings, WatchFolder
-from driftcast.pipeline.telemetry.picture import Minute, clock, minutes_of
-from driftcast.pipeline.telemetry.step import Steps
-from driftcast.pipeline.telemetry.stream import Watcher
-from driftcast.pipeline.traces import judged, judged_by_minute
-from driftcast.trace import Level
-from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
+from carrycast.analysis.spark.traces import judged, judged_by_minute
+from carrycast.analysis.telemetry.arrivals import changed_since
+from carrycast.analysis.telemetry.folder import SETTINGS_FILE, Settings, WatchFolder
+from carrycast.analysis.telemetry.picture import Minute, clock, minutes_of
+from carrycast.analysis.telemetry.step import Steps
+from carrycast.analysis.telemetry.stream import Watcher
+from carrycast.errors import UserError, WorkError
+from carrycast.trace import Level
+from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
 from tests.cli.console import COMMAND, call, environment
 from tests.patience import PATIENCE_S
 from tests.pipeline.live_parts import BEGUN_S, LiveParts, write_part
@@ -186,7 +186,7 @@ def test_what_no_table_can_take_is_counted_and_told(spark: SparkSession, tmp_pat
     assert folder.commit.left_out == 8
     refused = {Path(one["file"]).name: one["reason"] for one in pq.read_table(out / "refused").to_pylist()}
     assert refused[broken.name].startswith("cannot be read")
-    assert refused[other.name] == "is of another version of driftcast; record the trace again"
+    assert refused[other.name] == "is of another version of carrycast; record the trace again"
     by_minute = {minute["minute_s"]: minute for minute in minutes_of(out, None)}
     first = by_minute[int(at)]
     assert (first["published"], first["eligible"], first["delivered"], first["final"]) == (1, 1, 1, True)
@@ -252,7 +252,7 @@ def test_minutes_are_named_by_the_clock_of_the_trace() -> None:
 @pytest.fixture
 def before_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused is refused before Spark starts."""
-    monkeypatch.setattr("driftcast.pipeline.session.session", None)
+    monkeypatch.setattr("carrycast.analysis.spark.session.session", None)
 
 
 @pytest.mark.usefixtures("before_spark")
@@ -283,11 +283,11 @@ def test_tables_of_another_version_or_of_other_settings_are_left_as_they_are(tmp
     opened(out, traces, late_s=300.0, wait_s=3600.0)
     way_out = "give --out another folder: the traces are read again from their beginning, and these tables stay"
     line = call("watch", traces, "--out", out, "--late", "10").refusal()
-    assert line == f"driftcast: {out}: was begun with --late 300; say the same, or {way_out}"
+    assert line == f"carrycast: {out}: was begun with --late 300; say the same, or {way_out}"
     settings = msgspec.json.decode((out / SETTINGS_FILE).read_bytes())
     (out / SETTINGS_FILE).write_bytes(msgspec.json.encode({**settings, "version": 0, "new": 1}))
     line = call("watch", traces, "--out", out).refusal()
-    assert "was kept by a driftcast with version 0 of these tables, and this one has 1" in line
+    assert "was kept by a carrycast with version 0 of these tables, and this one has 1" in line
     assert line.endswith(way_out)
     (out / SETTINGS_FILE).write_bytes(b"{")
     assert "cannot be read" in call("watch", traces, "--out", out).refusal()

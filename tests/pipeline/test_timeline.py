@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.pipeline.definition import Axis, Definition, Figure
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.records import MORE, Record, metric_columns, metric_value, record_table, series_value
-from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.results import Results
-from driftcast.pipeline.validation import check
-from driftcast.scenario.measures import Asked
-from driftcast.simulation.run import run
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.spark.definition import Axis, Definition, Figure
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.records import MORE, Record, metric_columns, metric_value, record_table, series_value
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.validation import check
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.measures import Asked
 from tests.pipeline.scenarios import tiny
 
 MEASURES = [

@@ -7,19 +7,19 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.dissemination.topic_holder.rules import home_place, topic_key
-from driftcast.errors import UserError
-from driftcast.maps import read_map, share_beyond
-from driftcast.model import Area, Position
-from driftcast.pipeline.claims import Claim, judge
-from driftcast.pipeline.definition import Figure
-from driftcast.pipeline.experiment import Experiment, Point, experiment_names, load_experiment
-from driftcast.pipeline.records import Record, metric_columns
-from driftcast.pipeline.report.figures import draw
-from driftcast.pipeline.reproduce import reproduce_experiments
-from driftcast.pipeline.results import Results
-from driftcast.pipeline.validation import check
-from driftcast.radio.dot11 import CsmaRadio
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.definition import Figure
+from carrycast.analysis.spark.experiment import Experiment, Point, experiment_names, load_experiment
+from carrycast.analysis.spark.records import Record, metric_columns
+from carrycast.analysis.spark.reproduce import reproduce_experiments
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.validation import check
+from carrycast.core.maps import read_map, share_beyond
+from carrycast.core.model import Area, Position
+from carrycast.errors import UserError
+from carrycast.protocols.topic_holder.rules import home_place, topic_key
+from carrycast.sim.radio.dot11 import CsmaRadio
 from tests.pipeline.spread import spread
 
 SIX = tuple(f"{mode}-{kind}" for mode in "RB" for kind in ("AODV", "GPSR (no map)", "GPSR (with map)"))

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from driftcast.pipeline.records import METRICS
-from driftcast.pipeline.trace_judge import folder_metrics
-from driftcast.pipeline.trace_metrics import eligible_pairs, read_tables, trace_metrics
-from driftcast.scenario.scenario import Scenario
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.analysis.spark.records import METRICS
+from carrycast.analysis.spark.trace_judge import folder_metrics
+from carrycast.analysis.spark.trace_metrics import eligible_pairs, read_tables, trace_metrics
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.trace import Level
 from tests.pipeline.scenarios import tiny
 from tests.simulation.modulating import Modulating
 from tests.simulation.worlds import register

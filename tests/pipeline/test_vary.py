@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.pipeline.vary import varied
+from carrycast.analysis.spark.vary import varied
+from carrycast.errors import UserError
 from tests.cli.console import QUICK
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline import reproduce, sweep
-from driftcast.pipeline.definition import Axis, Definition
-from driftcast.pipeline.experiment import Experiment, unfold
-from driftcast.pipeline.records import Record
-from driftcast.pipeline.watch import linked_player, make_players, watched
+from carrycast.analysis.spark import reproduce, sweep
+from carrycast.analysis.spark.definition import Axis, Definition
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.watch import linked_player, make_players, watched
 from tests.cli.console import call
 
 SCENARIO = """
@@ -60,7 +60,7 @@ def test_a_report_leads_to_its_runs_or_to_how_to_have_them(tmp_path: Path, monke
     records = [{**record, "cpu_s": 5.0, "key": "another"} for record in records]
     make_players([experiment], records, tmp_path)
     promised = page.read_text()
-    assert f"driftcast show {tmp_path} --experiment field" in promised
+    assert f"carrycast show {tmp_path} --experiment field" in promised
     assert "about 30 s" in promised
     assert len(promised) < 2000
     reproduce._store([experiment], tmp_path)

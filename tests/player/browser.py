@@ -79,11 +79,11 @@ class Browser:
         self._opened += 1
         self.call("Page.navigate", url=f"{address}?{self._opened}{asked}")
         deadline = time.monotonic() + PATIENCE_S
-        there = f"location.search === '?{self._opened}' && document.readyState === 'complete' && !!window.driftcast"
+        there = f"location.search === '?{self._opened}' && document.readyState === 'complete' && !!window.carrycast"
         while not self.run(there):
             assert time.monotonic() < deadline, f"{address} does not open: {self.errors}"
             time.sleep(0.05)
-        return float(self.run("driftcast.ready"))
+        return float(self.run("carrycast.ready"))
 
     def run(self, script: str) -> Any:
         """The value of an expression, awaited if it is a promise."""

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from driftcast.player.show import player, player_of_scenario
-from driftcast.player.story import Tables
-from driftcast.scenario.overrides import apply
-from driftcast.scenario.scenario import scenario_from
+from carrycast.analysis.player.show import player, player_of_scenario
+from carrycast.analysis.player.story import Tables
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.scenario import scenario_from
 from tests.player.browser import HOW, Browser, browser
 from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Truth, is_cut, recorded, scenario
 
@@ -41,7 +41,7 @@ def shown(window: Browser, page: Path) -> Iterator[Browser]:
 
 
 def state(shown: Browser) -> dict[str, Any]:
-    found: dict[str, Any] = shown.run("driftcast.state()")
+    found: dict[str, Any] = shown.run("carrycast.state()")
     return found
 
 
@@ -61,10 +61,10 @@ def come_true(shown: Browser, condition: str) -> None:
 def test_it_shows_what_the_trace_says(shown: Browser) -> None:
     scene, tables, _ = recorded()
     event = tables.events.sort_by("time_s").column("event")[1].as_py()
-    shown.run(f"driftcast.followEvent('{event}')")
+    shown.run(f"carrycast.followEvent('{event}')")
     # Forward, and back again: time runs both ways.
     for time_s in (*MOMENTS_S, MOMENTS_S[0]):
-        shown.run(f"driftcast.seek({time_s})")
+        shown.run(f"carrycast.seek({time_s})")
         seen = state(shown)
         assert seen["time_s"] == time_s
         for run, protocol in zip(seen["runs"], ("epidemic", "flooding"), strict=True):
@@ -90,16 +90,16 @@ def test_it_shows_what_the_trace_says(shown: Browser) -> None:
 
 
 def test_it_plays_and_pauses(shown: Browser) -> None:
-    shown.run("driftcast.setSpeed(20)")
+    shown.run("carrycast.setSpeed(20)")
     shown.press(" ")
-    come_true(shown, "driftcast.state().time_s > 1")
+    come_true(shown, "carrycast.state().time_s > 1")
     shown.press(" ")
     seen = state(shown)
     assert not seen["playing"]
     drawn(shown)
     assert state(shown)["time_s"] == seen["time_s"]
-    shown.run("driftcast.seek(59.9), driftcast.setSpeed(100), driftcast.play()")
-    come_true(shown, "!driftcast.state().playing")
+    shown.run("carrycast.seek(59.9), carrycast.setSpeed(100), carrycast.play()")
+    come_true(shown, "!carrycast.state().playing")
     assert state(shown)["time_s"] == 60.0
 
 
@@ -117,7 +117,7 @@ def test_it_scrubs(shown: Browser) -> None:
 
 def test_it_follows_a_node(shown: Browser) -> None:
     for time_s in MOMENTS_S:
-        shown.run(f"driftcast.followNode(6), driftcast.seek({time_s})")
+        shown.run(f"carrycast.followNode(6), carrycast.seek({time_s})")
         drawn(shown)
         seen = state(shown)
         assert [seen["view"]["x"], seen["view"]["y"]] == seen["places"][6]
@@ -149,7 +149,7 @@ def test_it_finds_and_follows_an_event(shown: Browser) -> None:
 
 def test_something_is_drawn(shown: Browser) -> None:
     """Not only computed: the canvas has the colors of nodes that got the event and of those that want it."""
-    shown.run("driftcast.followEvent('0:1'), driftcast.seek(31)")
+    shown.run("carrycast.followEvent('0:1'), carrycast.seek(31)")
     drawn(shown)
     script = """(() => { const canvas = document.querySelector('canvas'), pen = canvas.getContext('2d');
       const probe = document.createElement('canvas').getContext('2d');
@@ -183,7 +183,7 @@ def islands_of(links: list[list[int]], nodes: int) -> set[frozenset[int]]:
     return {frozenset(island) for island in together.values() if len(island) > 1}
 
 
-PIXEL = """(() => { const { places, view } = driftcast.state(), canvas = document.querySelector('.stage canvas');
+PIXEL = """(() => { const { places, view } = carrycast.state(), canvas = document.querySelector('.stage canvas');
   const ratio = canvas.width / canvas.clientWidth, [x, y] = places[NODE];
   return Array.from(canvas.getContext('2d').getImageData(
     Math.floor(ratio * (canvas.clientWidth / 2 + (x - view.x) * view.scale)),
@@ -212,7 +212,7 @@ def test_no_two_islands_of_a_moment_look_alike_and_each_keeps_its_looks(shown: B
     before: dict[frozenset[int], int] = {}
     kept = 0
     for step in (*range(241), *range(240, -1, -1)):
-        shown.run(f"driftcast.seek({step / 4})")
+        shown.run(f"carrycast.seek({step / 4})")
         seen = state(shown)
         islands = islands_of(seen["links"], 10)
         signs = {island: {seen["signs"][node] for node in island} for island in islands}
@@ -250,15 +250,15 @@ def test_the_legend_says_how_islands_are_told_apart(window: Browser, tmp_path: P
 
 
 def test_what_is_linked_at_the_end_is_linked_at_the_last_moment(shown: Browser) -> None:
-    shown.run("driftcast.seek(59.999999)")
+    shown.run("carrycast.seek(59.999999)")
     before = state(shown)
-    shown.run("driftcast.seek(60)")
+    shown.run("carrycast.seek(60)")
     after = state(shown)
     assert before["links"]
     assert sorted(after["links"]) == sorted(before["links"])
     assert all(place is not None for place in after["places"])
     # And again after a jump back.
-    shown.run("driftcast.seek(0), driftcast.seek(60)")
+    shown.run("carrycast.seek(0), carrycast.seek(60)")
     assert sorted(state(shown)["links"]) == sorted(before["links"])
 
 
@@ -269,7 +269,7 @@ def test_a_run_whose_length_is_no_whole_number_of_microseconds_ends_with_its_nod
     file = tmp_path / "odd.html"
     file.write_text(player_of_scenario({"flooding": odd}, SEED))
     window.open(file)
-    window.run("driftcast.seek(1e9)")
+    window.run("carrycast.seek(1e9)")
     seen = state(window)
     assert all(place is not None for place in seen["places"])
     assert seen["links"]
@@ -307,14 +307,14 @@ def test_without_an_area_the_map_frames_what_moves(
         {"x": 50_000 + corner[0] - 2.5, "y": 70_000 + corner[1] - 2.5, "width": 55.0, "height": 40.0}, abs=0.05
     )
     for moment in (0, 10, 20):
-        window.run(f"driftcast.seek({moment})")
+        window.run(f"carrycast.seek({moment})")
         assert on_the_map(window) == 3
 
 
 def on_the_map(window: Browser) -> int:
     """How many nodes are inside each canvas, at least."""
     found: int = window.run(
-        """(() => { const { places, view } = driftcast.state();
+        """(() => { const { places, view } = carrycast.state();
       return Math.min(...[...document.querySelectorAll('.stage canvas')].map((canvas) => places.filter((place) => {
         if (!place) return false;
         const x = canvas.clientWidth / 2 + (place[0] - view.x) * view.scale;
@@ -358,12 +358,12 @@ def test_a_phone_shows_maps_undistorted(tmp_path: Path, page: Path, width: int, 
         )
         phone.open(page)
         # What the panel says changes; and then the phone is turned.
-        for script in ("driftcast.seek(57)", "driftcast.followEvent('0:1')", "driftcast.followNode(3)"):
+        for script in ("carrycast.seek(57)", "carrycast.followEvent('0:1')", "carrycast.followNode(3)"):
             phone.run(script)
             drawn(phone)
             assert_undistorted(phone)
             assert cut_off(phone) == []
-        phone.run("driftcast.followNode(-1)")
+        phone.run("carrycast.followNode(-1)")
         phone.call(
             "Emulation.setDeviceMetricsOverride", width=height, height=width, deviceScaleFactor=ratio, mobile=True
         )
@@ -386,13 +386,13 @@ def test_two_protocols_with_long_names_fit_1280_pixels(window: Browser, tmp_path
         player("a scenario with a rather long name, seed 1", scene, dict(zip(labels, dropped, strict=True)))
     )
     window.open(file)
-    for script in ("driftcast.seek(60)", "driftcast.followEvent('0:1')", "driftcast.followNode(3)"):
+    for script in ("carrycast.seek(60)", "carrycast.followEvent('0:1')", "carrycast.followNode(3)"):
         window.run(script)
         drawn(window)
         assert reason in window.run("facts.textContent")
         assert cut_off(window) == []
         assert_undistorted(window)
-    window.run("driftcast.followNode(-1)")
+    window.run("carrycast.followNode(-1)")
     assert on_the_map(window) == 10
 
 

@@ -1,8 +1,8 @@
 """Which links the page draws as cut: a pair stays cut until the last of its cuts has ended."""
 
-from driftcast.player.cuts import EVERYBODY, cuts_of
-from driftcast.scenario.movement import movement
-from driftcast.scenario.scenario import scenario_from
+from carrycast.analysis.player.cuts import EVERYBODY, cuts_of
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import scenario_from
 
 Faults = list[dict[str, object]]
 

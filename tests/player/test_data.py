@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from driftcast.player import story
-from driftcast.player.columns import Columns
-from driftcast.player.cuts import EVERYBODY
-from driftcast.player.scene import Scene
-from driftcast.player.show import player_data
-from driftcast.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE
-from driftcast.scenario.overrides import apply
-from driftcast.simulation.network import Network
-from driftcast.simulation.run import run
-from driftcast.trace.eligible import eligible
+from carrycast.analysis.player import story
+from carrycast.analysis.player.columns import Columns
+from carrycast.analysis.player.cuts import EVERYBODY
+from carrycast.analysis.player.scene import Scene
+from carrycast.analysis.player.show import player_data
+from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STOP, STORE
+from carrycast.sim.engine.network import Network
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.overrides import apply
+from carrycast.trace.eligible import eligible
 from tests.player.worlds import MOMENTS_S, RANGE_M, SEED, Columned, Truth, recorded, scenario
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import Event, EventId
-from driftcast.player.scene import Scene
-from driftcast.player.show import player, player_of_trace
-from driftcast.trace import Level, Row, Trace, rows
+from carrycast.analysis.player.scene import Scene
+from carrycast.analysis.player.show import player, player_of_trace
+from carrycast.core.model import Event, EventId
+from carrycast.errors import UserError
+from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.trace import Level, Row, Trace, rows
 from tests.player.browser import HOW, Browser, browser
 from tests.player.worlds import recorded
 
@@ -38,9 +38,9 @@ def opened(window: Browser, text: str, folder: Path) -> None:
     window.open(page)
     for key in ("e", "E", "n", "N", "+", "-", "End", "Home", "ArrowRight", "0", " ", " "):
         window.press(key)
-    for script in ("driftcast.seek(Infinity)", "driftcast.seek(NaN)", "driftcast.seek(-1)", "driftcast.setSpeed(0)"):
+    for script in ("carrycast.seek(Infinity)", "carrycast.seek(NaN)", "carrycast.seek(-1)", "carrycast.setSpeed(0)"):
         window.run(script)
-    window.run("driftcast.followNode(10 ** 9), driftcast.followEvent('no such event'), driftcast.seek(0.5)")
+    window.run("carrycast.followNode(10 ** 9), carrycast.followEvent('no such event'), carrycast.seek(0.5)")
     for _ in range(2):
         window.run("new Promise(requestAnimationFrame)")
     assert window.errors == []
@@ -54,7 +54,7 @@ def of(trace: Trace, folder: Path) -> str:
 
 def test_a_trace_of_nothing(window: Browser, tmp_path: Path) -> None:
     opened(window, of(Trace("nothing", Level.FULL), tmp_path), tmp_path)
-    assert window.run("driftcast.state().places") == []
+    assert window.run("carrycast.state().places") == []
 
 
 def test_one_node_at_one_moment(window: Browser, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_one_node_at_one_moment(window: Browser, tmp_path: Path) -> None:
     for number in range(3):
         published(trace, 5.0, EventId(4, number))
     opened(window, of(trace, tmp_path), tmp_path)
-    assert window.run("driftcast.state().alone") == 1
+    assert window.run("carrycast.state().alone") == 1
 
 
 def test_hostile_words_are_words(window: Browser, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_hostile_words_are_words(window: Browser, tmp_path: Path) -> None:
     published(trace, 1.0, EventId(0, 0), **{"text": HOSTILE, HOSTILE: "x"})
     trace.add(Row(1.5, 0, "dissemination", "drop", event="0:0", reason=HOSTILE))
     opened(window, of(trace, tmp_path), tmp_path)
-    window.run("driftcast.followEvent('0:0'), driftcast.seek(2)")
+    window.run("carrycast.followEvent('0:0'), carrycast.seek(2)")
     window.press("/")
     window.call("Input.insertText", text="onerror")
     for _ in range(2):
@@ -88,9 +88,9 @@ def test_ten_thousand_events(window: Browser, tmp_path: Path) -> None:
     text = of(trace, tmp_path)
     assert len(text) < 1_000_000
     opened(window, text, tmp_path)
-    window.run("driftcast.seek(100)")
+    window.run("carrycast.seek(100)")
     window.press("e")
-    assert window.run("driftcast.state().event") == f"{9999 % 7}:9999"
+    assert window.run("carrycast.state().event") == f"{9999 % 7}:9999"
 
 
 def test_nodes_that_are_away_and_beyond_the_ground(window: Browser, tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_nodes_that_are_away_and_beyond_the_ground(window: Browser, tmp_path: Pa
         {"run": tables},
     )
     opened(window, text, tmp_path)
-    window.run("driftcast.followNode(-1), driftcast.seek(5)")
-    assert window.run("driftcast.state().places.slice(0, 3)") == [[-500, 50], None, None]
-    assert window.run("driftcast.state().links") == []
-    window.run("driftcast.seek(30)")
-    assert window.run("driftcast.state().places.slice(0, 3)") == [None, [900, 50], None]
+    window.run("carrycast.followNode(-1), carrycast.seek(5)")
+    assert window.run("carrycast.state().places.slice(0, 3)") == [[-500, 50], None, None]
+    assert window.run("carrycast.state().links") == []
+    window.run("carrycast.seek(30)")
+    assert window.run("carrycast.state().places.slice(0, 3)") == [None, [900, 50], None]
     # All of the way is on the canvas.
-    view = window.run("driftcast.state().view")
+    view = window.run("carrycast.state().view")
     wide = window.run("document.querySelector('.stage canvas').clientWidth")
     assert (900 - view["x"]) * view["scale"] < wide / 2
 

@@ -1,4 +1,4 @@
-"""`driftcast show`, and the traces that it takes."""
+"""`carrycast show`, and the traces that it takes."""
 
 import json
 import re
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.model import EventId
-from driftcast.player.links import links_of
-from driftcast.player.show import player_of_trace
-from driftcast.player.story import Stage
-from driftcast.trace import Level, Row, Trace, rows
+from carrycast.analysis.player.links import links_of
+from carrycast.analysis.player.show import player_of_trace
+from carrycast.analysis.player.story import Stage
+from carrycast.core.model import EventId
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.trace import Level, Row, Trace, rows
 from tests.cli.console import EXAMPLES, QUICK, call
 
 

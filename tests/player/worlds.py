@@ -4,13 +4,13 @@ import base64
 import gzip
 from pathlib import Path
 
-from driftcast.player.columns import Columns
-from driftcast.player.scene import Scene
-from driftcast.player.story import Tables
-from driftcast.scenario.overrides import apply
-from driftcast.scenario.scenario import Scenario, load
-from driftcast.simulation.run import run
-from driftcast.trace import Level, Row
+from carrycast.analysis.player.columns import Columns
+from carrycast.analysis.player.scene import Scene
+from carrycast.analysis.player.story import Tables
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.trace import Level, Row
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEED = 3

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import driftcast.dissemination
+import carrycast.protocols
 
 PACKAGES = Path(__file__).parent / "packages"
 
 
 @pytest.fixture(autouse=True)
 def _courier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driftcast.dissemination, "__path__", [*driftcast.dissemination.__path__, str(PACKAGES)])
-    monkeypatch.delitem(sys.modules, "driftcast.dissemination.courier", raising=False)
+    monkeypatch.setattr(carrycast.protocols, "__path__", [*carrycast.protocols.__path__, str(PACKAGES)])
+    monkeypatch.delitem(sys.modules, "carrycast.protocols.courier", raising=False)

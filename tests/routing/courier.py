@@ -3,9 +3,9 @@
 from random import Random
 from typing import NamedTuple
 
-from driftcast.model import Event, NodeId, Position
-from driftcast.protocol import Host, Place, Port, Protocol, Settings, UsesRouter
-from driftcast.wire import EventMessage, Message
+from carrycast.core.model import Event, NodeId, Position
+from carrycast.core.protocol import Host, Place, Port, Protocol, Settings, UsesRouter
+from carrycast.core.wire import EventMessage, Message
 
 
 class Letter(EventMessage, frozen=True, gc=False, tag=1):

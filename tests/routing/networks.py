@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import networkx as nx
 
-from driftcast.model import NodeId
-from driftcast.routing.aodv.router import Aodv
-from driftcast.testing import Net
+from carrycast.core.model import NodeId
+from carrycast.routers.aodv.router import Aodv
+from carrycast.sim.testing import Net
 from tests.routing.courier import Arrival, Courier
 
 Edge = tuple[NodeId, NodeId]

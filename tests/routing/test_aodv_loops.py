@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftcast.testing import Net
+from carrycast.sim.testing import Net
 from tests.routing.networks import aodv, loop, next_hops, over
 
 NODES = 9

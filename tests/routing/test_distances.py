@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.live.host.host import HostFacts, LiveHost
-from driftcast.protocol import Capability, Stack, StackPlan
-from driftcast.protocol.effects import RecordingPort
-from driftcast.routing.aodv.router import Aodv
-from driftcast.routing.aodv.settings import AodvSettings
-from driftcast.scenario.scenario import scenario_from
+from carrycast.core.protocol import Capability, Stack, StackPlan
+from carrycast.core.protocol.effects import RecordingPort
+from carrycast.errors import UserError
+from carrycast.node.runtime.host import HostFacts, LiveHost
+from carrycast.routers.aodv.router import Aodv
+from carrycast.routers.aodv.settings import AodvSettings
+from carrycast.sim.scenario.scenario import scenario_from
 from tests.routing.courier import Courier
 from tests.routing.networks import over, placed
 

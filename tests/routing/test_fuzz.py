@@ -6,14 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftcast.model import Failure, NodeId, Position
-from driftcast.protocol import Link, Place, RecordingPort, Router, TimerKey
-from driftcast.protocol.effects import CancelTimer, Send, SetTimer
-from driftcast.protocol.registry import router_named
-from driftcast.routing.gpsr.tests.bench import PlacedHost
-from driftcast.simulation.run import Simulation
-from driftcast.testing import alone_router
-from driftcast.wire import Parcel, Traffic
+from carrycast.core.model import Failure, NodeId, Position
+from carrycast.core.protocol import Link, Place, RecordingPort, Router, TimerKey
+from carrycast.core.protocol.effects import CancelTimer, Send, SetTimer
+from carrycast.core.protocol.registry import router_named
+from carrycast.core.wire import Parcel, Traffic
+from carrycast.routers.gpsr.tests.bench import PlacedHost
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.testing import alone_router
 from tests.conformance.memory import size
 from tests.conformance.strategies import messages
 from tests.routing.test_worlds import mobile

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driftcast.testing import Net
+from carrycast.sim.testing import Net
 from tests.routing.networks import arrived, placed
 
 NODES = 25

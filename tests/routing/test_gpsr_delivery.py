@@ -7,7 +7,7 @@ from random import Random
 import networkx as nx
 import pytest
 
-from driftcast.testing import Net
+from carrycast.sim.testing import Net
 from tests.routing.networks import arrived, courier, placed
 
 Place = tuple[float, float]

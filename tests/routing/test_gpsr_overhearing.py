@@ -2,9 +2,9 @@
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.routing.gpsr.router import Gpsr
-from driftcast.stacks import stack_plan
+from carrycast.core.stacks import stack_plan
+from carrycast.errors import UserError
+from carrycast.routers.gpsr.router import Gpsr
 from tests.routing.networks import placed
 
 # 0 and 1 write to each other; 2 is in reach of both, and nobody writes to it.

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import driftcast.routing
-from driftcast.protocol.registry import router_names
+import carrycast.routers
+from carrycast.core.protocol.registry import router_names
 
 
 def folder(name: str) -> Path:
-    return Path(driftcast.routing.__path__[0]) / name
+    return Path(carrycast.routers.__path__[0]) / name
 
 
 @pytest.mark.parametrize("name", router_names())

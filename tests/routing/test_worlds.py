@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import Simulation, run
-from driftcast.trace import Level
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import Simulation, run
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.trace import Level
 from tests.cli.console import call
 from tests.routing.courier import Courier
 

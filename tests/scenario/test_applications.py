@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.matching import Filter
-from driftcast.model import Event
-from driftcast.scenario.overrides import apply
-from driftcast.scenario.scenario import Scenario, load
-from driftcast.scenario.workload import workload
-from driftcast.simulation.run import Run, run
-from driftcast.trace import Level
+from carrycast.core.matching import Filter
+from carrycast.core.model import Event
+from carrycast.sim.engine.run import Run, run
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.scenario import Scenario, load
+from carrycast.sim.scenario.workload import workload
+from carrycast.trace import Level
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.scenario import event_files
-from driftcast.scenario.event_files import Written, read_events
-from driftcast.scenario.inputs import input_digest
-from driftcast.scenario.movement import check_files
-from driftcast.scenario.workload import PublishEntry, workload
-from driftcast.simulation.run import run
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario import event_files
+from carrycast.sim.scenario.event_files import Written, read_events
+from carrycast.sim.scenario.inputs import input_digest
+from carrycast.sim.scenario.movement import check_files
+from carrycast.sim.scenario.workload import PublishEntry, workload
 from tests.simulation.worlds import line
 
 CSV = 'time_s,node,rain_mm,gauge,wet,payload\n0.5,1,2.5,north,true,\n1,,3,"a, b",false,hello\n\n2,0,,south,,\n'

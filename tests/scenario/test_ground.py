@@ -2,8 +2,8 @@
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.scenario.scenario import scenario_from
+from carrycast.errors import UserError
+from carrycast.sim.scenario.scenario import scenario_from
 
 WALK = {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 2.0}
 

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.scenario.overrides import apply, chosen_scenario, parse_assignment
-from driftcast.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
+from carrycast.errors import UserError
+from carrycast.sim.scenario.overrides import apply, chosen_scenario, parse_assignment
+from carrycast.sim.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
 from tests.pipeline.scenarios import tiny
 
 
@@ -111,8 +111,9 @@ def test_assignments_are_typed_as_toml() -> None:
 def test_reading_protocols_and_experiments_needs_no_spark() -> None:
     script = (
         "import sys\n"
-        "import driftcast.scenario.protocol_text, driftcast.scenario.overrides, driftcast.pipeline.experiment\n"
-        "import driftcast.pipeline.compare, driftcast.pipeline.reproduce, driftcast.pipeline.sweep\n"
+        "import carrycast.sim.scenario.protocol_text, carrycast.sim.scenario.overrides\n"
+        "import carrycast.analysis.spark.experiment\n"
+        "import carrycast.analysis.spark.compare, carrycast.analysis.spark.reproduce, carrycast.analysis.spark.sweep\n"
         "print([name for name in ('pyspark', 'pandas', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

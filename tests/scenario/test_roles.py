@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.errors import UserError
-from driftcast.live.config import load_config
-from driftcast.protocol import Protocol, Settings
-from driftcast.scenario.roles import Role, RoleEntry, check_roles, draw_roles
-from driftcast.simulation.run import Simulation
+from carrycast.core.protocol import Protocol, Settings
+from carrycast.errors import UserError
+from carrycast.node.config import load_config
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.scenario.roles import Role, RoleEntry, check_roles, draw_roles
 from tests.simulation.worlds import line, register
 
 

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.folders import PROTOCOLS
-from driftcast.model import NodeId
-from driftcast.protocol import Link, Place, Protocol, StackPlan, UsesRouter
-from driftcast.protocol.registry import protocol_names
-from driftcast.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation.run import run
-from driftcast.wire import Message
+from carrycast.core.folders import PROTOCOLS
+from carrycast.core.model import NodeId
+from carrycast.core.protocol import Link, Place, Protocol, StackPlan, UsesRouter
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.core.wire import Message
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.protocol_text import parse_protocol, parse_protocols, protocol_label
+from carrycast.sim.scenario.scenario import scenario_from
 from tests.pipeline.scenarios import tiny
 
 
@@ -48,8 +48,8 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
         module = ModuleType(f"{PROTOCOLS}.{kind.name}")
         vars(module)["PROTOCOL"] = kind
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    known = {PROTOCOLS: [*names, "routed", "listening"], "driftcast.routing": ["aodv", "gpsr"]}
-    monkeypatch.setattr("driftcast.protocol.registry.folders_of", known.__getitem__)
+    known = {PROTOCOLS: [*names, "routed", "listening"], "carrycast.routers": ["aodv", "gpsr"]}
+    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", known.__getitem__)
 
 
 def plan(protocol: dict[str, object], **tables: object) -> StackPlan:

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.protocol import Capability, Protocol, UsesRouter
-from driftcast.protocol.registry import protocol_names
-from driftcast.scenario.scenario import Scenario, load
-from driftcast.settings import field_names
+from carrycast.core.protocol import Capability, Protocol, UsesRouter
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.core.settings import field_names
+from carrycast.errors import UserError
+from carrycast.sim.scenario.scenario import Scenario, load
 from tests.simulation.worlds import register
 
 GOOD = """
@@ -72,7 +72,7 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
         ),
         (
             "protocol = { p = 1 }",
-            "FILE: protocol.name: is needed, as a text; `driftcast protocols` lists what there is",
+            "FILE: protocol.name: is needed, as a text; `carrycast protocols` lists what there is",
         ),
         ("protocol = { name = 'gossip', p = 1.5 }", "FILE: protocol.p: Expected `float` <= 1.0 (it is 1.5)"),
         (
@@ -83,7 +83,7 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
             "protocol = { name = 'gossip', variant = 'x' }",
             "FILE: protocol.variant: unknown key 'x'; allowed: nothing",
         ),
-        ("mobility = { speed = 1 }", "FILE: mobility.model: is needed; `driftcast mobility` lists the models"),
+        ("mobility = { speed = 1 }", "FILE: mobility.model: is needed; `carrycast mobility` lists the models"),
         (
             "mobility = { model = 'line', spacing = 1 }",
             "FILE: mobility: unknown key 'spacing'; did you mean 'spacing_m'? allowed: spacing_m",

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.pipeline.experiment import experiment_names, load_experiment
-from driftcast.pipeline.warned import experiment_warnings
-from driftcast.scenario.overrides import chosen_scenario
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.scenario.warnings import merged, warnings_of
-from driftcast.settings import read_toml
+from carrycast.analysis.spark.experiment import experiment_names, load_experiment
+from carrycast.analysis.spark.warned import experiment_warnings
+from carrycast.core.settings import read_toml
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.scenario.overrides import chosen_scenario
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.scenario.warnings import merged, warnings_of
 
 REPOSITORY = Path(__file__).parents[2]
 SCENARIOS = [
     path
-    for folder in ("examples", "src/driftcast/experiments", "tests/conformance")
+    for folder in ("examples", "src/carrycast/analysis/experiments", "tests/conformance")
     for path in sorted((REPOSITORY / folder).rglob("*.toml"))
     if "duration_s" in read_toml(path)
 ]
@@ -56,7 +56,7 @@ def test_a_good_run_has_none() -> None:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: str(path.relative_to(REPOSITORY)))
-def test_no_scenario_that_comes_with_driftcast_has_any(path: Path) -> None:
+def test_no_scenario_that_comes_with_carrycast_has_any(path: Path) -> None:
     found = warnings_of(chosen_scenario(path))
     # This one is for protocols that run processors; alone it would run the default one.
     idle = path.name == "converters.toml"
@@ -65,7 +65,7 @@ def test_no_scenario_that_comes_with_driftcast_has_any(path: Path) -> None:
 
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("name", experiment_names())
-def test_no_experiment_that_comes_with_driftcast_has_any(name: str, quick: bool) -> None:
+def test_no_experiment_that_comes_with_carrycast_has_any(name: str, quick: bool) -> None:
     experiment = load_experiment(name, quick)
     found = [(point.name, warnings_of(point.scenario, moving=False)) for point in experiment.points]
     assert merged(found) == []

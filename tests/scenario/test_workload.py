@@ -7,10 +7,10 @@ from random import Random
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import Scalar
-from driftcast.scenario.draws import Draw, Drawable, Selection, check_selection, select
-from driftcast.scenario.workload import PublishEntry, SubscribeEntry, Workload, workload
+from carrycast.core.model import Scalar
+from carrycast.errors import UserError
+from carrycast.sim.scenario.draws import Draw, Drawable, Selection, check_selection, select
+from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry, Workload, workload
 
 
 def played(

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from driftcast.matching.eligibility import serves
-from driftcast.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
-from driftcast.parts.processing import Calls
-from driftcast.protocol import Host, Interface, Port, Protocol, RunsProcessors, Settings, Token
-from driftcast.wire import EventMessage, Message
+from carrycast.core.matching.eligibility import serves
+from carrycast.core.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from carrycast.core.parts.processing import Calls
+from carrycast.core.protocol import Host, Interface, Port, Protocol, RunsProcessors, Settings, Token
+from carrycast.core.wire import EventMessage, Message
 
 
 class Carry(EventMessage, frozen=True, gc=False, tag=1):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.model import Position, Velocity
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation.run import Simulation
+from carrycast.core.model import Position, Velocity
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.scenario.scenario import scenario_from
 
 # Node 1 is absent until 10 s; then it stands 50 m beside node 0.
 MOVES = "0 20 0 100 0 100\n0 stays 0 0\n10 stays 0 0\n10 comes 50 0\n20 stays 0 0\n20 comes 50 0\n"

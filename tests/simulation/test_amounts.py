@@ -2,12 +2,12 @@
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import Event, NodeId
-from driftcast.protocol import Fact, Place, Protocol, UsesRouter
-from driftcast.scenario.measures import Asked, aggregate
-from driftcast.simulation.run import Run, run
-from driftcast.wire import Codec, Layer, Message
+from carrycast.core.model import Event, NodeId
+from carrycast.core.protocol import Fact, Place, Protocol, UsesRouter
+from carrycast.core.wire import Codec, Layer, Message
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import Run, run
+from carrycast.sim.scenario.measures import Asked, aggregate
 from tests.simulation.worlds import line, register
 
 
@@ -58,7 +58,7 @@ MORE: list[dict[str, object]] = [
 
 def outcome(monkeypatch: pytest.MonkeyPatch, more: list[dict[str, object]] = MORE, **window: float) -> Run:
     register(monkeypatch, Caller)
-    monkeypatch.setattr("driftcast.protocol.registry.folders_of", lambda package: ["aodv", "caller"])
+    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", lambda package: ["aodv", "caller"])
     publish = [
         {"nodes": [2], "interval_s": 1.0, "to_s": 4.0, "attributes": {"length": 20}},
         {"nodes": [1], "interval_s": 2.0, "to_s": 4.0, "attributes": {"length": 5}},

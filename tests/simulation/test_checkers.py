@@ -2,12 +2,12 @@
 
 import pytest
 
-from driftcast.model import Event, EventId, NodeId, Subscription, SubscriptionId
-from driftcast.protocol import Fact, Interface, Protocol, TimerKey
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation.run import run
-from driftcast.simulation.witness.checkers import Checkers, ViolationError
-from driftcast.wire import EventMessage, Message
+from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from carrycast.core.protocol import Fact, Interface, Protocol, TimerKey
+from carrycast.core.wire import EventMessage, Message
+from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
 from tests.simulation.worlds import line, register
 
 

@@ -13,7 +13,7 @@ EXAMPLES = ("quick", "traffic-report", "drift")
 
 
 def test_what_is_compiled_exists() -> None:
-    assert [module for module in MODULES if not (ROOT / "src" / "driftcast" / module).is_file()] == []
+    assert [module for module in MODULES if not (ROOT / "src" / "carrycast" / module).is_file()] == []
 
 
 def fingerprint(program: list[str], scenario: str) -> str:
@@ -30,10 +30,10 @@ def fingerprint(program: list[str], scenario: str) -> str:
 @pytest.mark.timeout(3600)
 def test_compiled_runs_have_the_fingerprints_of_plain_ones(tmp_path: Path) -> None:
     program = build(tmp_path)
-    where = "import driftcast.radio.csma as csma; print(csma.__file__)"
+    where = "import carrycast.sim.radio.csma as csma; print(csma.__file__)"
     lib = {"PYTHONPATH": str(tmp_path / "lib")}
     found = subprocess.run([sys.executable, "-c", where], env=lib, capture_output=True, text=True, check=True)
     assert found.stdout.strip().endswith(".so")
     for scenario in EXAMPLES:
-        plain = fingerprint([sys.executable, "-m", "driftcast"], scenario)
+        plain = fingerprint([sys.executable, "-m", "carrycast"], scenario)
         assert fingerprint([str(program)], scenario) == plain, scenario

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import WorkError
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import run
-from driftcast.testing.fuzz import Case
+from carrycast.errors import WorkError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.sim.testing.fuzz import Case
 
 FUNCTIONS = Path(sys.modules[Case.__module__].__file__ or "").with_name("processors.py")
 
@@ -52,7 +52,7 @@ def test_a_run_may_make_exactly_as_many_as_it_is_allowed() -> None:
 def test_the_command_line_says_it_in_one_line_and_ends_with_status_1(tmp_path: Path) -> None:
     path = Case(_table("drift", 500), {}, 1).write(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "driftcast", "run", str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "carrycast", "run", str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftcast.testing import Net
+from carrycast.sim.testing import Net
 
 BEACONS = {"discovery": {"mode": "beacon", "period_s": 1.0, "missed": 3.0, "jitter": 0.0}}
 

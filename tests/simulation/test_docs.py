@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 

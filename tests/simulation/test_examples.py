@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.protocol.registry import protocol_names
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import load
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
@@ -35,7 +35,7 @@ def test_every_example_is_listed_under_its_protocol() -> None:
 
 
 def test_every_protocol_has_an_example() -> None:
-    shipped = {path.name for path in (REPOSITORY / "src" / "driftcast" / "dissemination").iterdir() if path.is_dir()}
+    shipped = {path.name for path in (REPOSITORY / "src" / "carrycast" / "dissemination").iterdir() if path.is_dir()}
     names = [name for name in protocol_names() if name in shipped]
     assert {load(path).protocol["name"] for path in FILES} >= set(names)
 

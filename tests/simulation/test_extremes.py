@@ -9,29 +9,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.live.config import NodeFile, ProcessorSection, TraceSection
-from driftcast.live.link.interface_config import DiscoverySection, ListenSection
-from driftcast.live.link.settings import LinkSettings
-from driftcast.mobility.registry import models
-from driftcast.protocol.application import applications
-from driftcast.protocol.registry import protocol_named, protocol_names, router_named, router_names
-from driftcast.radio.disk_settings import DiskRadio
-from driftcast.radio.dot11 import CsmaRadio
-from driftcast.scenario.applications import Calendar
-from driftcast.scenario.computer import Computer
-from driftcast.scenario.energy import Energy
-from driftcast.scenario.faults import Fault
-from driftcast.scenario.measures import Asked
-from driftcast.scenario.retrieval import RequestEntry
-from driftcast.scenario.scenario import BeaconMode, Measure, ProcessorEntry, Scenario, scenario_from
-from driftcast.scenario.service import Service
-from driftcast.scenario.wires import Wire
-from driftcast.scenario.workload import PublishEntry, SubscribeEntry
-from driftcast.simulation.kernel import Kernel
-from driftcast.simulation.mishap import RunError
-from driftcast.simulation.run import run
-from driftcast.testing import example_tables
+from carrycast.core.protocol.application import applications
+from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
+from carrycast.errors import UserError, WorkError
+from carrycast.node.config import NodeFile, ProcessorSection, TraceSection
+from carrycast.node.link.interface_config import DiscoverySection, ListenSection
+from carrycast.node.link.settings import LinkSettings
+from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.engine.mishap import RunError
+from carrycast.sim.engine.run import run
+from carrycast.sim.mobility.registry import models
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.scenario.applications import Calendar
+from carrycast.sim.scenario.computer import Computer
+from carrycast.sim.scenario.energy import Energy
+from carrycast.sim.scenario.faults import Fault
+from carrycast.sim.scenario.measures import Asked
+from carrycast.sim.scenario.retrieval import RequestEntry
+from carrycast.sim.scenario.scenario import BeaconMode, Measure, ProcessorEntry, Scenario, scenario_from
+from carrycast.sim.scenario.service import Service
+from carrycast.sim.scenario.wires import Wire
+from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry
+from carrycast.sim.testing import example_tables
 
 EXTREMES = (math.inf, math.nan, 1e308, 1e-300, 0, -1, 10**30)
 BUDGET = 60_000

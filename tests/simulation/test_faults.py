@@ -6,15 +6,15 @@ from statistics import mean
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import Event, EventId, Failure, NodeId, Position, Velocity
-from driftcast.protocol import Interface, Link, Protocol, Token
-from driftcast.scenario.faults import ClockSkew, Crash, CutOff, Fault, GpsError, LinkCut, Loss, fault_plan
-from driftcast.scenario.gps import Wandering
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation.run import Run, Simulation, run
-from driftcast.testing import Net
-from driftcast.wire import EventMessage, Message
+from carrycast.core.model import Event, EventId, Failure, NodeId, Position, Velocity
+from carrycast.core.protocol import Interface, Link, Protocol, Token
+from carrycast.core.wire import EventMessage, Message
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import Run, Simulation, run
+from carrycast.sim.scenario.faults import ClockSkew, Crash, CutOff, Fault, GpsError, LinkCut, Loss, fault_plan
+from carrycast.sim.scenario.gps import Wandering
+from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.testing import Net
 from tests.simulation.worlds import line, register
 
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from driftcast.model import Event, EventId, Subscription, SubscriptionId
-from driftcast.protocol import Fact
-from driftcast.radio.medium import Frame
-from driftcast.simulation.kernel import Kernel
-from driftcast.simulation.witness import fingerprint as codes
-from driftcast.simulation.witness.fingerprint import VERSION, Fingerprint, version_of
-from driftcast.simulation.witness.meter import Meter
-from driftcast.simulation.witness.recorder import Recorder
-from driftcast.testing import Net
-from driftcast.trace import Level, Trace
-from driftcast.wire import Codec, EventMessage, Layer, Message
+from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
+from carrycast.core.protocol import Fact
+from carrycast.core.wire import Codec, EventMessage, Layer, Message
+from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.engine.observers import fingerprint as codes
+from carrycast.sim.engine.observers.fingerprint import VERSION, Fingerprint, version_of
+from carrycast.sim.engine.observers.meter import Meter
+from carrycast.sim.engine.observers.recorder import Recorder
+from carrycast.sim.radio.medium import Frame
+from carrycast.sim.testing import Net
+from carrycast.trace import Level, Trace
 
 
 class Carry(EventMessage, frozen=True, gc=False, tag=1):

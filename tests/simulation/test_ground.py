@@ -2,12 +2,12 @@
 
 import pytest
 
-from driftcast.maps import read_map
-from driftcast.model import Area
-from driftcast.protocol import Host
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation.run import Simulation
-from driftcast.testing import Net
+from carrycast.core.maps import read_map
+from carrycast.core.model import Area
+from carrycast.core.protocol import Host
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.testing import Net
 from tests.simulation.worlds import line
 
 DRIVING = {

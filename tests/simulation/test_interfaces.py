@@ -2,10 +2,10 @@
 
 import pytest
 
-from driftcast.model import Event, EventId, Failure
-from driftcast.protocol import Interface, Token
-from driftcast.simulation.run import Simulation, run
-from driftcast.trace import Kind, Level
+from carrycast.core.model import Event, EventId, Failure
+from carrycast.core.protocol import Interface, Token
+from carrycast.sim.engine.run import Simulation, run
+from carrycast.trace import Kind, Level
 from tests.live.talker import Talker, Word
 from tests.simulation.worlds import line, register
 

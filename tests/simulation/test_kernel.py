@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.scenario.scenario import scenario_from
-from driftcast.simulation import kernel as kernel_module
-from driftcast.simulation.kernel import Kernel, Timer, delay_us
-from driftcast.simulation.run import run
+from carrycast.sim.engine import kernel as kernel_module
+from carrycast.sim.engine.kernel import Kernel, Timer, delay_us
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
 
 
 def test_calls_come_by_time_and_then_by_the_order_in_which_they_were_asked_for() -> None:

@@ -7,11 +7,11 @@ from typing import Literal
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.functions import MAX_JOBS
-from driftcast.model import Event, NodeId, Processor, ProcessorId
-from driftcast.protocol import Capability, Fact, Host, Port, Protocol, RunsProcessors, Settings, Token
-from driftcast.testing import Net
+from carrycast.core.functions import MAX_JOBS
+from carrycast.core.model import Event, NodeId, Processor, ProcessorId
+from carrycast.core.protocol import Capability, Fact, Host, Port, Protocol, RunsProcessors, Settings, Token
+from carrycast.errors import UserError
+from carrycast.sim.testing import Net
 from tests.simulation.worlds import line, register
 
 FUNCTIONS = "def same(event):\n    return dict(event.attributes)\n"

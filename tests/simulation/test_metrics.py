@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from driftcast.model import Event, EventId
-from driftcast.scenario.measures import METRIC_MEANINGS
-from driftcast.simulation.run import run
-from driftcast.simulation.witness.meter import quantile
-from driftcast.wire import HEADER_BYTES
+from carrycast.core.model import Event, EventId
+from carrycast.core.wire import HEADER_BYTES
+from carrycast.sim.engine.observers.meter import quantile
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.measures import METRIC_MEANINGS
 from tests.simulation.worlds import line
 
 ONE_EVENT = {"nodes": [0], "interval_s": 100.0, "from_s": 1.0, "payload_bytes": 100, "lease_s": 60.0}

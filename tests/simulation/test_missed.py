@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from driftcast.simulation.missed import Missed, missed
+from carrycast.sim.engine.missed import Missed, missed
 
 Row = tuple[float, int, str, str | None, str | None, int | None, str | None]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.scenario.draws import Drawable
-from driftcast.scenario.scenario import Scenario
-from driftcast.scenario.workload import SubscribeEntry, workload
-from driftcast.simulation.run import Simulation
-from driftcast.testing import Net
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.scenario.draws import Drawable
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario.workload import SubscribeEntry, workload
+from carrycast.sim.testing import Net
 from tests.simulation.modulating import Modulating
 from tests.simulation.worlds import line, register
 

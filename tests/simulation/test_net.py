@@ -3,8 +3,8 @@
 import networkx as nx
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.testing import Net
+from carrycast.errors import UserError
+from carrycast.sim.testing import Net
 
 
 def links(net: Net) -> set[tuple[int, int]]:

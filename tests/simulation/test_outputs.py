@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.model import Event, EventId, Subscription, SubscriptionId
-from driftcast.protocol import Token
-from driftcast.simulation.witness.checkers import Checkers, ViolationError
-from driftcast.simulation.witness.outputs import Made, Outputs
-from driftcast.testing import Net
+from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
+from carrycast.core.protocol import Token
+from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
+from carrycast.sim.engine.observers.outputs import Made, Outputs
+from carrycast.sim.testing import Net
 from tests.simulation.modulating import Job, Modulating
 from tests.simulation.worlds import register
 

@@ -5,11 +5,11 @@ from random import Random
 import msgspec
 import pytest
 
-from driftcast.scenario.scenario import scenario_from
-from driftcast.services.policy.decision import DecisionPoint
-from driftcast.services.policy.repository import Repository
-from driftcast.simulation.run import Simulation
-from driftcast.trace import Level
+from carrycast.services.policy.decision import DecisionPoint
+from carrycast.services.policy.repository import Repository
+from carrycast.sim.engine.run import Simulation
+from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.trace import Level
 
 SLOW = "policy slow roles sensor then { set discovery.period_s = 5 }"
 TOOL, STORE, OTHER, EARLY, LATE = 0, 3, 4, 5, 6

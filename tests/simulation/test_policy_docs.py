@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from driftcast.scenario.scenario import load
-from driftcast.services.policy.conflict import clash
-from driftcast.services.policy.text import policies_from
-from driftcast.simulation.run import run
-from driftcast.trace import Level
+from carrycast.services.policy.conflict import clash
+from carrycast.services.policy.text import policies_from
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import load
+from carrycast.trace import Level
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "policy.md").read_text("utf-8")
@@ -39,7 +39,7 @@ def test_the_example_runs_and_everybody_does_as_the_policies_say() -> None:
 
 
 def test_every_drop_of_the_room_stands_on_the_page() -> None:
-    room = REPOSITORY / "src" / "driftcast" / "services" / "policy"
+    room = REPOSITORY / "src" / "carrycast" / "services" / "policy"
     source = "\n".join(path.read_text("utf-8") for path in sorted(room.glob("*.py")))
     reasons = set(re.findall(r'"drop",[^)]*?"([a-z_]+)"\)', source)) | set(re.findall(r'reason="([a-z_]+)"', source))
     assert len(reasons) > 8

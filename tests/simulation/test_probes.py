@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import Event
-from driftcast.protocol import Probe, Protocol, Snapshot
-from driftcast.simulation.run import Run, run
-from driftcast.trace import Level
+from carrycast.core.model import Event
+from carrycast.core.protocol import Probe, Protocol, Snapshot
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import Run, run
+from carrycast.trace import Level
 from tests.simulation.worlds import line, register
 
 

@@ -1,4 +1,4 @@
-"""Random scenarios: some hundred of those that `python -m driftcast.testing.fuzz` draws, and the generator itself."""
+"""Random scenarios: some hundred that `python -m carrycast.sim.testing.fuzz` draws, and the generator itself."""
 
 import json
 import subprocess
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.protocol.registry import protocol_names
-from driftcast.scenario.faults import Fault
-from driftcast.testing.fuzz import Case, Lane, draw_case, load_case, shrunk
-from driftcast.testing.fuzz.case import toml_text
-from driftcast.testing.fuzz.spoiled import HOSTILE
+from carrycast.core.protocol.registry import protocol_names
+from carrycast.sim.scenario.faults import Fault
+from carrycast.sim.testing.fuzz import Case, Lane, draw_case, load_case, shrunk
+from carrycast.sim.testing.fuzz.case import toml_text
+from carrycast.sim.testing.fuzz.spoiled import HOSTILE
 
 SEED = 7
 CHUNKS, CHUNK = 4, 75
@@ -25,7 +25,7 @@ def test_random_scenarios_run_alike_twice_or_are_refused_in_one_line(chunk: int)
     with Lane(chunk) as lane:
         for index in range(chunk * CHUNK, (chunk + 1) * CHUNK):
             verdict = lane.judge_drawn(SEED, index)
-            replay = f"python -m driftcast.testing.fuzz --seed {SEED} --first {index} --count 1"
+            replay = f"python -m carrycast.sim.testing.fuzz --seed {SEED} --first {index} --count 1"
             assert verdict.status != "failed", f"{verdict.text}; shrink it with: {replay}"
             ran += verdict.status == "same"
             delivered += verdict.delivered > 0
@@ -87,7 +87,7 @@ def test_a_failure_is_found_named_and_shrunk(tmp_path: Path) -> None:
     assert {"faults", "discovery"}.isdisjoint(small.tables)
     assert len(toml_text(small.tables)) < len(toml_text(case.tables))
     path = small.write(tmp_path)
-    command = [sys.executable, "-m", "driftcast.testing.fuzz", "--replay", str(path), "--run-seed", "1"]
+    command = [sys.executable, "-m", "carrycast.sim.testing.fuzz", "--replay", str(path), "--run-seed", "1"]
     replayed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert replayed.returncode == 1
     assert json.loads(replayed.stdout)["signature"] == verdict.signature
@@ -108,7 +108,7 @@ def test_a_run_that_takes_too_long_and_one_that_takes_too_much_memory_are_failur
 
 def test_a_campaign_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
-    command = [sys.executable, "-m", "driftcast.testing.fuzz", "--seed", str(SEED), "--resume", str(results)]
+    command = [sys.executable, "-m", "carrycast.sim.testing.fuzz", "--seed", str(SEED), "--resume", str(results)]
     command += ["--failures", str(tmp_path / "failures")]
     for count in (3, 5):
         done = subprocess.run([*command, "--count", str(count)], capture_output=True, text=True, check=False)

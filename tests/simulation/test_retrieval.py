@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import AdvertisementId, Event, EventId, NodeId, Request, RequestId
-from driftcast.protocol import AnswersRequests, Fact, Interface, Protocol
-from driftcast.scenario.scenario import Scenario, scenario_from
-from driftcast.simulation.run import Run, Simulation, run
-from driftcast.simulation.witness.checkers import ViolationError
-from driftcast.trace import Level
-from driftcast.wire import EventMessage, Message
+from carrycast.core.model import AdvertisementId, Event, EventId, NodeId, Request, RequestId
+from carrycast.core.protocol import AnswersRequests, Fact, Interface, Protocol
+from carrycast.core.wire import EventMessage, Message
+from carrycast.errors import UserError
+from carrycast.sim.engine.observers.checkers import ViolationError
+from carrycast.sim.engine.run import Run, Simulation, run
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
+from carrycast.trace import Level
 from tests.simulation.worlds import line, register
 
 MEASURES = [

@@ -1,11 +1,11 @@
-"""`driftcast.simulate`: what the files give, for Python programs."""
+"""`carrycast.simulate`: what the files give, for Python programs."""
 
 from typing import Any
 
 import pytest
 
-from driftcast import simulate
-from driftcast.errors import UserError
+from carrycast import simulate
+from carrycast.errors import UserError
 
 APART: dict[str, Any] = {
     "name": "apart",

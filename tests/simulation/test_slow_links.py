@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import EventId
-from driftcast.protocol import Link, Protocol
-from driftcast.testing import Net
+from carrycast.core.model import EventId
+from carrycast.core.protocol import Link, Protocol
+from carrycast.errors import UserError
+from carrycast.sim.testing import Net
 from tests.simulation.worlds import line, register
 
 SLOW = {"kind": "link_slow", "between": [1, 0], "delay_s": 0.5, "at_s": 10.0, "for_s": 10.0}

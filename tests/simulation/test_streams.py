@@ -1,6 +1,6 @@
 """Named random streams. The values are pinned: a change here changes every result ever reported."""
 
-from driftcast.streams import array_stream, derive, stream
+from carrycast.core.streams import array_stream, derive, stream
 
 
 def test_streams_are_what_they_were() -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.model import Event, EventId
-from driftcast.protocol import Fact
-from driftcast.scenario.measures import Asked
-from driftcast.simulation.run import run
-from driftcast.simulation.witness.tally import Tally
-from driftcast.trace import Level
+from carrycast.core.model import Event, EventId
+from carrycast.core.protocol import Fact
+from carrycast.errors import UserError
+from carrycast.sim.engine.observers.tally import Tally
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.measures import Asked
+from carrycast.trace import Level
 from tests.simulation.worlds import line
 
 FIRST, SECOND, MADE, MADE_AGAIN = EventId(0, 0), EventId(0, 1), EventId(1, 0), EventId(2, 0)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.scenario.scenario import load
-from driftcast.simulation.run import run
-from driftcast.testing import Net
-from driftcast.trace import Kind
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import load
+from carrycast.sim.testing import Net
+from carrycast.trace import Kind
 
 FUNCTIONS = """
 import sys

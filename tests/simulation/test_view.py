@@ -6,8 +6,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from driftcast.simulation.view import all_hops
-from driftcast.testing import Net
+from carrycast.sim.engine.view import all_hops
+from carrycast.sim.testing import Net
 
 
 @pytest.mark.parametrize(("nodes", "links"), [(1, 0), (2, 0), (5, 3), (64, 90), (65, 200), (130, 150), (130, 2000)])

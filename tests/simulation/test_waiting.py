@@ -2,11 +2,11 @@
 
 import pytest
 
-from driftcast.model import Event, NodeId
-from driftcast.protocol import Interface, Protocol
-from driftcast.simulation.run import Simulation, run
-from driftcast.trace import Kind, Level
-from driftcast.wire import EventMessage, Message
+from carrycast.core.model import Event, NodeId
+from carrycast.core.protocol import Interface, Protocol
+from carrycast.core.wire import EventMessage, Message
+from carrycast.sim.engine.run import Simulation, run
+from carrycast.trace import Kind, Level
 from tests.simulation.worlds import line, register
 
 

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from driftcast.protocol import Protocol
-from driftcast.scenario.scenario import Scenario, scenario_from
+from carrycast.core.protocol import Protocol
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 LINE: Mapping[str, object] = {
     "name": "line",
@@ -27,7 +27,7 @@ def line(**tables: object) -> Scenario:
 
 def register(monkeypatch: pytest.MonkeyPatch, protocol: type[Protocol]) -> None:
     """Let the registry find a class as if it had a folder of its own."""
-    module = ModuleType(f"driftcast.dissemination.{protocol.name}")
+    module = ModuleType(f"carrycast.protocols.{protocol.name}")
     vars(module)["PROTOCOL"] = protocol
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("driftcast.protocol.registry.folders_of", lambda package: [protocol.name])
+    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", lambda package: [protocol.name])

@@ -1,4 +1,4 @@
-"""The shape of driftcast, as rules over its source: who may import whom, and what the pure layers may never touch."""
+"""The shape of carrycast, as rules over its source: who may import whom, and what the pure layers may never touch."""
 
 import ast
 import os
@@ -9,70 +9,74 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
+SOURCE = Path(__file__).parents[2] / "src" / "carrycast"
 
 # Which layers each layer may import, besides itself, `errors` and `version`. Protocols and routers are found by name
 # through the registry in `protocol`, so no world imports `dissemination` or `routing`.
 MAY_IMPORT = {
-    # Leaves: how a command ends badly, which version this is, what folders there are, how a settings file is read.
+    # Leaves: how a command ends badly, which version this is.
     "errors": "",
-    "folders": "",
     "version": "",
-    "settings": "",
-    "streams": "",
-    "busy": "",
+    # Leaves of the core: plug-in folders, settings files, random streams, utilization.
+    "core.folders": "",
+    "core.settings": "",
+    "core.streams": "",
+    "core.busy": "",
     # The pure layers, from the bottom up.
-    "model": "",
-    "matching": "model",
-    "wire": "model",
-    "protocol": "model matching wire folders",
-    "parts": "model matching wire protocol",
-    "routing": "model matching wire protocol parts",
-    "services": "model matching wire protocol parts",
-    "dissemination": "model matching wire protocol parts routing services",
-    # What a run is made of.
-    "maps": "model settings",
-    "mobility": "model maps settings",
-    "contacts": "mobility",
-    "radio": "model wire contacts settings",
-    "trace": "model matching wire protocol",
-    # Users' functions, and stacks from the tables that people write, for every world.
-    "functions": "model matching",
-    "stacks": "protocol settings",
-    # What a scenario says; it runs nothing.
-    "scenario": "model matching protocol mobility contacts radio trace settings streams functions stacks busy",
-    # The worlds that run protocols.
-    "simulation": "model matching wire protocol mobility contacts radio scenario streams functions stacks busy trace",
-    "live": "model maps matching wire protocol services functions trace settings stacks busy",
-    "loopback": "model protocol contacts live",
-    "lab": "model protocol mobility contacts radio trace scenario simulation streams functions stacks live loopback",
-    "gateway": "model matching wire protocol live settings",
-    # Small networks for tests.
-    "testing": "model matching wire protocol mobility contacts radio scenario simulation stacks trace folders settings",
-    # What shows them.
-    "player": "model mobility contacts radio trace scenario simulation",
-    "watching": "model trace live player",
-    "explain": "matching contacts trace player",
-    # What judges them.
-    "pipeline": "model matching protocol mobility contacts trace settings scenario simulation player explain folders",
-    "experiments": "model matching protocol mobility contacts trace settings scenario simulation loopback pipeline",
+    "core.model": "",
+    "core.matching": "core.model",
+    "core.wire": "core.model",
+    "core.protocol": "core.model core.matching core.wire core.folders",
+    "core.parts": "core.model core.matching core.wire core.protocol",
+    # Road maps, users' functions, and stacks from the tables that people write, for every environment.
+    "core.maps": "core.model core.settings",
+    "core.functions": "core.model core.matching",
+    "core.stacks": "core.protocol core.settings",
+    "routers": "core.model core.matching core.wire core.protocol core.parts",
+    "services": "core.model core.matching core.wire core.protocol core.parts",
+    "protocols": "core.model core.matching core.wire core.protocol core.parts routers services",
+    "trace": "core.model core.matching core.wire core.protocol",
+    # The simulated environment.
+    "sim.mobility": "core.model core.maps core.settings",
+    "sim.contacts": "sim.mobility",
+    "sim.radio": "core.model core.wire sim.contacts core.settings",
+    "sim.scenario": "core.model core.matching core.protocol sim.mobility sim.contacts sim.radio trace core.settings "
+    "core.streams core.functions core.stacks core.busy",
+    "sim.engine": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
+    "core.streams core.functions core.stacks core.busy trace",
+    "sim.testing": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
+    "sim.engine core.stacks trace core.folders core.settings",
+    # The live environment.
+    "node": "core.model core.maps core.matching core.wire core.protocol services core.functions trace core.settings "
+    "core.stacks core.busy",
+    # A scenario's environment for live nodes.
+    "lab": "core.model core.protocol sim.mobility sim.contacts sim.radio trace sim.scenario sim.engine core.streams "
+    "core.functions core.stacks node",
+    # What shows runs, and what evaluates them.
+    "analysis.player": "core.model sim.mobility sim.contacts sim.radio trace sim.scenario sim.engine",
+    "analysis.live_page": "core.model trace node analysis.player",
+    "analysis.explain": "core.matching sim.contacts trace analysis.player",
+    "analysis": "core.model core.matching core.protocol sim.mobility sim.contacts trace core.settings sim.scenario "
+    "sim.engine lab core.folders analysis.player analysis.explain",
 }
-# The package's own front doors (`driftcast/__init__.py`, `api.py`) and the command line may import anything.
-FRONT_DOORS = frozenset({"__init__", "__main__", "api", "cli"})
+DEEP = ("core", "sim")
+"""Packages whose folders are layers of their own."""
+# The package's own interface (`carrycast/__init__.py`, `api.py`) and the command line may import anything.
+ENTRY_POINTS = frozenset({"__init__", "__main__", "api", "cli"})
 
 # The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
-LIVE_ROOMS = ("sight", "delays", "record", "keys", "link", "host", "door")
+LIVE_ROOMS = ("sight", "delays", "record", "security", "link", "runtime", "api")
 
 MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
 MAX_ARGUMENTS = 10
 
-PURE = ("model", "matching", "wire", "protocol", "parts", "routing", "services", "dissemination")
+PURE = ("core.model", "core.matching", "core.wire", "core.protocol", "core.parts", "routers", "services", "protocols")
 
 # Py4J's gateway has no public door to what Spark needs at its start, PySpark none to which executors there are.
-TOUCHES_PRIVATE = frozenset({"pipeline.session", "pipeline.cluster.crew"})
+TOUCHES_PRIVATE = frozenset({"analysis.spark.session", "analysis.spark.cluster.crew"})
 # The one place for what nodes of a process share: caches, bounded, whose answers follow from their arguments alone.
-MAY_KEEP_STATE = frozenset({"matching.shared"})
+MAY_KEEP_STATE = frozenset({"core.matching.shared"})
 
 # A pure layer gets time and randomness as arguments and acts through its port.
 BANNED_MODULES = frozenset(
@@ -87,10 +91,10 @@ BANNED_NAMES = frozenset(
 NEEDS_SEED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 
 # What comes from others is read by `host.reader`, so that a node with keys judges it; these read what they wrote.
-READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "driftcast.wire.reader_of"})
-READING = ("parts", "routing", "services", "dissemination")
+READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "carrycast.core.wire.reader_of"})
+READING = ("core.parts", "routers", "services", "protocols")
 READS_ITS_STORE = frozenset(
-    {"parts.log", "services.retrieval.stored", "services.policy.repository", "dissemination.overlay.ledger"}
+    {"core.parts.log", "services.retrieval.stored", "services.policy.repository", "protocols.overlay.ledger"}
 )
 
 # What only an extra installs: a node on a small device has none of it.
@@ -110,7 +114,7 @@ NOT_IN_BASE = (
     "pytest",
 )
 # The layers that come with an extra.
-WITH_EXTRAS = frozenset({"pipeline", "experiments", "lab"})
+WITH_EXTRAS = frozenset({"analysis", "lab"})
 
 
 def is_test(path: Path) -> bool:
@@ -119,7 +123,7 @@ def is_test(path: Path) -> bool:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name below `driftcast` ("" for the package itself)."""
+    """Every module of the package by its dotted name below `carrycast` ("" for the package itself)."""
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         place = path.relative_to(SOURCE)
@@ -130,12 +134,15 @@ def modules() -> dict[str, Path]:
 
 
 def layer_of(module: str) -> str:
-    return module.split(".", maxsplit=1)[0] or "__init__"
+    """The layer of a module, given by its dotted name below `carrycast`."""
+    parts = module.split(".")
+    deep = ".".join(parts[:2])
+    return deep if parts[0] in DEEP or deep in MAY_IMPORT else parts[0] or "__init__"
 
 
 def imported_names(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str, str]]:
     """Every import as (line, local name, full dotted name), also those inside functions and conditions."""
-    here = ["driftcast", *module.split(".")] if module else ["driftcast"]
+    here = ["carrycast", *module.split(".")] if module else ["carrycast"]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
@@ -164,15 +171,15 @@ def used_names(tree: ast.AST, origins: dict[str, str]) -> Iterator[tuple[int, st
 def import_violations(module: str, line: int, name: str) -> Iterator[str]:
     layer = layer_of(module)
     root, *rest = name.split(".")
-    if root != "driftcast" or layer in FRONT_DOORS:
+    if root != "carrycast" or layer in ENTRY_POINTS:
         return
-    target = rest[0] if rest else "__init__"
+    target = layer_of(".".join(rest))
     if target in (layer, "errors", "version"):
         return
     if layer not in MAY_IMPORT:
-        yield f"driftcast.{module}: {layer!r} is a new layer: say in MAY_IMPORT what it may import"
+        yield f"carrycast.{module}: {layer!r} is a new layer: say in MAY_IMPORT what it may import"
     elif target not in MAY_IMPORT[layer].split():
-        yield f"driftcast.{module}:{line}: {layer} may not import {name}"
+        yield f"carrycast.{module}:{line}: {layer} may not import {name}"
 
 
 def purity_violations(module: str, line: int, name: str, call: ast.Call | None) -> Iterator[str]:
@@ -183,20 +190,20 @@ def purity_violations(module: str, line: int, name: str, call: ast.Call | None) 
         or name.startswith("numpy.random.mtrand")
     )
     if name.split(".", maxsplit=1)[0] in BANNED_MODULES or name in BANNED_NAMES or draws_globally:
-        yield f"driftcast.{module}:{line}: {layer_of(module)} is pure and may not use {name}"
+        yield f"carrycast.{module}:{line}: {layer_of(module)} is pure and may not use {name}"
     elif name in NEEDS_SEED and call is not None and not call.args and not call.keywords:
-        yield f"driftcast.{module}:{line}: {name} needs a seed"
+        yield f"carrycast.{module}:{line}: {name} needs a seed"
     elif name in READS and layer_of(module) in READING and module not in READS_ITS_STORE:
-        yield f"driftcast.{module}:{line}: {name} reads what nobody has judged; host.reader does not"
+        yield f"carrycast.{module}:{line}: {name} reads what nobody has judged; host.reader does not"
 
 
 def room_violations(module: str, line: int, name: str) -> Iterator[str]:
     """Within `live`: from a room to one that comes after it."""
-    here, there = (path.split(".")[1:2] for path in (module, name.removeprefix("driftcast.")))
-    if not name.startswith("driftcast.live.") or not module.startswith("live.") or not set(here) <= set(LIVE_ROOMS):
+    here, there = (path.split(".")[1:2] for path in (module, name.removeprefix("carrycast.")))
+    if not name.startswith("carrycast.node.") or not module.startswith("node.") or not set(here) <= set(LIVE_ROOMS):
         return
     if not set(there) <= set(LIVE_ROOMS) or LIVE_ROOMS.index(there[0]) > LIVE_ROOMS.index(here[0]):
-        yield f"driftcast.{module}:{line}: live.{here[0]} may not import {name}"
+        yield f"carrycast.{module}:{line}: node.{here[0]} may not import {name}"
 
 
 MUTATES = frozenset(
@@ -237,7 +244,7 @@ def state_violations(module: str, tree: ast.Module) -> Iterator[str]:
     for name, node in names.items():
         made = node.value.func if isinstance(node.value, ast.Call) else None
         if name in changed or (isinstance(made, ast.Name) and made.id in changing):
-            yield f"driftcast.{module}:{node.lineno}: {name} is state of the process in a pure layer"
+            yield f"carrycast.{module}:{node.lineno}: {name} is state of the process in a pure layer"
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
@@ -256,15 +263,15 @@ def shape_violations(module: str, source: str, tree: ast.Module) -> Iterator[str
     """Modules, functions and constructors that want to be several."""
     lines = source.count("\n")
     if lines > MAX_MODULE_LINES:
-        yield f"driftcast.{module}: has {lines} lines"
+        yield f"carrycast.{module}: has {lines} lines"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
-                yield f"driftcast.{module}:{node.lineno}: {node.name} has {length} lines"
+                yield f"carrycast.{module}:{node.lineno}: {node.name} has {length} lines"
             arguments = len(node.args.args) + len(node.args.kwonlyargs)
             if node.name == "__init__" and arguments > MAX_ARGUMENTS:
-                yield f"driftcast.{module}:{node.lineno}: a constructor with {arguments} arguments"
+                yield f"carrycast.{module}:{node.lineno}: a constructor with {arguments} arguments"
 
 
 def private_violations(module: str, tree: ast.Module) -> Iterator[str]:
@@ -282,7 +289,7 @@ def private_violations(module: str, tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
             itself = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             if not itself and node.attr not in own:
-                yield f"driftcast.{module}:{node.lineno}: {node.attr} is private to something else"
+                yield f"carrycast.{module}:{node.lineno}: {node.attr} is private to something else"
 
 
 def violations(module: str, source: str, is_package: bool = False) -> list[str]:
@@ -326,65 +333,93 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
 @pytest.mark.parametrize(
     ("module", "source", "complaint"),
     [
-        ("model.event", "from driftcast.matching import Filter", "model may not import driftcast.matching.Filter"),
         (
-            "model.event",
+            "core.model.event",
+            "from carrycast.core.matching import Filter",
+            "core.model may not import carrycast.core.matching.Filter",
+        ),
+        (
+            "core.model.event",
             "from ..matching.filter import Filter",
-            "model may not import driftcast.matching.filter.Filter",
+            "core.model may not import carrycast.core.matching.filter.Filter",
         ),
-        ("wire.codec", "import driftcast.protocol.port", "wire may not import driftcast.protocol.port"),
-        ("protocol.port", "from driftcast import parts", "protocol may not import driftcast.parts"),
-        ("parts.seen", "def f():\n    from driftcast.routing import aodv", "parts.seen:2: parts may not import"),
-        ("routing.aodv", "from driftcast.dissemination import flooding", "routing may not import"),
-        ("mobility.line", "from driftcast.radio.medium import Frame", "mobility may not import driftcast.radio"),
-        ("radio.disk", "from driftcast.dissemination.flooding import PROTOCOL", "radio may not import"),
-        ("simulation.run", "from driftcast.dissemination import flooding", "simulation may not import"),
-        ("live.node", "import driftcast.dissemination.gossip as gossip", "live may not import"),
-        ("lab.host", "from driftcast.routing.aodv import ROUTER", "lab may not import driftcast.routing"),
-        ("pipeline.sweep", "from driftcast.live import connect", "pipeline may not import driftcast.live.connect"),
-        ("trace.rows", "from driftcast.parts import SeenCache", "trace may not import driftcast.parts.SeenCache"),
-        ("model.event", "import driftcast", "model may not import driftcast"),
-        ("novelty.thing", "from driftcast.model import Event", "'novelty' is a new layer"),
-        ("model.event", "import time", "model is pure and may not use time"),
         (
-            "model.event",
-            "if TYPE_CHECKING:\n    import os.path",
-            "model.event:2: model is pure and may not use os.path",
+            "core.wire.codec",
+            "import carrycast.core.protocol.port",
+            "core.wire may not import carrycast.core.protocol.port",
         ),
-        ("parts.seen", "from time import monotonic as m", "may not use time.monotonic"),
+        (
+            "core.protocol.port",
+            "from carrycast.core import parts",
+            "core.protocol may not import carrycast.core.parts",
+        ),
+        (
+            "core.parts.seen",
+            "def f():\n    from carrycast.routers import aodv",
+            "core.parts.seen:2: core.parts may not import",
+        ),
+        ("routers.aodv", "from carrycast.protocols import flooding", "routers may not import"),
+        (
+            "sim.mobility.line",
+            "from carrycast.sim.radio.medium import Frame",
+            "sim.mobility may not import carrycast.sim.radio",
+        ),
+        ("sim.radio.disk", "from carrycast.protocols.flooding import PROTOCOL", "sim.radio may not import"),
+        ("sim.engine.run", "from carrycast.protocols import flooding", "sim.engine may not import"),
+        ("node.node", "import carrycast.protocols.gossip as gossip", "node may not import"),
+        ("lab.host", "from carrycast.routers.aodv import ROUTER", "lab may not import carrycast.routers"),
+        (
+            "analysis.spark.sweep",
+            "from carrycast.node import connect",
+            "analysis may not import carrycast.node.connect",
+        ),
+        (
+            "trace.rows",
+            "from carrycast.core.parts import SeenCache",
+            "trace may not import carrycast.core.parts.SeenCache",
+        ),
+        ("core.model.event", "import carrycast", "core.model may not import carrycast"),
+        ("novelty.thing", "from carrycast.core.model import Event", "'novelty' is a new layer"),
+        ("core.model.event", "import time", "core.model is pure and may not use time"),
+        (
+            "core.model.event",
+            "if TYPE_CHECKING:\n    import os.path",
+            "core.model.event:2: core.model is pure and may not use os.path",
+        ),
+        ("core.parts.seen", "from time import monotonic as m", "may not use time.monotonic"),
         ("services.x", "import asyncio", "may not use asyncio"),
         ("services.x", "import threading, socket", "may not use socket"),
         ("services.x", "from pyspark.sql import Row", "may not use pyspark.sql.Row"),
-        ("matching.x", "from subprocess import run", "may not use subprocess.run"),
-        ("matching.x", "import datetime\ndatetime.datetime.now()", "matching.x:2: matching is pure"),
-        ("matching.x", "from datetime import datetime as d\nf = d.now", "may not use datetime.datetime.now"),
-        ("dissemination.x.protocol", "import random\nrandom.random()", "may not use random.random"),
-        ("dissemination.x.protocol", "import random as r\npick = r.choice", "may not use random.choice"),
-        ("dissemination.x.protocol", "from random import shuffle", "may not use random.shuffle"),
-        ("dissemination.x.protocol", "from random import *", "may not use random.*"),
-        ("dissemination.x.protocol", "from random import Random\nr = Random()", "random.Random needs a seed"),
-        ("parts.x", "import numpy as np\nnp.random.uniform(0, 1)", "may not use numpy.random.uniform"),
-        ("parts.x", "from numpy import random as nr\nnr.seed(1)", "may not use numpy.random.seed"),
-        ("parts.x", "import numpy.random\nnumpy.random.rand()", "may not use numpy.random.rand"),
-        ("parts.x", "import numpy as np\nnp.random.default_rng()", "numpy.random.default_rng needs a seed"),
-        ("parts.x", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode", "reads what nobody has judged"),
-        ("dissemination.x.protocol", "from driftcast.wire import reader_of", "reads what nobody has judged"),
-        ("parts.x", "SEEN = {}\ndef f(a):\n    SEEN[a] = 1", "parts.x:1: SEEN is state of the process"),
-        ("parts.x", "SEEN: set[int] = set()\ndef f(a):\n    SEEN.add(a)", "SEEN is state of the process"),
-        ("parts.x", "n = 0\ndef f():\n    global n\n    n += 1", "n is state of the process"),
+        ("core.matching.x", "from subprocess import run", "may not use subprocess.run"),
+        ("core.matching.x", "import datetime\ndatetime.datetime.now()", "core.matching.x:2: core.matching is pure"),
+        ("core.matching.x", "from datetime import datetime as d\nf = d.now", "may not use datetime.datetime.now"),
+        ("protocols.x.protocol", "import random\nrandom.random()", "may not use random.random"),
+        ("protocols.x.protocol", "import random as r\npick = r.choice", "may not use random.choice"),
+        ("protocols.x.protocol", "from random import shuffle", "may not use random.shuffle"),
+        ("protocols.x.protocol", "from random import *", "may not use random.*"),
+        ("protocols.x.protocol", "from random import Random\nr = Random()", "random.Random needs a seed"),
+        ("core.parts.x", "import numpy as np\nnp.random.uniform(0, 1)", "may not use numpy.random.uniform"),
+        ("core.parts.x", "from numpy import random as nr\nnr.seed(1)", "may not use numpy.random.seed"),
+        ("core.parts.x", "import numpy.random\nnumpy.random.rand()", "may not use numpy.random.rand"),
+        ("core.parts.x", "import numpy as np\nnp.random.default_rng()", "numpy.random.default_rng needs a seed"),
+        ("core.parts.x", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode", "reads what nobody has judged"),
+        ("protocols.x.protocol", "from carrycast.core.wire import reader_of", "reads what nobody has judged"),
+        ("core.parts.x", "SEEN = {}\ndef f(a):\n    SEEN[a] = 1", "core.parts.x:1: SEEN is state of the process"),
+        ("core.parts.x", "SEEN: set[int] = set()\ndef f(a):\n    SEEN.add(a)", "SEEN is state of the process"),
+        ("core.parts.x", "n = 0\ndef f():\n    global n\n    n += 1", "n is state of the process"),
         (
-            "parts.x",
+            "core.parts.x",
             "class _M:\n    def __init__(self):\n        self.n = 0\n    def f(self):\n        self.n += 1\n_M1 = _M()",
             "_M1 is state of the process",
         ),
-        ("live.link.frame", "from driftcast.live.host.store import NodeStore", "live.link may not import"),
-        ("live.host.store", "from driftcast.live.node import LiveNode", "live.host may not import"),
-        ("live.record", "from driftcast.live.link.address import Address", "live.record may not import"),
-        ("simulation.run", "def f(net):\n    return net._nodes", "simulation.run:2: _nodes is private"),
-        ("simulation.run", "\n" * 501, "has 501 lines"),
-        ("simulation.run", "def f():\n" + "    pass\n" * 60, "f has 61 lines"),
+        ("node.link.frame", "from carrycast.node.runtime.store import NodeStore", "node.link may not import"),
+        ("node.runtime.store", "from carrycast.node.node import LiveNode", "node.runtime may not import"),
+        ("node.record", "from carrycast.node.link.address import Address", "node.record may not import"),
+        ("sim.engine.run", "def f(net):\n    return net._nodes", "sim.engine.run:2: _nodes is private"),
+        ("sim.engine.run", "\n" * 501, "has 501 lines"),
+        ("sim.engine.run", "def f():\n" + "    pass\n" * 60, "f has 61 lines"),
         (
-            "simulation.run",
+            "sim.engine.run",
             "class A:\n    def __init__(self, a, b, c, d, e, f, g, h, i, j): ...",
             "a constructor with 11 arguments",
         ),
@@ -400,26 +435,29 @@ def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complain
     ("module", "source"),
     [
         (
-            "model.event",
-            "import math\nfrom driftcast.errors import UserError\nfrom .identity import NodeId",
+            "core.model.event",
+            "import math\nfrom carrycast.errors import UserError\nfrom .identity import NodeId",
         ),
         (
-            "dissemination.x.protocol",
+            "protocols.x.protocol",
             "from random import Random\ndef f(rng: Random):\n    return rng.random()",
         ),
-        ("parts.x", "import random\nrng = random.Random(7)\nrng.choice([1])"),
-        ("parts.x", "import numpy as np\nrng: np.random.Generator = np.random.default_rng(7)\nrng.uniform()"),
-        ("parts.log", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode"),
-        ("parts.x", "def f(random: Rng, time: float) -> float:\n    return random.random() + time.real"),
-        ("protocol.registry", "import importlib, pkgutil\nimportlib.import_module('driftcast.dissemination')"),
-        ("matching.x", "from datetime import timedelta, datetime\ndatetime.fromisoformat('2020-01-01')"),
-        ("live.node", "import asyncio, os, socket, time\nfrom driftcast.protocol import Port"),
-        ("live.door.control", "from driftcast.live.host.store import NodeStore\nfrom driftcast.live.record import LOG"),
-        ("live.config", "from driftcast.live.link.settings import LinkSettings"),
-        ("parts.x", "TABLE = {1: 2}\nclass A:\n    pass\nNONE = A()\ndef f(a):\n    return TABLE[a], NONE"),
-        ("parts.x", "class A:\n    def f(self, other):\n        self._x = other._x"),
-        ("cli.run", "from driftcast.pipeline import sweep\nfrom driftcast.live import connect"),
-        ("", "from driftcast.simulation import simulate"),
+        ("core.parts.x", "import random\nrng = random.Random(7)\nrng.choice([1])"),
+        ("core.parts.x", "import numpy as np\nrng: np.random.Generator = np.random.default_rng(7)\nrng.uniform()"),
+        ("core.parts.log", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode"),
+        ("core.parts.x", "def f(random: Rng, time: float) -> float:\n    return random.random() + time.real"),
+        ("core.protocol.registry", "import importlib, pkgutil\nimportlib.import_module('carrycast.protocols')"),
+        ("core.matching.x", "from datetime import timedelta, datetime\ndatetime.fromisoformat('2020-01-01')"),
+        ("node.node", "import asyncio, os, socket, time\nfrom carrycast.core.protocol import Port"),
+        (
+            "node.api.control",
+            "from carrycast.node.runtime.store import NodeStore\nfrom carrycast.node.record import LOG",
+        ),
+        ("node.config", "from carrycast.node.link.settings import LinkSettings"),
+        ("core.parts.x", "TABLE = {1: 2}\nclass A:\n    pass\nNONE = A()\ndef f(a):\n    return TABLE[a], NONE"),
+        ("core.parts.x", "class A:\n    def f(self, other):\n        self._x = other._x"),
+        ("cli.run", "from carrycast.analysis.spark import sweep\nfrom carrycast.node import connect"),
+        ("", "from carrycast.sim.engine import simulate"),
     ],
 )
 def test_a_module_that_keeps_to_the_rules_is_left_alone(module: str, source: str) -> None:
@@ -427,9 +465,9 @@ def test_a_module_that_keeps_to_the_rules_is_left_alone(module: str, source: str
 
 
 def test_relative_imports_are_understood_in_packages_too() -> None:
-    assert violations("model", "from .event import Event", is_package=True) == []
-    found = violations("model", "from ..parts import SeenCache", is_package=True)
-    assert found == ["driftcast.model:1: model may not import driftcast.parts.SeenCache"]
+    assert violations("core.model", "from .event import Event", is_package=True) == []
+    found = violations("core.model", "from ..parts import SeenCache", is_package=True)
+    assert found == ["carrycast.core.model:1: core.model may not import carrycast.core.parts.SeenCache"]
 
 
 def import_where_extras_are_missing(names: list[str]) -> subprocess.CompletedProcess[str]:
@@ -452,15 +490,15 @@ for name in {names!r}:
 
 def test_a_plain_installation_imports_all_but_the_extras() -> None:
     names = [
-        f"driftcast.{module}" if module else "driftcast"
+        f"carrycast.{module}" if module else "carrycast"
         for module in modules()
         if layer_of(module) not in WITH_EXTRAS | {"__main__"} and (layer_of(module) != "cli" or module == "cli")
     ]
-    assert "driftcast" in names
+    assert "carrycast" in names
     done = import_where_extras_are_missing(names)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_missing_extra_is_noticed() -> None:
-    done = import_where_extras_are_missing(["driftcast", "scipy.spatial"])
+    done = import_where_extras_are_missing(["carrycast", "scipy.spatial"])
     assert "scipy is not in the base installation" in done.stderr

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from driftcast.busy import BusyShare
+from carrycast.core.busy import BusyShare
 
 
 def test_the_share_is_that_of_the_window_alone() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.functions import (
+from carrycast.core.functions import (
     Installed,
     ProcessorError,
     Result,
@@ -15,8 +15,8 @@ from driftcast.functions import (
     load_function,
     split_function,
 )
-from driftcast.matching import serves
-from driftcast.model import AccessPolicy, Event, EventId, Processor, Subscription, SubscriptionId
+from carrycast.core.matching import serves
+from carrycast.core.model import AccessPolicy, Event, EventId, Processor, Subscription, SubscriptionId
 
 EVENT = Event(EventId(0, 1), {"value": 20.0})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "settings.py"
-spec = importlib.util.spec_from_file_location("driftcast_docs_settings", SCRIPT)
+spec = importlib.util.spec_from_file_location("carrycast_docs_settings", SCRIPT)
 assert spec is not None
 assert spec.loader is not None
 written = importlib.util.module_from_spec(spec)

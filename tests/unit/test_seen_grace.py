@@ -4,15 +4,15 @@ from random import Random
 
 import pytest
 
-from driftcast.dissemination.drift.messages import Data
-from driftcast.dissemination.epidemic.messages import Transfer
-from driftcast.model import Event, EventId, Subscription, SubscriptionId
-from driftcast.parts.handing_messages import Handed
-from driftcast.protocol import Protocol, RecordingPort
-from driftcast.protocol.effects import Deliver
-from driftcast.stacks import chosen_protocol
-from driftcast.testing import LoneHost
-from driftcast.wire import EventMessage
+from carrycast.core.model import Event, EventId, Subscription, SubscriptionId
+from carrycast.core.parts.handing_messages import Handed
+from carrycast.core.protocol import Protocol, RecordingPort
+from carrycast.core.protocol.effects import Deliver
+from carrycast.core.stacks import chosen_protocol
+from carrycast.core.wire import EventMessage
+from carrycast.protocols.drift.messages import Data
+from carrycast.protocols.epidemic.messages import Transfer
+from carrycast.sim.testing import LoneHost
 
 LEASE_S, GRACE_S = 10.0, 5.0
 END_S = LEASE_S + GRACE_S

@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("driftcast_docs_site", REPOSITORY / "docs" / "site.py")
+    spec = importlib.util.spec_from_file_location("carrycast_docs_site", REPOSITORY / "docs" / "site.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

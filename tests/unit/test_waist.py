@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.protocol import Host, Port, Protocol, StateMachine
-from driftcast.protocol.optional import INTERFACES
+from carrycast.core.protocol import Host, Port, Protocol, StateMachine
+from carrycast.core.protocol.optional import INTERFACES
 
-SOURCE = Path(__file__).parents[2] / "src" / "driftcast"
+SOURCE = Path(__file__).parents[2] / "src" / "carrycast"
 WORLDS = ("simulation", "live")
 USERS = ("dissemination", "services", "routing", "parts", "protocol")
 

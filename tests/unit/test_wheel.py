@@ -1,4 +1,4 @@
-"""What is installed: all of driftcast but the tests beside its protocols."""
+"""What is installed: all of carrycast but the tests beside its protocols."""
 
 import tomllib
 import zipfile
@@ -13,7 +13,7 @@ SOURCE = REPOSITORY / "src"
 
 def sources() -> tuple[set[str], set[str]]:
     """The files of the package as a wheel names them, and those of them that are tests."""
-    names = {path.relative_to(SOURCE) for path in (SOURCE / "driftcast").rglob("*") if path.is_file()}
+    names = {path.relative_to(SOURCE) for path in (SOURCE / "carrycast").rglob("*") if path.is_file()}
     kept = {name for name in names if "__pycache__" not in name.parts}
     tests = {name for name in kept if name.name.startswith("test_") or "tests" in name.parts or name.stem == "conftest"}
     return {str(name) for name in kept - tests}, {str(name) for name in tests}

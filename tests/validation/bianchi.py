@@ -7,7 +7,7 @@ too; a busy period counts as one slot for those who wait.
 
 from typing import NamedTuple
 
-from driftcast.radio.dot11 import CTS_BYTES, RTS_BYTES, Dot11
+from carrycast.sim.radio.dot11 import CTS_BYTES, RTS_BYTES, Dot11
 
 
 class FixedPoint(NamedTuple):

@@ -5,14 +5,14 @@ from random import Random
 
 import numpy as np
 
-from driftcast.contacts.exact import contacts
-from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import Failure, NodeId
-from driftcast.radio.csma import CsmaMedium
-from driftcast.radio.dot11 import UNLIMITED, CsmaRadio
-from driftcast.radio.medium import Air, Frame, Reach
-from driftcast.simulation.kernel import US_PER_S, Kernel
-from driftcast.wire import Layer, Message
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.wire import Layer, Message
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.engine.kernel import US_PER_S, Kernel
+from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.radio.csma import CsmaMedium
+from carrycast.sim.radio.dot11 import UNLIMITED, CsmaRadio
+from carrycast.sim.radio.medium import Air, Frame, Reach
 
 Point = tuple[float, float]
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from driftcast.radio.dot11 import CsmaRadio, Dot11
+from carrycast.sim.radio.dot11 import CsmaRadio, Dot11
 from tests.validation.bianchi import basic_access, fixed_point, rts_access, saturation
 from tests.validation.cell import saturated_cell, under_the_models_conditions
 

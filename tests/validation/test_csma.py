@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from driftcast.model import Failure
-from driftcast.radio.dot11 import CsmaRadio
-from driftcast.radio.ether import Ether
-from driftcast.radio.station import Kind, Transmission
+from carrycast.core.model import Failure
+from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.ether import Ether
+from carrycast.sim.radio.station import Kind, Transmission
 from tests.validation.bianchi import attempt_given
 from tests.validation.cell import Cell, Point, Saturated, close_together, saturated_cell, under_the_models_conditions
 

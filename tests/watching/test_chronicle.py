@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from driftcast.live.sight import Sighting, Wish
-from driftcast.player.story import CRASH, DELIVER, EVICT, REACH, START, STORE
-from driftcast.watching import chronicle
-from driftcast.watching.chronicle import Chronicle
-from driftcast.watching.shortened import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE
+from carrycast.analysis.live_page import chronicle
+from carrycast.analysis.live_page.chronicle import Chronicle
+from carrycast.analysis.live_page.shortened import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE
+from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STORE
+from carrycast.node.sight import Sighting, Wish
 
 T0 = 1000.0
 

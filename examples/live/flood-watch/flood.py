@@ -1,5 +1,5 @@
 """The modulator of flood watch: the runoff model that the experiment `overlay` runs in the simulator."""
 
-from driftcast.experiments.overlay.flood import flood
+from carrycast.analysis.experiments.overlay.flood import flood
 
 __all__ = ["flood"]

@@ -8,10 +8,10 @@ import csv
 import sys
 from pathlib import Path
 
-from driftcast.experiments.overlay.flood import rainfall
-from driftcast.live.config import load_config
-from driftcast.loopback.network import LoopbackNetwork, until
-from driftcast.model import Event, SubscriptionId
+from carrycast.analysis.experiments.overlay.flood import rainfall
+from carrycast.core.model import Event, SubscriptionId
+from carrycast.lab.loopback.network import LoopbackNetwork, until
+from carrycast.node.config import load_config
 
 HERE = Path(__file__).parent
 BOX = sys.argv[1] if len(sys.argv) > 1 else '{"west": 40, "east": 90, "south": 40, "north": 60}'

@@ -5,12 +5,12 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from driftcast.contacts.exact import contacts
-from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.errors import UserError
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.trajectory import Trajectories
 
 Leg = tuple[float, float, float, float, float, float]
 

@@ -5,10 +5,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from driftcast.contacts import cells, exact, pieces
-from driftcast.contacts.exact import contacts
-from driftcast.contacts.plan import ContactPlan
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.sim.contacts import cells, exact, pieces
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.mobility.trajectory import Trajectories
 
 DURATION_S = 40.0
 RANGE_M = 60.0

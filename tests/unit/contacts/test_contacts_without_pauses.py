@@ -11,11 +11,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from driftcast.contacts import exact as module
-from driftcast.contacts.exact import contacts
-from driftcast.mobility.model import Area
-from driftcast.mobility.ns2 import Ns2
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.sim.contacts import exact as module
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.ns2 import Ns2
+from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.contacts.test_contacts_brute_force import DURATION_S, RANGE_M, one_by_one
 
 STANDING = 4

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.contacts.plan import ContactPlan, order_by
-from driftcast.errors import UserError, WorkError
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.contacts.plan import ContactPlan, order_by
 
 Row = tuple[int, int, float, float]
 
@@ -102,8 +102,8 @@ def test_a_plan_says_its_version_and_another_is_refused(plan: ContactPlan, tmp_p
     path = tmp_path / "plan.parquet"
     plan.save(path)
     table = pq.read_table(path)
-    assert table.schema.metadata[b"driftcast.contacts"] == b"1"
-    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"driftcast.contacts": b"2"}), path)
+    assert table.schema.metadata[b"carrycast.sim.contacts"] == b"1"
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"carrycast.sim.contacts": b"2"}), path)
     with pytest.raises(UserError, match="a contact plan of another version"):
         ContactPlan.load(path)
 
@@ -223,7 +223,7 @@ def test_a_contact_that_lasts_no_time_is_refused_by_name(tmp_path: Path) -> None
 
 
 def test_importing_the_plan_does_not_import_pyarrow() -> None:
-    code = "import sys, driftcast.contacts.exact; sys.exit('pyarrow' in sys.modules)"
+    code = "import sys, carrycast.sim.contacts.exact; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,8 +4,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.contacts.statistics import (
+from carrycast.errors import UserError
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.contacts.statistics import (
     ccdf,
     churn,
     degrees,
@@ -14,7 +15,6 @@ from driftcast.contacts.statistics import (
     island_sizes,
     islands_over_time,
 )
-from driftcast.errors import UserError
 
 
 def plan_of(nodes: int, duration_s: float, *rows: tuple[int, int, float, float]) -> ContactPlan:

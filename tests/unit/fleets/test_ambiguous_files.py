@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.bonnmotion import BonnMotion
-from driftcast.mobility.fcd import read_fcd
-from driftcast.mobility.packed import open_plain
-from driftcast.mobility.sumo import Sumo
-from driftcast.pipeline.fleets.columns import refuse_several, refuse_times, refuse_unnamed
-from driftcast.pipeline.fleets.formats import FORMATS, format_of
-from driftcast.pipeline.fleets.geojson import GeoJson
-from driftcast.pipeline.fleets.gpx import Gpx
-from driftcast.pipeline.fleets.ingest import ingest
-from driftcast.pipeline.fleets.inputs import Counted, Input, Source
-from driftcast.pipeline.fleets.points import Point, clock_s
-from driftcast.pipeline.fleets.staging import Staged
-from driftcast.pipeline.fleets.text import copy_text
-from driftcast.scenario.contact_files import plan_from
+from carrycast.analysis.fleets.columns import refuse_several, refuse_times, refuse_unnamed
+from carrycast.analysis.fleets.formats import FORMATS, format_of
+from carrycast.analysis.fleets.geojson import GeoJson
+from carrycast.analysis.fleets.gpx import Gpx
+from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.inputs import Counted, Input, Source
+from carrycast.analysis.fleets.points import Point, clock_s
+from carrycast.analysis.fleets.staging import Staged
+from carrycast.analysis.fleets.text import copy_text
+from carrycast.errors import UserError
+from carrycast.sim.mobility.bonnmotion import BonnMotion
+from carrycast.sim.mobility.fcd import read_fcd
+from carrycast.sim.mobility.packed import open_plain
+from carrycast.sim.mobility.sumo import Sumo
+from carrycast.sim.scenario.contact_files import plan_from
 
 
 def written(path: Path, text: str) -> Path:
@@ -118,7 +118,7 @@ def test_floating_car_data_in_degrees_are_degrees(tmp_path: Path) -> None:
         assert (rows[0]["longitude"], rows[0]["latitude"], rows[0]["x_m"]) == (8.540123, 47.371234, None)
         assert stage(path, "sumo", swap=True)[1][0]["longitude"] == 47.371234
         for refused in (Sumo(file=str(path)).extent, lambda: plan_from(tmp_path / "fcd.xml", 100.0, None, 1)):
-            with pytest.raises(UserError, match="x and y are degrees; `driftcast ingest`"):
+            with pytest.raises(UserError, match="x and y are degrees; `carrycast ingest`"):
                 refused()
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError, WorkError
-from driftcast.pipeline.fleets import contact_lists
-from driftcast.pipeline.fleets.ingest import ingest
-from driftcast.pipeline.fleets.inputs import Source
+from carrycast.analysis.fleets import contact_lists
+from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.inputs import Source
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.contacts.plan import ContactPlan
 from tests.cli.movements import CONNECTIONS
 
 LIST = """21 3 100 220 1 0

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.contacts.exact import RESOLUTION_S, contacts
-from driftcast.contacts.plan import ContactPlan
-from driftcast.mobility.fleet import FleetFacts
-from driftcast.pipeline.fleets.contacts import Task, solved, tasks_for
+from carrycast.analysis.fleets.contacts import Task, solved, tasks_for
+from carrycast.sim.contacts.exact import RESOLUTION_S, contacts
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.mobility.fleet import FleetFacts
 from tests.unit.fleets.worlds import DURATION_S, RANGE_M, WORLDS
 from tests.unit.mobility.test_fleet import save
 

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.pipeline.fleets.columns import chosen_columns, parse_columns, require_positions
-from driftcast.pipeline.fleets.formats import FORMATS, format_named, format_of
-from driftcast.pipeline.fleets.geojson import GeoJson
-from driftcast.pipeline.fleets.gpx import Gpx
-from driftcast.pipeline.fleets.inputs import Counted, Input, Source
-from driftcast.pipeline.fleets.points import Point, clock_s
-from driftcast.pipeline.fleets.staging import Staged
-from driftcast.pipeline.fleets.tables import natural
+from carrycast.analysis.fleets.columns import chosen_columns, parse_columns, require_positions
+from carrycast.analysis.fleets.formats import FORMATS, format_named, format_of
+from carrycast.analysis.fleets.geojson import GeoJson
+from carrycast.analysis.fleets.gpx import Gpx
+from carrycast.analysis.fleets.inputs import Counted, Input, Source
+from carrycast.analysis.fleets.points import Point, clock_s
+from carrycast.analysis.fleets.staging import Staged
+from carrycast.analysis.fleets.tables import natural
+from carrycast.errors import UserError
 from tests.cli.movements import CONNECTIONS, NS2, ONE
 
 GPX = """<?xml version="1.0"?><gpx xmlns="http://www.topografix.com/GPX/1/1"><metadata><name>all</name></metadata>

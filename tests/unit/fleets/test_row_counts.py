@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.errors import UserError
-from driftcast.pipeline.fleets.formats import FORMATS
-from driftcast.pipeline.fleets.ingest import ingest
-from driftcast.pipeline.fleets.inputs import Counted, Input, Source
-from driftcast.pipeline.fleets.staging import Staged
+from carrycast.analysis.fleets.formats import FORMATS
+from carrycast.analysis.fleets.ingest import ingest
+from carrycast.analysis.fleets.inputs import Counted, Input, Source
+from carrycast.analysis.fleets.staging import Staged
+from carrycast.errors import UserError
 
 NUMBERS = st.one_of(
     st.integers(-200, 200),

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from driftcast.pipeline.fleets.bucket_cleaning import cleaned_rows
-from driftcast.pipeline.fleets.buckets import CODES, FINE, NOTHING, Rows
-from driftcast.pipeline.fleets.cleaning import Rules
+from carrycast.analysis.fleets.bucket_cleaning import cleaned_rows
+from carrycast.analysis.fleets.buckets import CODES, FINE, NOTHING, Rows
+from carrycast.analysis.fleets.cleaning import Rules
 
 ROWS = 40
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from driftcast.mobility.grid import Grid
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.samples import joined
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.sim.mobility.grid import Grid
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.samples import joined
+from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.contacts.test_contacts_brute_force import wild
 
 DURATION_S = 300.0

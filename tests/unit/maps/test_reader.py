@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.maps import lanes_of, read_map, shipped_maps
-from driftcast.maps.lanes import half_width_m
-from driftcast.mobility.manhattan import Manhattan
-from driftcast.mobility.model import Area
-from driftcast.model import Position
+from carrycast.core.maps import lanes_of, read_map, shipped_maps
+from carrycast.core.maps.lanes import half_width_m
+from carrycast.core.model import Position
+from carrycast.errors import UserError
+from carrycast.sim.mobility.manhattan import Manhattan
+from carrycast.sim.mobility.model import Area
 
 CROSS = """\
 name = "cross"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.maps import read_map, share_beyond
-from driftcast.model import Position
-from driftcast.model.roads import Road, RoadMap, nearest, squared_m
+from carrycast.core.maps import read_map, share_beyond
+from carrycast.core.model import Position
+from carrycast.core.model.roads import Road, RoadMap, nearest, squared_m
 
 # A road with a bend, and one that meets it there.
 BEND = RoadMap(
@@ -85,7 +85,7 @@ def test_the_share_of_a_map_beyond_a_distance() -> None:
     assert (share_beyond(map, 50.0), share_beyond(map, 0.0)) == (0.0, 1.0)
 
 
-def test_the_maps_that_come_with_driftcast_leave_the_shares_that_their_page_states() -> None:
+def test_the_maps_that_come_with_carrycast_leave_the_shares_that_their_page_states() -> None:
     # Half a range of 250 m: what the topic-holder paper sets K to.
     rng, highway = Random(1), read_map("highway")
     drawn = [highway.distance_m(Position(rng.uniform(0, 1000), rng.uniform(0, 1000))) > 125 for _ in range(10_000)]

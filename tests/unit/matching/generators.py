@@ -1,12 +1,12 @@
 """Random filters and random events over a fixed, typed schema.
 
 The filters are plain SQL that DuckDB and Spark read too (only `topic_condition` is ours alone), so the same texts serve
-for comparing driftcast's answers with theirs. Every draw comes from the given generator.
+for comparing carrycast's answers with theirs. Every draw comes from the given generator.
 """
 
 from random import Random
 
-from driftcast.model import Scalar
+from carrycast.core.model import Scalar
 
 # Attribute -> SQL type. Names are in lower case, and differ by more than case, since SQL folds it.
 SCHEMA = {

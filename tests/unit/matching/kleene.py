@@ -5,8 +5,8 @@ It evaluates the terms as they were written, before any normalization: True, Fal
 
 import re
 
-from driftcast.matching.patterns import LikePattern
-from driftcast.matching.terms import (
+from carrycast.core.matching.patterns import LikePattern
+from carrycast.core.matching.terms import (
     And,
     Between,
     Compare,
@@ -22,7 +22,7 @@ from driftcast.matching.terms import (
     Operator,
     Or,
 )
-from driftcast.model import Attributes, Scalar
+from carrycast.core.model import Attributes, Scalar
 
 Truth = bool | None
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.matching import Filter
-from driftcast.matching.canonical import canonical
-from driftcast.matching.parser import parse
-from driftcast.matching.terms import Compare, Kind, Literal, Operator
+from carrycast.core.matching import Filter
+from carrycast.core.matching.canonical import canonical
+from carrycast.core.matching.parser import parse
+from carrycast.core.matching.terms import Compare, Kind, Literal, Operator
 from tests.unit.matching.generators import random_filter, topic_condition
 
 TEXTS = [

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from driftcast.matching import CoverIndex, Filter
+from carrycast.core.matching import CoverIndex, Filter
 from tests.unit.matching.test_index import some_filter
 
 

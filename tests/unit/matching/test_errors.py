@@ -4,7 +4,15 @@ import pickle
 
 import pytest
 
-from driftcast.matching.errors import EXCERPT_CHARACTERS, FilterError, excerpt, expectation, limit, printable, quoted
+from carrycast.core.matching.errors import (
+    EXCERPT_CHARACTERS,
+    FilterError,
+    excerpt,
+    expectation,
+    limit,
+    printable,
+    quoted,
+)
 
 
 def test_an_expectation_names_the_position_counted_from_one() -> None:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from driftcast.matching import CoverForest, Filter
+from carrycast.core.matching import CoverForest, Filter
 from tests.unit.matching.test_covering import ranged
 from tests.unit.matching.test_index import some_filter
 

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from driftcast.matching import Filter, FilterIndex
-from driftcast.matching.conditions import Conditions, all_hold
-from driftcast.matching.intervals import NumberCut
-from driftcast.matching.ranges import RangeIndex
-from driftcast.model import Attributes, Scalar
+from carrycast.core.matching import Filter, FilterIndex
+from carrycast.core.matching.conditions import Conditions, all_hold
+from carrycast.core.matching.intervals import NumberCut
+from carrycast.core.matching.ranges import RangeIndex
+from carrycast.core.model import Attributes, Scalar
 from tests.unit.matching.generators import (
     TOPICS,
     random_attributes,
@@ -160,7 +160,7 @@ def test_an_event_is_tested_against_few_of_many_filters(
         looked_at += 1
         return all_hold(conditions, attributes)
 
-    monkeypatch.setattr("driftcast.matching.conjunctions.all_hold", counting)
+    monkeypatch.setattr("carrycast.core.matching.conjunctions.all_hold", counting)
     assert index.match(event) == expected
     assert CountingFilter.tested + looked_at < 100
 

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.matching import Filter, FilterError
+from carrycast.core.matching import Filter, FilterError
+from carrycast.errors import UserError
 
 ERRORS = [
     # (text, position counted from 1, what was expected there)

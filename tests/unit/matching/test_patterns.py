@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.matching import Filter
-from driftcast.matching.patterns import like_matcher, parse_like
+from carrycast.core.matching import Filter
+from carrycast.core.matching.patterns import like_matcher, parse_like
 from tests.unit.matching.kleene import like_expression
 
 CASES = [

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.matching import Filter, pinned
-from driftcast.model import Scalar
+from carrycast.core.matching import Filter, pinned
+from carrycast.core.model import Scalar
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from driftcast.matching import Filter
-from driftcast.matching.automata import Budget, some_string
-from driftcast.matching.intervals import ALL_STRINGS
-from driftcast.matching.patterns import like_matcher, parse_like
-from driftcast.model import Scalar
+from carrycast.core.matching import Filter
+from carrycast.core.matching.automata import Budget, some_string
+from carrycast.core.matching.intervals import ALL_STRINGS
+from carrycast.core.matching.patterns import like_matcher, parse_like
+from carrycast.core.model import Scalar
 from tests.unit.matching.generators import (
     TOPICS,
     random_attributes,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.matching import Filter
-from driftcast.matching.parser import parse
-from driftcast.model import Scalar
+from carrycast.core.matching import Filter
+from carrycast.core.matching.parser import parse
+from carrycast.core.model import Scalar
 from tests.unit.matching.generators import SCHEMA, TOPICS, random_attributes, random_filter, topic_condition
 from tests.unit.matching.kleene import evaluate
 

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from driftcast.matching import Filter
-from driftcast.matching.topics import parse_topic_filter, topics_cover, topics_overlap
-from driftcast.matching.trie import TopicTrie
+from carrycast.core.matching import Filter
+from carrycast.core.matching.topics import parse_topic_filter, topics_cover, topics_overlap
+from carrycast.core.matching.trie import TopicTrie
 from tests.unit.matching.kleene import topic_matches
 
 CASES = [

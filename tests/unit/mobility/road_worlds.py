@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from driftcast.maps.lanes import half_width_m
-from driftcast.mobility.model import Area
-from driftcast.mobility.road_model import RoadModel
-from driftcast.mobility.trajectory import Trajectories
-from driftcast.model import Position
-from driftcast.model.roads import RoadMap
+from carrycast.core.maps.lanes import half_width_m
+from carrycast.core.model import Position
+from carrycast.core.model.roads import RoadMap
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.road_model import RoadModel
+from carrycast.sim.mobility.trajectory import Trajectories
 
 SQUARE = Area(1000, 1000)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.bonnmotion import BonnMotion
-from driftcast.mobility.model import Area
+from carrycast.errors import UserError
+from carrycast.sim.mobility.bonnmotion import BonnMotion
+from carrycast.sim.mobility.model import Area
 
 TWO = "0.0 0.0 0.0 10.0 100.0 0.0 30.0 100.0 0.0\n5.0 7.0 8.0 15.0 7.0 28.0\n"
 

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.community import Community, attraction, social_matrix
-from driftcast.mobility.model import Area
-from driftcast.mobility.trajectory import Floats, Trajectories
-from driftcast.settings import typed
+from carrycast.core.settings import typed
+from carrycast.errors import UserError
+from carrycast.sim.mobility.community import Community, attraction, social_matrix
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.trajectory import Floats, Trajectories
 
 AREA = Area(2000, 2000)
 

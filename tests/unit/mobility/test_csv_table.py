@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.csv_table import CsvTable
-from driftcast.mobility.model import Area
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.errors import UserError
+from carrycast.sim.mobility.csv_table import CsvTable
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.trajectory import Trajectories
 
 # By bus, not by time, with a column that says nothing of movement, and times of a clock.
 BUSES = """\

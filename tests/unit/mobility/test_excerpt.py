@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.model import Area
-from driftcast.mobility.registry import lookup
-from driftcast.settings import typed
-from driftcast.streams import array_stream
+from carrycast.core.settings import typed
+from carrycast.core.streams import array_stream
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.registry import lookup
 
 WALK = {"model": "random_waypoint", "speed_min_mps": 1.0, "speed_max_mps": 9.0, "pause_max_s": 4.0}
 AREA = Area(300.0, 300.0)

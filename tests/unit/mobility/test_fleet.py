@@ -8,22 +8,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.contacts.exact import contacts
-from driftcast.errors import UserError
-from driftcast.mobility.fleet import Fleet
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.samples import joined, waypoints
-from driftcast.mobility.trajectory import Trajectories
-from driftcast.scenario.inputs import input_digest
-from driftcast.scenario.scenario import load
+from carrycast.errors import UserError
+from carrycast.sim.contacts.exact import contacts
+from carrycast.sim.mobility.fleet import Fleet
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.samples import joined, waypoints
+from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.scenario.inputs import input_digest
+from carrycast.sim.scenario.scenario import load
 from tests.cli.movements import SCENARIO
 
 RNG = np.random.default_rng(1)
 
 
 def save(folder: Path, moving: Trajectories) -> None:
-    """As `driftcast ingest` does, in two files by time."""
+    """As `carrycast ingest` does, in two files by time."""
     (folder / "legs").mkdir(parents=True)
     node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
     names = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
@@ -80,7 +80,7 @@ def test_a_folder_that_is_not_whole_is_refused(
 
 
 def test_what_is_no_folder_of_a_fleet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no fleet; `driftcast ingest"):
+    with pytest.raises(UserError, match="holds no fleet; `carrycast ingest"):
         Fleet(folder=str(tmp_path)).trajectories(1, Area(1, 1), 1.0, RNG)
 
 

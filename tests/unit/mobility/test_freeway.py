@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.errors import UserError
-from driftcast.mobility.freeway import Freeway
-from driftcast.mobility.model import Area
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.errors import UserError
+from carrycast.sim.mobility.freeway import Freeway
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.mobility.road_worlds import (
     SQUARE,
     assert_legs_join,

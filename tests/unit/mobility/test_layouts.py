@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.given import Given
-from driftcast.mobility.grid import Grid
-from driftcast.mobility.line import Line
-from driftcast.mobility.model import Area, MobilityModel
-from driftcast.mobility.random_static import RandomStatic
+from carrycast.errors import UserError
+from carrycast.sim.mobility.given import Given
+from carrycast.sim.mobility.grid import Grid
+from carrycast.sim.mobility.line import Line
+from carrycast.sim.mobility.model import Area, MobilityModel
+from carrycast.sim.mobility.random_static import RandomStatic
 
 AREA = Area(900, 600)
 

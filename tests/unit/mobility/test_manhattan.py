@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.errors import UserError
-from driftcast.maps import Lane, lanes_of, read_map
-from driftcast.mobility.manhattan import Manhattan
-from driftcast.mobility.streets import Streets, turn_of
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.core.maps import Lane, lanes_of, read_map
+from carrycast.errors import UserError
+from carrycast.sim.mobility.manhattan import Manhattan
+from carrycast.sim.mobility.streets import Streets, turn_of
+from carrycast.sim.mobility.trajectory import Trajectories
 from tests.unit.mobility.road_worlds import (
     SQUARE,
     assert_legs_join,

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.mixed import Mixed
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.settings import typed
+from carrycast.core.settings import typed
+from carrycast.errors import UserError
+from carrycast.sim.mobility.mixed import Mixed
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
 
 AREA = Area(200.0, 500.0)
 PLACES = ((100.0, 50.0), (100.0, 450.0))

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.model import Area
-from driftcast.mobility.ns2 import Ns2
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.ns2 import Ns2
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.trajectory import Trajectories
 
 PLACES = """\
 # nodes: 2, pause: 0.00, max speed: 10.00

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.model import Area
-from driftcast.mobility.one import One
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.one import One
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.trajectory import Trajectories
 
 TWO = """\
 1000 1020 -50 950 100 600 0 0

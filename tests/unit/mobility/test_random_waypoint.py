@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint, mean_inverse_speed, mean_leg_m, residual_pause_s
-from driftcast.mobility.trajectory import Floats, Trajectories
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint, mean_inverse_speed, mean_leg_m, residual_pause_s
+from carrycast.sim.mobility.trajectory import Floats, Trajectories
 
 SQUARE = Area(1000, 1000)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.mobility.model import MobilityModel
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.registry import lookup, models, scan
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import MobilityModel
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.registry import lookup, models, scan
 
 MODEL = """
-from driftcast.mobility.line import Line  # an imported model is not one of this package's
-from driftcast.mobility.model import MobilityModel
+from carrycast.sim.mobility.line import Line  # an imported model is not one of this package's
+from carrycast.sim.mobility.model import MobilityModel
 
 class Spiral(MobilityModel, frozen=True, kw_only=True):
     name = "spiral"

@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from driftcast.mobility.model import Area
-from driftcast.mobility.random_waypoint import RandomWaypoint
-from driftcast.mobility.trajectory import Trajectories
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.random_waypoint import RandomWaypoint
+from carrycast.sim.mobility.trajectory import Trajectories
 
 
 @pytest.fixture

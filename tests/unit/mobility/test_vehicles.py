@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.mobility.vehicles import driven, held, holds, spread, together
-from driftcast.model import Position
+from carrycast.core.model import Position
+from carrycast.sim.mobility.vehicles import driven, held, holds, spread, together
 
 
 def test_a_slow_leader_holds_back_whoever_follows() -> None:

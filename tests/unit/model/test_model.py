@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from driftcast.model import (
+from carrycast.core.model import (
     AdvertisementId,
     Event,
     EventId,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.model import Event, EventId, Failure, NodeId
-from driftcast.parts.channel import Channel, ChannelLimits, ChannelTypes
-from driftcast.parts.handling import GivenUp, Handling
-from driftcast.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
-from driftcast.protocol import RecordingPort
-from driftcast.protocol.effects import CancelTimer, Note, SetTimer
-from driftcast.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, reader_of
+from carrycast.core.model import Event, EventId, Failure, NodeId
+from carrycast.core.parts.channel import Channel, ChannelLimits, ChannelTypes
+from carrycast.core.parts.handling import GivenUp, Handling
+from carrycast.core.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
+from carrycast.core.protocol import RecordingPort
+from carrycast.core.protocol.effects import CancelTimer, Note, SetTimer
+from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, reader_of
 
 LIMITS = ChannelLimits(timeout_s=1.0, retries=3, piece_bytes=20, messages=4, waiting=1000)
 

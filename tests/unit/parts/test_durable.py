@@ -1,10 +1,10 @@
 """What a durable buffer and memory hold is what they are read back with, in the same order."""
 
-from driftcast.model import Event, EventId
-from driftcast.parts.buffer import Stored
-from driftcast.parts.durable import DurableBuffer, DurableSeenCache
-from driftcast.parts.log import Log
-from driftcast.simulation.host import MemoryStore
+from carrycast.core.model import Event, EventId
+from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.durable import DurableBuffer, DurableSeenCache
+from carrycast.core.parts.log import Log
+from carrycast.sim.engine.host import MemoryStore
 
 
 def stored(number: int, until: float = 100.0, hops: int = 0) -> Stored:

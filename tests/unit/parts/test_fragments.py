@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.parts.fragments import Assembly, split
+from carrycast.core.parts.fragments import Assembly, split
 
 
 @given(st.binary(max_size=200), st.integers(1, 50), st.randoms(use_true_random=False))

@@ -1,6 +1,6 @@
 """Soft state within a few hops: who is known over which link, and when it is forgotten."""
 
-from driftcast.parts.horizon import COPY_LIFE_S, Horizon, next_sequence
+from carrycast.core.parts.horizon import COPY_LIFE_S, Horizon, next_sequence
 
 
 def horizon() -> Horizon[tuple[str, ...]]:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.matching import Filter, shared
-from driftcast.model import Event, EventId
-from driftcast.parts import interests
-from driftcast.parts.interests import EVERYTHING, Interests
+from carrycast.core.matching import Filter, shared
+from carrycast.core.model import Event, EventId
+from carrycast.core.parts import interests
+from carrycast.core.parts.interests import EVERYTHING, Interests
 
 
 def texts(*written: str) -> list[str]:

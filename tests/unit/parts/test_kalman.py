@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from driftcast.parts.kalman import LevelFilter, steady_gain, steady_variance
+from carrycast.core.parts.kalman import LevelFilter, steady_gain, steady_variance
 
 
 def batch_estimate(observed: list[float | None], drift: float, noise: float) -> tuple[float, float]:

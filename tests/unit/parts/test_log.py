@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from driftcast.errors import UserError, WorkError
-from driftcast.model import Event, EventId
-from driftcast.parts.buffer import Stored
-from driftcast.parts.durable import DurableBuffer
-from driftcast.parts.log import Kept, Log
-from driftcast.protocol.retention import Level
-from driftcast.simulation.host import MemoryStore
+from carrycast.core.model import Event, EventId
+from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.durable import DurableBuffer
+from carrycast.core.parts.log import Kept, Log
+from carrycast.core.protocol.retention import Level
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.engine.host import MemoryStore
 
 LOG_BYTES = 1 << 20
 

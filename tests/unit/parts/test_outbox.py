@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.model import Failure, NodeId
-from driftcast.parts.handling import GivenUp, Handling, Way, Ways
-from driftcast.parts.outbox import MAX_MOVES, QUEUE_TRIES, Outbox
-from driftcast.protocol import RecordingPort, Token
-from driftcast.protocol.effects import CancelTimer, Note, SetTimer
-from driftcast.wire import Message
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.parts.handling import GivenUp, Handling, Way, Ways
+from carrycast.core.parts.outbox import MAX_MOVES, QUEUE_TRIES, Outbox
+from carrycast.core.protocol import RecordingPort, Token
+from carrycast.core.protocol.effects import CancelTimer, Note, SetTimer
+from carrycast.core.wire import Message
 
 RADIO = Way("radio", 0.01)
 WIRE = Way("wire", 0.001)

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.model import AccessPolicy, Event, EventId, Subscription, SubscriptionId
-from driftcast.parts.buffer import LeasedBuffer, Stored
-from driftcast.parts.links import Neighbors
-from driftcast.parts.local import LocalSubscriptions
-from driftcast.parts.relay import Relay, RelaySettings
-from driftcast.parts.seen import BoundedSeenCache, SeenCache
-from driftcast.protocol import Fact, Link, RecordingPort
-from driftcast.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
-from driftcast.wire import EventMessage
+from carrycast.core.model import AccessPolicy, Event, EventId, Subscription, SubscriptionId
+from carrycast.core.parts.buffer import LeasedBuffer, Stored
+from carrycast.core.parts.links import Neighbors
+from carrycast.core.parts.local import LocalSubscriptions
+from carrycast.core.parts.relay import Relay, RelaySettings
+from carrycast.core.parts.seen import BoundedSeenCache, SeenCache
+from carrycast.core.protocol import Fact, Link, RecordingPort
+from carrycast.core.protocol.effects import Broadcast, CancelTimer, Deliver, Note, SetTimer
+from carrycast.core.wire import EventMessage
 
 
 class Sample(EventMessage, frozen=True, gc=False, tag=1):

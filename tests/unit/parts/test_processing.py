@@ -1,9 +1,9 @@
 """Calls of processors, one at a time for each state."""
 
-from driftcast.model import Event, EventId, Processor
-from driftcast.parts.processing import Calls, parsed_filter
-from driftcast.protocol import Fact, RecordingPort
-from driftcast.protocol.effects import Note, Process
+from carrycast.core.model import Event, EventId, Processor
+from carrycast.core.parts.processing import Calls, parsed_filter
+from carrycast.core.protocol import Fact, RecordingPort
+from carrycast.core.protocol.effects import Note, Process
 
 
 def event(number: int) -> Event:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from driftcast.model import Event, EventId
-from driftcast.parts.log import Log
-from driftcast.parts.retransmission import UNLIMITED, Carrier, Copy, RetryBuffer
-from driftcast.protocol import Fact, RecordingPort
-from driftcast.protocol.effects import Note, SetTimer
-from driftcast.simulation.host import MemoryStore
+from carrycast.core.model import Event, EventId
+from carrycast.core.parts.log import Log
+from carrycast.core.parts.retransmission import UNLIMITED, Carrier, Copy, RetryBuffer
+from carrycast.core.protocol import Fact, RecordingPort
+from carrycast.core.protocol.effects import Note, SetTimer
+from carrycast.sim.engine.host import MemoryStore
 
 
 def event(number: int) -> Event:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driftcast.parts.window import CounterWindow
+from carrycast.core.parts.window import CounterWindow
 
 
 @given(st.lists(st.integers(0, 60), max_size=80))

@@ -2,11 +2,11 @@
 
 from random import Random
 
-from driftcast.model import Failure, NodeId
-from driftcast.protocol import Beacon, BeaconDiscovery, BeaconSettings, Fact, Interface, Link, RecordingPort
-from driftcast.protocol.discovery import MAX_NEIGHBORS, Neighborhood
-from driftcast.protocol.effects import Broadcast, CancelTimer, Note, SetTimer
-from driftcast.testing import LoneHost
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.protocol import Beacon, BeaconDiscovery, BeaconSettings, Fact, Interface, Link, RecordingPort
+from carrycast.core.protocol.discovery import MAX_NEIGHBORS, Neighborhood
+from carrycast.core.protocol.effects import Broadcast, CancelTimer, Note, SetTimer
+from carrycast.sim.testing import LoneHost
 
 
 class Above(Neighborhood):

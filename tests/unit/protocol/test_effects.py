@@ -1,8 +1,8 @@
 """Effects as values, in the order in which a handler asked for them."""
 
-from driftcast.model import Event, EventId, RequestId, SubscriptionId
-from driftcast.protocol import Beacon, Fact, RecordingPort
-from driftcast.protocol.effects import (
+from carrycast.core.model import Event, EventId, RequestId, SubscriptionId
+from carrycast.core.protocol import Beacon, Fact, RecordingPort
+from carrycast.core.protocol.effects import (
     Answer,
     Broadcast,
     CancelTimer,

@@ -5,14 +5,14 @@ from typing import ClassVar
 
 import pytest
 
-from driftcast.model import Event, EventId, NodeId, Position
-from driftcast.protocol import Place, Protocol, RecordingPort, Router, Settings, Stack, StackPlan, UsesRouter
-from driftcast.protocol.effects import Note
-from driftcast.protocol.port import Fact
-from driftcast.routing.aodv.messages import Packet
-from driftcast.routing.gpsr.messages import GeoPacket
-from driftcast.testing import LoneHost
-from driftcast.wire import EventMessage, Layer, Message, Parcel, Traffic, carried
+from carrycast.core.model import Event, EventId, NodeId, Position
+from carrycast.core.protocol import Place, Protocol, RecordingPort, Router, Settings, Stack, StackPlan, UsesRouter
+from carrycast.core.protocol.effects import Note
+from carrycast.core.protocol.port import Fact
+from carrycast.core.wire import EventMessage, Layer, Message, Parcel, Traffic, carried
+from carrycast.routers.aodv.messages import Packet
+from carrycast.routers.gpsr.messages import GeoPacket
+from carrycast.sim.testing import LoneHost
 
 EVENT = Event(EventId(7, 1), {})
 

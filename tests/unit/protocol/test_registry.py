@@ -6,9 +6,9 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from driftcast.errors import UserError
-from driftcast.protocol import Protocol
-from driftcast.protocol.registry import protocol_named, protocol_names, router_named
+from carrycast.core.protocol import Protocol
+from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named
+from carrycast.errors import UserError
 
 
 def test_the_baselines_are_found_by_their_folders() -> None:
@@ -56,10 +56,10 @@ def test_a_name_that_does_not_exist_is_answered_with_those_that_do() -> None:
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
-    module = ModuleType("driftcast.dissemination.strange")
+    module = ModuleType("carrycast.protocols.strange")
     vars(module)["PROTOCOL"] = thing
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("driftcast.protocol.registry.folders_of", lambda package: ["strange"])
+    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", lambda package: ["strange"])
 
 
 def test_a_folder_that_offers_no_protocol_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driftcast.model import (
+from carrycast.core.model import (
     Advertisement,
     AdvertisementId,
     Event,
@@ -20,7 +20,7 @@ from driftcast.model import (
     Subscription,
     SubscriptionId,
 )
-from driftcast.protocol import (
+from carrycast.core.protocol import (
     Advertises,
     AnswersRequests,
     Beacon,
@@ -40,9 +40,9 @@ from driftcast.protocol import (
     Token,
     UsesRouter,
 )
-from driftcast.protocol.effects import Broadcast, Close
-from driftcast.testing.alone import LoneHost
-from driftcast.wire import Layer, Message, Parcel
+from carrycast.core.protocol.effects import Broadcast, Close
+from carrycast.core.wire import Layer, Message, Parcel
+from carrycast.sim.testing.alone import LoneHost
 
 LINK = Link(7, "radio", 0.1)
 EVENT = Event(EventId(3, 1), {})

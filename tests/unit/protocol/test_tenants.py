@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from driftcast.model import Advertisement, Event, EventId, Request, RequestId, Scalar, Subscription, SubscriptionId
-from driftcast.protocol import Fact, Settings
-from driftcast.protocol.application import Application, Key
-from driftcast.protocol.tenants import Landlord, PartOfStore, TenantKey, Tenants
-from driftcast.simulation.host import MemoryStore
-from driftcast.testing.alone import LoneHost
+from carrycast.core.model import Advertisement, Event, EventId, Request, RequestId, Scalar, Subscription, SubscriptionId
+from carrycast.core.protocol import Fact, Settings
+from carrycast.core.protocol.application import Application, Key
+from carrycast.core.protocol.tenants import Landlord, PartOfStore, TenantKey, Tenants
+from carrycast.sim.engine.host import MemoryStore
+from carrycast.sim.testing.alone import LoneHost
 
 EVENT = Event(EventId(9, 1), {})
 

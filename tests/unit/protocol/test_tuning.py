@@ -1,18 +1,18 @@
 """Settings that change while a machine runs: those that may do, at once, and the others are refused by name."""
 
-from driftcast.dissemination.epidemic.protocol import Epidemic
-from driftcast.dissemination.epidemic.settings import EpidemicSettings
-from driftcast.dissemination.gossip.protocol import Gossip, GossipedEvent, GossipSettings
-from driftcast.dissemination.tree.protocol import Tree
-from driftcast.dissemination.tree.settings import TreeSettings
-from driftcast.model import Event, EventId
-from driftcast.protocol import BeaconSettings, RecordingPort, StackPlan, StateMachine
-from driftcast.protocol.effects import Note, SetTimer
-from driftcast.protocol.machine import Settings
-from driftcast.protocol.tuning import Tuner
-from driftcast.testing import alone
-from driftcast.testing.alone import LoneHost
-from driftcast.wire import Layer
+from carrycast.core.model import Event, EventId
+from carrycast.core.protocol import BeaconSettings, RecordingPort, StackPlan, StateMachine
+from carrycast.core.protocol.effects import Note, SetTimer
+from carrycast.core.protocol.machine import Settings
+from carrycast.core.protocol.tuning import Tuner
+from carrycast.core.wire import Layer
+from carrycast.protocols.epidemic.protocol import Epidemic
+from carrycast.protocols.epidemic.settings import EpidemicSettings
+from carrycast.protocols.gossip.protocol import Gossip, GossipedEvent, GossipSettings
+from carrycast.protocols.tree.protocol import Tree
+from carrycast.protocols.tree.settings import TreeSettings
+from carrycast.sim.testing import alone
+from carrycast.sim.testing.alone import LoneHost
 
 
 def tuner_of(machine: StateMachine, plan: StackPlan) -> Tuner:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from driftcast.radio.dot11 import PRESETS, CsmaRadio
-from driftcast.radio.medium import Reach
+from carrycast.sim.radio.dot11 import PRESETS, CsmaRadio
+from carrycast.sim.radio.medium import Reach
 from tests.validation.cell import Cell, Dice, Point, close_together
 
 # 192 us of preamble, and 512 + 64 bytes at 1 Mb/s.

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from driftcast.contacts.plan import ContactPlan
-from driftcast.errors import UserError
-from driftcast.radio.dot11 import CsmaRadio
-from driftcast.radio.vicinity import Vicinity
-from driftcast.settings import typed
-from driftcast.simulation.kernel import Kernel
+from carrycast.core.settings import typed
+from carrycast.errors import UserError
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.vicinity import Vicinity
 
 
 @pytest.mark.parametrize(

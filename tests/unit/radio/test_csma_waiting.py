@@ -5,7 +5,7 @@ Times are worked out by hand from 802.11b's numbers.
 
 import pytest
 
-from driftcast.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
 from tests.validation.cell import Cell, Dice, Point, close_together
 
 # 192 us of preamble, and 512 + 64 bytes at 1 Mb/s and at 11 Mb/s.

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from driftcast.model import Failure, NodeId
-from driftcast.protocol import Beacon
-from driftcast.radio.disk import DiskMedium
-from driftcast.radio.disk_settings import DiskRadio
-from driftcast.radio.medium import Air, Frame, Reach
-from driftcast.simulation.kernel import Kernel
-from driftcast.wire import Layer
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.protocol import Beacon
+from carrycast.core.wire import Layer
+from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.radio.disk import DiskMedium
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.medium import Air, Frame, Reach
 
 
 class Witness(Air):

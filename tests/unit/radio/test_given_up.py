@@ -1,9 +1,9 @@
 """A neighbor that cannot be reached: what waits for it fails with the frame that was tried, as on live nodes."""
 
-from driftcast.model import Failure
-from driftcast.radio.disk_settings import DiskRadio
-from driftcast.radio.dot11 import CsmaRadio
-from driftcast.radio.medium import Frame
+from carrycast.core.model import Failure
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.medium import Frame
 from tests.unit.radio.test_disk import Bench
 from tests.validation.cell import Cell, Point
 

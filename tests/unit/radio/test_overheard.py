@@ -2,8 +2,8 @@
 
 import pytest
 
-from driftcast.radio.disk_settings import DiskRadio
-from driftcast.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.dot11 import CsmaRadio
 from tests.unit.radio.test_disk import Bench
 from tests.validation.cell import Cell, Point
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from driftcast.radio.dot11 import CsmaRadio
-from driftcast.radio.medium import Frame
-from driftcast.wire import Layer, Message, Parcel, ParcelMessage, Traffic
+from carrycast.core.wire import Layer, Message, Parcel, ParcelMessage, Traffic
+from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.medium import Frame
 from tests.validation.cell import Blank, Cell, close_together
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from random import Random
 
-from driftcast.radio.medium import Topology
+from carrycast.sim.radio.medium import Topology
 
 
 def ring_of(nodes: int) -> Topology:

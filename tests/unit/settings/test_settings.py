@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from driftcast.errors import UserError
-from driftcast.settings import read_toml, typed, unknown_key
+from carrycast.core.settings import read_toml, typed, unknown_key
+from carrycast.errors import UserError
 
 
 class Wheel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from driftcast.pipeline.records import record_columns
-from driftcast.pipeline.telemetry.load import FRAMES, LEFT_OUT_COLUMNS, WAITING_COLUMNS
-from driftcast.pipeline.telemetry.publications import TABLE_COLUMNS
-from driftcast.scenario.measures import METRIC_MEANINGS
-from driftcast.trace.files import TABLES
-from driftcast.trace.schema import Kind
+from carrycast.analysis.spark.records import record_columns
+from carrycast.analysis.telemetry.load import FRAMES, LEFT_OUT_COLUMNS, WAITING_COLUMNS
+from carrycast.analysis.telemetry.publications import TABLE_COLUMNS
+from carrycast.sim.scenario.measures import METRIC_MEANINGS
+from carrycast.trace.files import TABLES
+from carrycast.trace.schema import Kind
 
 PAGE = Path(__file__).parents[3] / "docs" / "traces.md"
 SPARK = {"string": "string", "double": "double", "int64": "bigint", "int32": "int", "bool": "boolean"}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from driftcast.model import Event, EventId, Failure, SubscriptionId
-from driftcast.protocol import Fact, Link
-from driftcast.protocol.discovery import Beacon
-from driftcast.trace import Kind, Row, rows
-from driftcast.wire import EventMessage, Layer
+from carrycast.core.model import Event, EventId, Failure, SubscriptionId
+from carrycast.core.protocol import Fact, Link
+from carrycast.core.protocol.discovery import Beacon
+from carrycast.core.wire import EventMessage, Layer
+from carrycast.trace import Kind, Row, rows
 
 EVENT = Event(EventId(7, 3), {"n": 1})
 MINE = SubscriptionId(2, 5)

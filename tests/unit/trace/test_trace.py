@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from driftcast.simulation.run import Run, run
-from driftcast.trace import Level, Row, Trace, writer
-from driftcast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
+from carrycast.sim.engine.run import Run, run
+from carrycast.trace import Level, Row, Trace, writer
+from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, TRACE_COLUMNS, arrow_schema
 from tests.simulation.worlds import line
 
 

@@ -4,8 +4,8 @@ from math import inf, nan
 
 import pytest
 
-from driftcast.model import Event, EventId
-from driftcast.wire import EventMessage, Message, Parcel, ParcelMessage, Traffic
+from carrycast.core.model import Event, EventId
+from carrycast.core.wire import EventMessage, Message, Parcel, ParcelMessage, Traffic
 
 EVENT = Event(EventId(1, 2), {"topic": 1})
 PARCEL = Parcel(b"body", Traffic.DATA, EVENT.id)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcast.model import AccessPolicy, Event, EventId, Position
-from driftcast.model.event import MAX_PAYLOAD_BYTES
-from driftcast.wire import (
+from carrycast.core.model import AccessPolicy, Event, EventId, Position
+from carrycast.core.model.event import MAX_PAYLOAD_BYTES
+from carrycast.core.wire import (
     HEADER_BYTES,
     MAX_FRAME_BYTES,
     Codec,

@@ -1,0 +1,1 @@
+"""From traces and fleets to answers: the Spark pipeline, reports, advice, the player and experiments."""

@@ -1,0 +1,81 @@
+"""What any protocol could do: the share of pairs that the contacts let be served in time, and how soon."""
+
+import json
+from collections.abc import Sequence
+from math import inf, isinf
+from typing import NamedTuple
+
+from carrycast.analysis.explain.arrival import Meetings
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.roles import draw_roles
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario.workload import workload
+from carrycast.trace.eligible import eligible
+
+
+class Bound(NamedTuple):
+    """Of some seeds together: no protocol delivers more, or has a lower median delay at that delivery."""
+
+    delivery: float | None
+    delay_p50_s: float | None
+
+
+def bound_of(scenario: Scenario, seeds: Sequence[int]) -> Bound:
+    """The earliest arrival of every event at everybody who was to get it."""
+    pairs = 0
+    delays_s: list[float] = []
+    for seed in seeds:
+        found, total = _delays(scenario, seed)
+        delays_s += found
+        pairs += total
+    if not pairs:
+        return Bound(None, None)
+    delays_s.sort()
+    return Bound(len(delays_s) / pairs, delays_s[len(delays_s) // 2] if delays_s else None)
+
+
+def _delays(scenario: Scenario, seed: int) -> tuple[list[float], int]:
+    """Of each pair that can be served in time, how soon; and how many pairs there are."""
+    plan, _ = movement(scenario, seed)
+    wires = [pair for wire in scenario.wires for pair in wire.pairs(scenario.nodes)]
+    meetings = Meetings.of(plan, wires)
+    roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
+    played = workload(scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed)
+    to_s = scenario.duration_s if scenario.measure.to_s is None else scenario.measure.to_s
+    counted = [one for one in played.publishes if scenario.measure.from_s <= one.time_s <= to_s]
+    events = {
+        str(one.event.id): {
+            "run": "",
+            "event": str(one.event.id),
+            "source": one.event.id.source,
+            "time_s": one.time_s,
+            "attributes": json.dumps(dict(one.event.attributes)),
+            "access": None if one.event.access is None else one.event.access.condition,
+            "processor": None,
+        }
+        for one in counted
+    }
+    wanting = [
+        {
+            "subscription": str(one.subscription.id),
+            "node": one.subscription.id.subscriber,
+            "filter": one.subscription.filter,
+            "attributes": json.dumps(dict(one.subscription.attributes)),
+            "from_s": one.time_s,
+            "to_s": one.until_s,
+            "processor": one.subscription.processor,
+        }
+        for one in played.subscribes
+    ]
+    leases_s = {str(one.event.id): one.event.lease_s for one in counted}
+    wanted: dict[str, list[int]] = {}
+    for _, event, node, _, _ in eligible(events.values(), wanting):
+        wanted.setdefault(event, []).append(node)
+    delays_s: list[float] = []
+    for event, nodes in wanted.items():
+        row = events[event]
+        time_s = float(str(row["time_s"]))
+        ends_s = min(time_s + leases_s[event], scenario.duration_s)
+        arrivals = meetings.arrivals(int(str(row["source"])), time_s, inf if isinf(ends_s) else ends_s)
+        delays_s += [arrivals[node].time_s - time_s for node in nodes if node in arrivals]
+    return delays_s, sum(map(len, wanted.values()))

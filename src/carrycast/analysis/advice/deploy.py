@@ -1,0 +1,81 @@
+"""Node configurations for what is recommended: one file for each node, ready for `carrycast node`."""
+
+from pathlib import Path
+
+from carrycast.analysis.advice.candidates import Candidate, with_protocol
+from carrycast.analysis.spark.disk import write_whole
+from carrycast.core.protocol import Capability
+from carrycast.sim.scenario.scenario import BeaconMode, Scenario
+
+MOST_FILES = 1000
+"""Of a larger fleet only the first get one; the others differ in their name alone."""
+GROUP = "239.255.77.77:7401"
+"""On a port of its own: whoever hears one at every address leaves nothing of it for the group."""
+PORT = 7400
+
+
+def write_nodes(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
+    """`node-0.toml` and so on; how many."""
+    folder.mkdir(parents=True, exist_ok=True)
+    count = min(scenario.nodes, MOST_FILES)
+    width = len(str(scenario.nodes - 1))
+    names = [f"node-{node:0{width}d}" for node in range(scenario.nodes)]
+    # Roles that a seed draws are not written: who has them in the field is not for a seed to say.
+    fixed = {
+        role: names if isinstance(those, str) else [names[node] for node in those]
+        for role, those in scenario.roles.items()
+        if those == "all" or isinstance(those, list)
+    }
+    plan = with_protocol(scenario, candidate).stack_plan()
+    needs = plan.protocol.needs | plan.settings.needs()
+    for name in names[:count]:
+        write_whole(folder / f"{name}.toml", node_file(name, scenario, candidate, fixed, needs).encode())
+    return count
+
+
+def node_file(
+    name: str, scenario: Scenario, candidate: Candidate, roles: dict[str, list[str]], needs: frozenset[Capability]
+) -> str:
+    """A configuration whose protocol is the one that was judged, and whose beacons are the scenario's."""
+    lines = [
+        f"# {candidate.label}, as `carrycast advise` recommends it for {scenario.name}.",
+        f"# Run it with: carrycast node {name}.toml",
+        f'name = "{name}"',
+        f"roles = {_written([role for role, those in roles.items() if name in those])}",
+        *([f"area_m = {_written(scenario.area_m)}"] if Capability.AREA in needs else []),
+        "",
+        "# Every address of this machine; name one, or an interface, if it has several.",
+        "[listen]",
+        'host = "0.0.0.0"',
+        f"port = {PORT}",
+        "",
+        "# Nodes in reach hear one datagram to the group.",
+        "[discovery]",
+        f'group = "{GROUP}"',
+    ]
+    if isinstance(scenario.discovery, BeaconMode):
+        lines += [f"period_s = {scenario.discovery.period_s!r}", f"missed = {round(scenario.discovery.missed)}"]
+    lines += ["", *_table("protocol", candidate.protocol)]
+    if Capability.DIRECTORY in needs:
+        lines += ["", *_table("directory", dict(roles))]
+    if Capability.DURABLE_STORE in needs:
+        lines += ["", "[store]", f'file = "{name}.db"']
+    lines += ["", "[control]", f'socket = "{name}.sock"', "", "[trace]", 'level = "full"', 'directory = "traces"']
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, table: dict[str, object]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {_written(value)}" for key, value in table.items())]
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_written(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(value)

@@ -1,0 +1,190 @@
+"""The fleet: how it moves and what it has to do, cut into a part to learn from and a part to be judged on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from carrycast.analysis.fleets.contact_lists import PLAN_FILE, SCENARIO_FILE
+from carrycast.analysis.fleets.formats import FORMATS, format_of
+from carrycast.core.settings import read_toml
+from carrycast.errors import UserError
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.mobility.fleet import FACTS_FILE, Fleet, FleetFacts
+from carrycast.sim.mobility.player import TracePlayer
+from carrycast.sim.mobility.registry import models
+from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+
+WORKLOAD = ("roles", "subscribe", "publish", "faults", "measure")
+"""What a workload file may say, as scenarios do."""
+EVERYBODY = "everybody"
+"""A role that all nodes have, for protocols that want some in a role and do not mind if it is everybody."""
+_INGEST = "make a folder of it with `carrycast ingest`, and give that"
+HELD_OUT_SEEDS = 1_000_001
+"""The first seed of the part to be judged on: far from those to learn from."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is learned from and what is judged on."""
+
+    training: Scenario
+    held_out: Scenario
+    how: str
+    """In words."""
+
+
+def taken_from(path: Path, workload: Path | None, range_m: float | None) -> Path | None:
+    """The scenario in a folder that `carrycast ingest` made, if it says what the user does not; None without one."""
+    beside = path / SCENARIO_FILE
+    needed = workload is None or (range_m is None and (path / FACTS_FILE).exists())
+    return beside if needed and beside.is_file() else None
+
+
+def read_fleet(
+    path: Path, workload: Path | None, range_m: float | None = None, duration_s: float | None = None
+) -> Scenario:
+    """A scenario from what a user has: a scenario file, recorded movement or contacts; and who wants and says what.
+    Range and workload of a folder that `carrycast ingest` made are those of its scenario unless they are said."""
+    beside = taken_from(path, workload, range_m)
+    given = None if beside is None else load(beside)
+    if range_m is None and given is not None and given.contacts is None:
+        range_m = given.radio.range_m
+    if range_m is not None and not 0 < range_m <= 1e7:
+        raise UserError(f"--range {range_m:g}: a distance above 0 and at most 10,000 km")
+    if path.suffix == ".toml":
+        if range_m is not None or duration_s is not None:
+            raise UserError(f"{path}: is a scenario, which says its own range and duration; leave out the option")
+        table: dict[str, object] = {**msgspec.to_builtins(load(path))}
+    else:
+        table = _recorded(path, range_m, duration_s)
+        if given is not None and workload is None:
+            said_there = msgspec.to_builtins(given)
+            table |= {key: said_there[key] for key in WORKLOAD if key in said_there}
+    if workload is not None:
+        said = read_toml(workload)
+        for key in said:
+            if key not in WORKLOAD:
+                raise UserError(f"{workload}: {key}: a workload has {', '.join(WORKLOAD)}; the rest is the fleet's")
+        table |= {"roles": {}, "subscribe": [], "publish": [], "measure": {}, **said}
+        if _has_files(said):
+            table["publish"] = _located(said.get("publish", []), workload.parent)
+    if not table.get("publish") or not table.get("subscribe"):
+        where = path if workload is None else workload
+        raise UserError(f"{where}: has nobody who publishes or nobody who subscribes; give --workload FILE with both")
+    # What the fleet's own scenario runs plays no part.
+    said_roles = table.get("roles")
+    roles = {EVERYBODY: "all", **(said_roles if isinstance(said_roles, dict) else {})}
+    return scenario_from({**table, "roles": roles, "protocol": {}, "router": None}, str(workload or path))
+
+
+def _recorded(path: Path, range_m: float | None, duration_s: float | None) -> dict[str, object]:
+    """The tables of a scenario that plays a file of movement or of contacts."""
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file or folder")
+    base = {"name": path.stem or "fleet", "base": str(path.resolve().parent)}
+    if path.suffix == ".parquet" and path.is_file():
+        plan = ContactPlan.load(path)
+        lasts_s = min(plan.duration_s, duration_s or plan.duration_s)
+        return {**base, "nodes": plan.nodes, "duration_s": lasts_s, "contacts": str(path.resolve())}
+    if path.is_dir():
+        if not (path / FACTS_FILE).exists() and (path / PLAN_FILE).is_file():
+            return {**_recorded(path / PLAN_FILE, range_m, duration_s), "name": path.name}
+        facts = FleetFacts.read(path)
+        lasts_s = duration_s or facts.duration_s
+        return {**base, **_moving({"model": Fleet.name, "folder": str(path.resolve())}, facts.nodes, lasts_s, range_m)}
+    name, nodes, lasts_s = _player_of(path)
+    movement: dict[str, object] = {"model": name, "file": str(path.resolve())}
+    return {**base, **_moving(movement, nodes, duration_s or lasts_s, range_m)}
+
+
+def _player_of(path: Path) -> tuple[str, int, float]:
+    """The model that plays a file, how many nodes it has and how long it lasts; a UserError if several may."""
+    found: dict[str, tuple[int, float]] = {}
+    refusals: dict[str, str] = {}
+    players = {name: kind for name, kind in models().items() if issubclass(kind, TracePlayer)}
+    for name, kind in players.items():
+        try:
+            extent = kind(file=str(path.resolve())).extent()
+        except (UserError, OSError, TypeError, UnicodeDecodeError) as error:
+            refusals[name] = str(error)
+            continue
+        if extent[0] >= 1:
+            found[name] = extent
+    try:
+        looks = format_of(path).name
+    except UserError as error:
+        looks = str(error)
+    if not found and looks in FORMATS:
+        # The player of its own format says best what is wrong.
+        raise UserError(refusals.get(looks) or f"{path}: is {FORMATS[looks].summary}: {_INGEST}")
+    if not found:
+        raise UserError(
+            f"{path}: is no fleet; give a scenario (.toml), a contact plan (.parquet), movement "
+            f"({', '.join(players)}), or a folder that `carrycast ingest` made"
+        )
+    if len(found) > 1 or (looks not in FORMATS and "bonnmotion" in found):
+        raise UserError(f"{path}: may be {' or '.join(found)} or something else: {_INGEST}")
+    [(name, (nodes, lasts_s))] = found.items()
+    return name, nodes, lasts_s
+
+
+def _moving(movement: dict[str, object], nodes: int, lasts_s: float, range_m: float | None) -> dict[str, object]:
+    """The tables of a scenario that plays recorded movement."""
+    if range_m is None:
+        recorded = movement.get("file", movement.get("folder"))
+        raise UserError(f"{recorded}: holds movement; say within what distance nodes meet, as in --range 250")
+    radio = {"model": "disk", "range_m": range_m}
+    return {"nodes": nodes, "duration_s": lasts_s, "mobility": movement, "radio": radio}
+
+
+def _has_files(said: Mapping[str, object]) -> bool:
+    entries = said.get("publish", [])
+    return isinstance(entries, list) and any(isinstance(one, dict) and "file" in one for one in entries)
+
+
+def _located(entries: object, folder: Path) -> list[dict[str, object]]:
+    assert isinstance(entries, list)
+    return [{**one, "file": str((folder / one["file"]).resolve())} if "file" in one else one for one in entries]
+
+
+def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
+    """A part to learn from and a part to be judged on.
+
+    What was recorded happened once, so its time is cut. Where movement is drawn, each seed is a day of its own, and
+    other seeds are held out.
+    """
+    if not 0.1 <= share <= 0.9:
+        raise UserError(f"--train {share:g}: a share of the time between 0.1 and 0.9")
+    cut_s = scenario.duration_s * share
+    if scenario.contacts is not None:
+        plan = ContactPlan.load(Path(str(scenario.resolved().contacts)))
+        folder.mkdir(parents=True, exist_ok=True)
+        first = _slice(plan, 0.0, cut_s, folder / "training.parquet")
+        rest = _slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
+        changes: tuple[dict[str, object], dict[str, object]] = ({"contacts": first}, {"contacts": rest})
+    elif isinstance(scenario.mobility_model(), TracePlayer | Fleet):
+        changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
+    else:
+        return Parts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")
+    lengths_s = (cut_s, scenario.duration_s - cut_s)
+    table = msgspec.to_builtins(scenario)
+    training, held_out = (
+        scenario_from({**table, **change, "duration_s": length_s}, f"the {name} part ({length_s:g} s)")
+        for name, change, length_s in zip(("training", "held-out"), changes, lengths_s, strict=True)
+    )
+    return Parts(
+        training, held_out, f"the first {cut_s:g} s are learned from, the {lengths_s[1]:g} s after are held out"
+    )
+
+
+def _slice(plan: ContactPlan, from_s: float, to_s: float, path: Path) -> str:
+    """The contacts of a window, told from its beginning."""
+    inside = (plan.start_s < to_s) & (plan.end_s > from_s)
+    start_s = np.maximum(plan.start_s[inside], from_s) - from_s
+    end_s = np.minimum(plan.end_s[inside], to_s) - from_s
+    part = ContactPlan.of(plan.nodes, to_s - from_s, plan.a[inside], plan.b[inside], start_s, end_s).tidy()
+    part.save(path)
+    return str(path.resolve())

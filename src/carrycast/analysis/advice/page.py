@@ -1,0 +1,188 @@
+"""Advice for people: a page, a picture, and the numbers behind both."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from carrycast.analysis.advice.advise import Advice, Judged, training_means
+from carrycast.analysis.reports.tables import interval_texts
+from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.statistics import Interval
+
+PAGE = "advice.md"
+PICTURE = "pareto.png"
+SHOWN = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "total_bytes", "transmissions", "buffer_peak")
+
+
+def write_page(advice: Advice, out: Path) -> Path:
+    """`advice.md` and `pareto.png`."""
+    _draw(advice, out / PICTURE)
+    page = out / PAGE
+    write_whole(page, ("\n".join(_lines(advice)) + "\n").encode())
+    return page
+
+
+def sentences(advice: Advice) -> list[str]:
+    """What is recommended, whether it does what was asked, and what it would take to do better."""
+    chosen, goal = advice.chosen, advice.objective.goal
+    found = [f"Run {chosen.candidate.label}: {_at(chosen.means[goal])} {goal} on the held-out part."]
+    for limit in advice.objective.limits:
+        found.append(f"{limit.metric} is {_at(chosen.means[limit.metric])} there; asked for is {limit.text}.")
+    kept = advice.kept(chosen)
+    if kept is False:
+        found.append("That does not do what was asked, and no other candidate came nearer on the training part.")
+    elif kept is None:
+        found.append("Whether that does what was asked is undecided: the interval has values on both sides.")
+    for other in advice.judged[1:]:
+        found.append(_beside(advice, other))
+    delivery = chosen.means["delivery_ratio"].mean
+    if advice.bound.delivery is not None and delivery is not None:
+        bound = (
+            f"No protocol can deliver more than {advice.bound.delivery:.3f} there: the contacts allow no more in time"
+        )
+        if advice.bound.delay_p50_s is not None:
+            bound += f", and of that half within {advice.bound.delay_p50_s:.3g} s"
+        found.append(f"{bound}. {_better(advice, delivery, advice.bound.delivery)}")
+    return found
+
+
+def _better(advice: Advice, delivery: float, bound: float) -> str:
+    limits = [one for one in advice.objective.limits if one.metric == "delivery_ratio" and one.at_least]
+    if limits and bound < limits[0].value:
+        return "What was asked for needs more contacts: a longer range, longer leases, or nodes that carry between."
+    if bound - delivery < 0.01:
+        return "There is nothing left to gain in delivery."
+    return f"Up to {bound - delivery:.3f} is left to gain in delivery."
+
+
+def _beside(advice: Advice, other: Judged) -> str:
+    goal = advice.objective.goal
+    difference = other.differences[goal]
+    label = other.candidate.label
+    kept = "" if advice.kept(other) is not False else ", and does not keep the limits"
+    if difference.mean is None:
+        return f"{label} has no {goal} there{kept}."
+    if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
+        return f"{label} is a tie: {goal} {_signed(difference)} beside it{kept}."
+    worse = (difference.mean > 0) == advice.objective.least
+    return f"{label} is {'worse' if worse else 'better'}: {goal} {_signed(difference)} beside it{kept}."
+
+
+def _lines(advice: Advice) -> Iterator[str]:
+    yield f"# Advice for {advice.scenario.name}"
+    yield ""
+    yield f"Asked for: {advice.objective.text}. {advice.scenario.nodes} nodes; {advice.parts.how}."
+    yield ""
+    yield from (f"- {line}" for line in sentences(advice))
+    yield ""
+    yield f"![what each candidate gains at what cost]({PICTURE})"
+    yield ""
+    yield "## On the held-out part"
+    yield ""
+    yield from _table([(one.candidate.label, one.means) for one in advice.judged])
+    yield ""
+    yield "Means with 95 % intervals. Differences to the first, seed by seed:"
+    yield ""
+    yield from _table([(one.candidate.label, one.differences) for one in advice.judged[1:]], signed=True)
+    yield ""
+    yield "## On the training part"
+    yield ""
+    share = advice.race.runs / advice.exhaustive
+    yield f"{advice.race.runs} runs of {advice.exhaustive} that all candidates on all seeds would take ({share:.0%}):"
+    told = ", ".join(
+        f"{len(one.candidates)} candidates on {one.seeds} {'seed' if one.seeds == 1 else 'seeds'}"
+        for one in advice.race.rounds
+    )
+    yield f"{told}."
+    yield ""
+    yield f"| candidate | seeds | {' | '.join(SHOWN)} |"
+    yield f"|---|---|{'---|' * len(SHOWN)}"
+    order = sorted(range(len(advice.candidates)), key=lambda one: (-len(advice.race.found[one]), one))
+    for number in order:
+        means = training_means(advice, number)
+        cells = " | ".join("-" if (mean := means[metric]) is None else _number(mean) for metric in SHOWN)
+        yield f"| {advice.candidates[number].label} | {len(advice.race.found[number])} | {cells} |"
+    if advice.left_out:
+        yield ""
+        yield "Not tried, since it cannot run here:"
+        yield ""
+        yield from (f"- {one.label}: {one.reason}" for one in advice.left_out)
+
+
+def _table(rows: "list[tuple[str, object]]", signed: bool = False) -> Iterator[str]:
+    yield f"| candidate | {' | '.join(SHOWN)} |"
+    yield f"|---|{'---|' * len(SHOWN)}"
+    for label, means in rows:
+        assert isinstance(means, dict)
+        cells = " | ".join(_signed(means[metric]) if signed else _at(means[metric]) for metric in SHOWN)
+        yield f"| {label} | {cells} |"
+
+
+def _at(found: Interval) -> str:
+    if found.mean is None:
+        return "-"
+    if found.low is None or found.high is None or found.exact:
+        return _number(found.mean)
+    mean, low, high = interval_texts(found.mean, found.low, found.high)
+    return f"{mean} ({low} to {high})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _signed(found: Interval) -> str:
+    text = _at(found)
+    return f"+{text}" if found.mean is not None and found.mean > 0 else text
+
+
+def _draw(advice: Advice, path: Path) -> None:
+    """Every candidate as a mark: the goal over the first limit, or over delivery; the Pareto front has names."""
+    from matplotlib import pyplot as plt
+
+    goal = advice.objective.goal
+    other = next((limit.metric for limit in advice.objective.limits if limit.metric != goal), "delivery_ratio")
+    if other == goal:
+        other = "total_bytes"
+    marks = []
+    for number, candidate in enumerate(advice.candidates):
+        means = training_means(advice, number)
+        x, y = means[goal], means[other]
+        if x is not None and y is not None:
+            marks.append((x, y, candidate.label))
+    canvas, ax = plt.subplots(figsize=(7.16, 4.4), layout="constrained")
+    front = set(pareto([(x, y) for x, y, _ in marks], advice.objective.least, other in HIGHER_IS_BETTER))
+    for place, (x, y, label) in enumerate(marks):
+        on_front = place in front
+        chosen = label == advice.chosen.candidate.label
+        ax.plot(x, y, "*" if chosen else "o", color="#b3261e" if chosen else "#1f6feb" if on_front else "#b9c0c8",
+                markersize=13 if chosen else 6)  # fmt: skip
+        if on_front or chosen:
+            ax.annotate(label, (x, y), xytext=(5, 4), textcoords="offset points", fontsize=7)
+    for limit in advice.objective.limits:
+        if limit.metric == other:
+            ax.axhline(limit.value, color="#5d646d", linestyle=":", linewidth=1)
+    bound = advice.training_bound.delivery
+    if other == "delivery_ratio" and bound is not None:
+        ax.axhline(bound, color="#1a7f37", linestyle="--", linewidth=1)
+        ax.annotate("earliest arrival", (1, bound), xycoords=("axes fraction", "data"), ha="right",
+                    va="bottom", fontsize=7, color="#1a7f37")  # fmt: skip
+    if marks and min(x for x, _, _ in marks) > 0:
+        ax.set_xscale("log")
+    ax.set_xlabel(goal)
+    ax.set_ylabel(other)
+    ax.set_title("On the training part: each candidate, and those that nobody beats in both", fontsize=9)
+    canvas.savefig(path, dpi=150)
+    plt.close(canvas)
+
+
+HIGHER_IS_BETTER = frozenset({"delivery_ratio", "delivered"})
+
+
+def pareto(marks: list[tuple[float, float]], least_x: bool, most_y: bool) -> list[int]:
+    """The marks that no other beats in both."""
+    better = [(x if least_x else -x, -y if most_y else y) for x, y in marks]
+    return [
+        place
+        for place, (x, y) in enumerate(better)
+        if not any(a <= x and b <= y and (a, b) != (x, y) for a, b in better)
+    ]

@@ -1,0 +1,1 @@
+"""Experiments that come with carrycast: one folder each, with its definition, scenarios and claims."""

@@ -1,0 +1,67 @@
+"""Claims about single pairs and frames, which no comparison of means can tell."""
+
+from collections.abc import Iterator
+
+from carrycast.analysis.spark.claims import Claim, claimed
+from carrycast.analysis.spark.definition import Selector
+from carrycast.analysis.spark.pairs import common_pairs
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import Interval, interval
+from carrycast.analysis.spark.verdict import decide, told_relation
+
+GOSSIPS = ("gossip p=0.3", "gossip p=0.5", "gossip p=0.7")
+# Times are whole microseconds; half of one is noise of the last bits.
+TOLERANCE_S = 5e-7
+
+
+def claims(results: Results) -> Iterator[Claim]:
+    """Flooding is never later than gossip, and sends once for each node that has an event."""
+    for setting in results.experiment.labels("setting"):
+        yield never_later(results, setting)
+    yield one_frame_per_node(results)
+
+
+def never_later(results: Results, setting: str) -> Claim:
+    """On a disk without contention flooding takes every path that gossip may take, so it is first at every node."""
+    present = [label for label in results.experiment.labels("protocol") if label in GOSSIPS]
+    flooding: Selector = {"setting": setting, "protocol": "flooding"}
+    found = [common_pairs(results, flooding, {"setting": setting, "protocol": label}) for label in present]
+    known = [common for common in found if common is not None]
+    largest = [common.largest_s for common in known if common.largest_s is not None]
+    worst_s = max(largest, default=None)
+    pairs = sum(common.pairs for common in known)
+    note = f"largest delay of flooding minus gossip's, over all {pairs} pairs that both served"
+    # Every pair was looked at, so this is no estimate, and the interval is a point.
+    found_s = Interval(pairs, worst_s, worst_s, worst_s)
+    return claimed(
+        results,
+        "over-time",
+        f"In the {setting} network flooding is later than gossip at no pair that both serve",
+        found_s,
+        decide(found_s, "<=", 0.0, TOLERANCE_S),
+        note if known else "the traces are not there",
+        asked=told_relation("<=", 0.0, TOLERANCE_S),
+    )
+
+
+def one_frame_per_node(results: Results) -> Claim:
+    """Frames of flooding = events + first receptions: whoever has an event sends it once."""
+    surplus: list[float | None] = []
+    for point in results.points({"protocol": "flooding"}):
+        metrics = ("transmissions", "published", "receptions", "duplicates")
+        values = [results.by_seed(point, metric) for metric in metrics]
+        for seed in values[0]:
+            sent, published, received, duplicates = (value[seed] for value in values)
+            if sent is not None and published is not None and received is not None and duplicates is not None:
+                surplus.append(sent - published - (received - duplicates))
+    # A count of every frame, which knows no luck.
+    found = interval(surplus, exact=True)
+    return claimed(
+        results,
+        "cost",
+        "Flooding sends exactly one frame for each node that has the event",
+        found,
+        decide(found, "=", 0.0),
+        "frames beyond one per node, per run",
+        asked=told_relation("=", 0.0),
+    )

@@ -1,0 +1,127 @@
+"""In each network: nobody reaches more than drift, and nobody who does as well sends less, in bytes and in airtime; and
+how far it is from what anybody could do."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from carrycast.analysis.experiments.drift.bounds import HERE, reachable, tree_frames
+from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.definition import Selector
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import SHARE, Interval, interval, paired_differences
+from carrycast.analysis.spark.verdict import Case
+
+OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
+# A pair in five hundred: two protocols meet the same contacts at other milliseconds.
+AS_MANY = 0.002
+OF_200 = {"converters": ("delivered", 200 * AS_MANY)}
+"""Where some make a result twice and deliver one of them: how many of the 200 that are wanted arrive."""
+OFTEN = 0.8
+"""Of the runs. Where two protocols reach all, every run is alike, and however many there are, they do not tell a mean
+difference to a five-hundredth; twenty of them tell that four in five, at least, are so."""
+COSTS = {"total_bytes": "sends fewer bytes", "airtime_us": "takes less of the air"}
+"""What a rival would do."""
+OF_100 = ("epidemic of 100", "adaptive of 100")
+
+BOUNDED = {
+    "dense": "../baselines/dense.toml",
+    "sparse": "../baselines/sparse.toml",
+    "producers": "producers.toml",
+    "grid": "grid.toml",
+}
+"""Networks whose links are those of the contacts: a contended radio loses more."""
+SHORT = 0.05
+"""Of all pairs: what contacts that are over before they are noticed cost."""
+FRAMES = 1.5
+"""Frames with an event, for each one of a tree: nodes see two hops, and answer who lacks it later."""
+
+
+class Where(NamedTuple):
+    """A network: how statements about it begin, its points, and the figures that show delivery and costs there."""
+
+    begins: str
+    here: Selector
+    delivery: str
+    costs: str
+
+
+def claims(results: Results) -> Iterator[Claim]:
+    """Three for each network, against the rivals that were run there; buffers of 100 against buffers of 100."""
+    for setting in results.experiment.labels("setting"):
+        present = [str(point.labels["protocol"]) for point in results.points({"setting": setting})]
+        rivals = [name for name in present if name not in (*OWN, *OF_100)]
+        where = Where(f"In the network `{setting}`", {"setting": setting}, setting, setting)
+        if "drift" in present and rivals:
+            reached = OF_200.get(setting, ("delivery_ratio", AS_MANY))
+            yield from standing(results, where, "drift", rivals, reached=reached)
+        small = [name for name in OF_100 if name in present]
+        if "drift of 100" in present and small:
+            yield from standing(results, where, "drift of 100", small)
+        if "drift" in present and setting in BOUNDED:
+            yield from bounded(results, setting, HERE / BOUNDED[setting])
+
+
+def standing(
+    results: Results,
+    where: Where,
+    own: str,
+    rivals: list[str],
+    costs: Mapping[str, str] = COSTS,
+    reached: tuple[str, float] = ("delivery_ratio", AS_MANY),
+) -> Iterator[Claim]:
+    """Delivery against all rivals, costs against those that deliver as much: by which metric, and within what."""
+    (by, as_many), here = reached, where.here
+
+    def more(rival: str, metric: str) -> Case:
+        """Own minus the rival's, paired by seed."""
+        return Case(rival, results.difference({**here, "protocol": own}, {**here, "protocol": rival}, metric))
+
+    def as_often(rival: str) -> Case:
+        """The share of runs in which the rival does not reach more."""
+        ours, theirs = (results.selected({**here, "protocol": one}, by) for one in (own, rival))
+        return Case(rival, runs_with(above >= -as_many for above in paired_differences(ours, theirs)))
+
+    statement = (
+        f"{where.begins} nobody reaches more than {own} in more than {1 - OFTEN:.0%} of the runs (share of the others)"
+    )
+    yield claimed_of_all(results, where.delivery, statement, [as_often(rival) for rival in rivals], ">=", OFTEN)
+    # Whoever may reach as many: one that surely reaches fewer is no rival in costs.
+    served = [more(rival, by) for rival in rivals]
+    equals = [case.name for case in served if case.found.low is None or case.found.low <= as_many]
+    for metric, less in costs.items():
+        spent = [more(rival, metric) for rival in equals]
+        if spent:
+            statement = f"{where.begins} nobody who reaches as many as {own} {less}"
+            yield claimed_of_all(results, where.costs, statement, spent, "<=", 0.0)
+
+
+def runs_with(facts: Iterable[bool]) -> Interval:
+    """The share of runs in which something is so."""
+    return interval([float(fact) for fact in facts], SHARE)
+
+
+def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
+    """Against what contacts allow, and where one network stays together against trees of broadcasts."""
+    drift = results.selected({"setting": setting, "protocol": "drift"}, "delivery_ratio")
+    allowed = {seed: reachable(path, seed) for seed in drift}
+    near = Case(setting, runs_with(below >= -SHORT for below in paired_differences(drift, allowed)))
+    often = f"in {OFTEN:.0%} of the runs or more"
+    statement = (
+        f"In the network `{setting}` drift reaches what the contacts allow, but for {SHORT:.0%}, {often} (share)"
+    )
+    yield claimed_of_all(results, setting, statement, [near], ">=", OFTEN)
+    if setting in ("dense", "producers"):
+        times = Case(setting, interval(times_a_tree(results, setting, path)))
+        statement = f"In the network `{setting}` drift sends at most {FRAMES:g} frames with an event for each of a tree"
+        yield claimed_of_all(results, setting, statement, [times], "<=", FRAMES)
+
+
+def times_a_tree(results: Results, setting: str, path: Path) -> Iterator[float]:
+    """Of each seed, the frames with an event for each one of a greedy tree."""
+    drift: Selector = {"setting": setting, "protocol": "drift"}
+    control = results.selected(drift, "control_transmissions")
+    for seed, sent in results.selected(drift, "transmissions").items():
+        least, talk = tree_frames(path, seed), control[seed]
+        if sent is not None and talk is not None and least:
+            yield (sent - talk) / least

@@ -1,0 +1,132 @@
+"""The runs of the overlay's experiment, asked in the terms of its claims: values by seed, and what becomes of two."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.definition import Relation, Selector
+from carrycast.analysis.spark.records import series_value
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import Bounds, Interval, interval
+from carrycast.analysis.spark.verdict import Case
+
+Values: TypeAlias = Mapping[int, float]
+"""Of each seed that has one."""
+Samples: TypeAlias = Mapping[int, Mapping[float, float]]
+"""Of each seed, by time."""
+MET = 0.1
+"""A number of the paper is met within this share of it."""
+
+
+class Study:
+    """The four parts of the experiment; what is not named is as in the base."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+
+    def brokers(self, scheme: str, metric: str, update: str = "50", case: str = "base") -> Values:
+        """Of the broker network alone."""
+        return self.values({"part": "brokers", "scheme": scheme, "update": update, "case": case}, metric)
+
+    def clients(self, scheme: str, metric: str = "client_path", look: str = "10", case: str = "base") -> Values:
+        """Of producers and consumers."""
+        return self.values({"part": "clients", "scheme": scheme, "look": look, "case": case}, metric)
+
+    def emulation(self, scheme: str, case: str, metric: str) -> Values:
+        """Of brokers with work to do."""
+        return self.values({"part": "emulation", "scheme": scheme, "case": case}, metric)
+
+    def testbed(self, scheme: str, case: str, metric: str = "delay_mean_s") -> Values:
+        """Of flood watch."""
+        return self.values({"part": "testbed", "scheme": scheme, "case": case}, metric)
+
+    def values(self, chosen: Selector, metric: str) -> Values:
+        """A metric by seed, where it exists."""
+        return {seed: value for seed, value in self.results.selected(chosen, metric).items() if value is not None}
+
+    def samples(self, chosen: Selector, metric: str) -> Samples:
+        """A sampled metric of the one point that a selection names, by seed and time."""
+        names = {point.name for point in self.results.points(chosen)}
+        found: dict[int, dict[float, float]] = {}
+        for record in self.results.records:
+            if record["experiment"] == self.results.experiment.name and record["point"] in names:
+                seed = record["seed"]
+                assert isinstance(seed, int)
+                found[seed] = {time: value for time, value in series_value(record, metric) if value is not None}
+        return found
+
+    def met(self, figure: str, statement: str, found: Values, paper: float, calibration: bool = False) -> Claim | None:
+        """A number of the paper."""
+        cases = [Case("", interval(found.values()))]
+        return self.claim(
+            figure, statement, cases, "=", paper, tolerance=MET * paper, paper=paper, calibration=calibration
+        )
+
+    def claim(
+        self,
+        figure: str,
+        statement: str,
+        cases: Sequence[Case],
+        relation: Relation,
+        value: float,
+        tolerance: float = 0.0,
+        paper: float | None = None,
+        calibration: bool = False,
+    ) -> Claim | None:
+        """A claim that all its cases must meet, the decisive one standing for all; none where some have no runs."""
+        if not cases or any(case.found.n == 0 for case in cases):
+            return None
+        return claimed_of_all(
+            self.results,
+            figure,
+            statement,
+            cases,
+            relation,
+            value,
+            tolerance,
+            paper=paper,
+            calibration=calibration,
+        )
+
+
+def minus(left: Values, right: Values) -> Values:
+    """left - right, seed by seed."""
+    return {seed: left[seed] - right[seed] for seed in left if seed in right}
+
+
+def difference(left: Values, right: Values, *, bounds: Bounds | None = None) -> Interval:
+    """The same, and where its mean lies."""
+    return interval(minus(left, right).values(), bounds)
+
+
+def ratio(left: Values, right: Values) -> Interval:
+    """left / right, seed by seed."""
+    return interval(left[seed] / right[seed] for seed in left if right.get(seed))
+
+
+def first_difference(left: Samples, right: Samples) -> list[float]:
+    """Of each seed, left - right at the first time at which both have a value."""
+    return [found[0] for found in _compared(left, right, lambda one, other: one - other) if found]
+
+
+def share_below(left: Samples, right: Samples, after_s: float) -> list[float]:
+    """Of each seed, at which share of the times after one the left is below the right."""
+    late = {seed: _after(times, after_s) for seed, times in left.items()}
+    return [sum(found) / len(found) for found in _compared(late, right, lambda one, other: float(one < other)) if found]
+
+
+def largest(left: Samples, right: Samples, compare: Callable[[float, float], float]) -> list[float]:
+    """Of each seed, the largest of what comparing the two at each time gives."""
+    return [max(found) for found in _compared(left, right, compare) if found]
+
+
+def _compared(left: Samples, right: Samples, compare: Callable[[float, float], float]) -> list[list[float]]:
+    return [
+        [compare(left[seed][time], right[seed][time]) for time in sorted(left[seed]) if time in right[seed]]
+        for seed in left
+        if seed in right
+    ]
+
+
+def _after(times: Mapping[float, float], after_s: float) -> dict[float, float]:
+    return {time: value for time, value in times.items() if time > after_s}

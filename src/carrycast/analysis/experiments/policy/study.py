@@ -1,0 +1,108 @@
+"""The runs of the experiment, asked in the terms of its claims: a point is named by what differs from the default."""
+
+from collections.abc import Mapping, Sequence
+
+from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.definition import Relation
+from carrycast.analysis.spark.experiment import Point
+from carrycast.analysis.spark.labels import text_of
+from carrycast.analysis.spark.records import bounds_of
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import Interval, interval, paired_differences
+from carrycast.analysis.spark.verdict import Case
+from carrycast.sim.scenario.faults import LinkCuts
+from carrycast.sim.scenario.roles import draw_roles
+from carrycast.sim.scenario.scenario import Scenario
+
+Where = Mapping[str, str]
+
+PUBLISH, REQUEST, RESPONSE, RESPONDED = FOUR = ("publish_ratio", "request_ratio", "response_ratio", "responded_ratio")
+WAYS = (REQUEST, RESPONDED)
+"""What a repository has a part in, and what links that fail take away."""
+LOST = (PUBLISH, REQUEST, RESPONDED)
+ONE, TWO = "one", "two"
+BOTH = (ONE, TWO)
+TESTBED = {"failures": "nodes", "brokers": "6", "interval": "90", "recovery": "4", "rate": "0.17"}
+QUIET = {"failures": "none", "brokers": "6"}
+SENT, CONTROL = "sent_bytes_per_node_s", "control_bytes"
+WHOLE = 0.001
+"""All is delivered if no more than one in a thousand is not."""
+
+
+class Study:
+    """Values by seed, differences and ratios, and claims of several cases."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        axes = results.experiment.definition.axes
+        self.defaults = {axis.name: text_of(axis.default) for axis in axes if axis.default is not None}
+        self._points = {tuple(sorted(point.labels.items())): point for point in results.experiment.points}
+
+    def point(self, where: Where) -> Point | None:
+        """The point that differs from the default as told; None if it is not run."""
+        return self._points.get(tuple(sorted({**self.defaults, **where}.items())))
+
+    def along(self, axis: str, where: Where) -> list[str]:
+        """The labels of an axis at which there is a point, everything else as told."""
+        labels = self.results.experiment.labels(axis)
+        return [label for label in labels if self.point({**where, axis: label}) is not None] or labels[:1]
+
+    def by_seed(self, metric: str, where: Where) -> dict[int, float]:
+        """A metric at a point; seeds without a value are left out."""
+        point = self.point(where)
+        found = {} if point is None else self.results.by_seed(point, metric)
+        return {seed: value for seed, value in found.items() if value is not None}
+
+    def columns(
+        self, metric: str, axis: str, labels: Sequence[str], count: str, **where: str
+    ) -> list[dict[int, float]]:
+        """A metric along an axis."""
+        return [self.by_seed(metric, {**where, axis: label, "repositories": count}) for label in labels]
+
+    def mean(self, metric: str, where: Where, exact: bool = False) -> Interval:
+        """Over the seeds of a point."""
+        return interval(self.by_seed(metric, where).values(), bounds_of(metric), exact)
+
+    def difference(self, metric: str, left: Where, right: Where, count: str = "", exact: bool = False) -> Interval:
+        """left - right, seed by seed; `count` repositories on both sides."""
+        sides = self._sides(metric, left, right, count)
+        return interval(paired_differences(*sides), bounds_of(metric, difference=True), exact)
+
+    def ratio(self, metric: str, left: Where, right: Where, count: str = "") -> Interval:
+        """left / right, seed by seed."""
+        above, below = self._sides(metric, left, right, count)
+        return interval(above[seed] / below[seed] for seed in above if below.get(seed))
+
+    def _sides(self, metric: str, left: Where, right: Where, count: str) -> tuple[dict[int, float], dict[int, float]]:
+        of = {"repositories": count} if count else {}
+        return self.by_seed(metric, {**of, **left}), self.by_seed(metric, {**of, **right})
+
+    def scenario(self, where: Where) -> Scenario | None:
+        """What is run at a point."""
+        point = self.point(where)
+        return None if point is None else point.scenario
+
+    @staticmethod
+    def places(scenario: Scenario, role: str, seed: int) -> list[int]:
+        """The nodes that have a role in the run of a seed."""
+        return draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)[role]
+
+    @staticmethod
+    def cuts(scenario: Scenario) -> tuple[float, float, float]:
+        """How often links fail, for how long, and until when."""
+        (fault,) = scenario.faults
+        assert isinstance(fault, LinkCuts)
+        return fault.every_s, fault.for_s, scenario.duration_s if fault.to_s is None else fault.to_s
+
+    def claim(
+        self,
+        figure: str,
+        statement: str,
+        cases: Sequence[Case],
+        relation: Relation,
+        value: float,
+        note: str = "",
+        tolerance: float = 0.0,
+    ) -> Claim:
+        """A claim that all its cases must meet; the decisive one stands for all."""
+        return claimed_of_all(self.results, figure, statement, cases, relation, value, tolerance, (note,))

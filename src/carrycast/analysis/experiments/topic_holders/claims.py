@@ -1,0 +1,270 @@
+"""What paper 003 says of its Figures 4 and 5, in words: orders of schemes, held against paired differences.
+
+Tolerances stand here, so before the runs.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.definition import Relation, Selector
+from carrycast.analysis.spark.records import bounds_of
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, Interval, interval, paired_differences
+from carrycast.analysis.spark.verdict import Case
+
+FAR = 0.2
+"""A delivery is "far above" another if it is by so much: a fifth of all pairs."""
+MUCH = 2.0
+"""Load is "much more" if it is so many times as much."""
+MOST = 0.5
+"""Of settings, and of what makes a difference: more than half."""
+LOW_S = 0.5
+"""A delay is low below this: half of what a refresh of a subscription takes to be due again."""
+NO_WORSE = 0.01
+"""At least as much is delivered if no more than this is lost: a hundredth of all pairs."""
+
+DELIVERY, DELAY, LOAD, BEACONS = (
+    "delivery_ratio",
+    "delay_mean_s",
+    "routing_bytes_per_node_s",
+    "beacon_bytes_per_node_s",
+)
+MODES = ("R", "B")
+NAMES = {"R": "rendezvous", "B": "broker"}
+NODES, PLACES, ROADS = "AODV", "GPSR (no map)", "GPSR (with map)"
+KINDS = (NODES, PLACES, ROADS)
+SIX = tuple(f"{mode}-{kind}" for mode in MODES for kind in KINDS)
+BEST = f"B-{ROADS}"
+EXTENDED = "extended"
+WITHOUT_K = "K = 0"
+
+
+def claims(results: Results) -> Iterator[Claim]:
+    """Setting by setting, figure by figure."""
+    for setting in results.experiment.labels("setting"):
+        study = Study(results, setting)
+        yield from reliability(study)
+        yield from delay(study)
+        yield from load(study)
+        yield from expectation(study)
+        yield from proximity(study)
+        yield from beyond(study)
+
+
+def reliability(study: "Study") -> Iterator[Claim]:
+    """[003 §5] Figures 4(a) and 5(a)."""
+    lowest = [
+        Case(f"{low} to {other}", study.difference(low, other, DELIVERY))
+        for low in _both(PLACES)
+        for other in (*_both(NODES), *_both(ROADS))
+    ]
+    yield study.claim("delivery", "geographic without map delivers least of all", lowest, "<", 0.0)
+    nodes = [Case(NAMES[mode], study.difference(f"{mode}-{NODES}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
+    yield study.claim("delivery", "AODV delivers more than geographic without map, in both modes", nodes, ">", 0.0)
+    far = [Case(NAMES[mode], study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY)) for mode in MODES]
+    yield study.claim("delivery", f"with map far above without ({FAR} or more), in both modes", far, ">=", FAR)
+    helps = [
+        Case(f"{NAMES[mode]} at {speed} m/s", study.difference(f"{mode}-{ROADS}", f"{mode}-{PLACES}", DELIVERY, speed))
+        for mode in MODES
+        for speed in study.speeds
+    ]
+    yield study.claim("delivery", "the map helps at every speed", helps, ">", 0.0)
+    best = [Case("", interval(study.share_led(BEST, DELIVERY), SHARE))]
+    yield study.claim(
+        "delivery", "broker with map is the best of the six at most speeds (share of them)", best, ">", MOST
+    )
+    for kind in (PLACES, ROADS):
+        falls = [Case("", study.rise_difference(f"R-{kind}", f"B-{kind}", DELIVERY))]
+        word = "with map" if kind == ROADS else "without map"
+        text = f"{word}, delivery of rendezvous falls more from the lowest speed to the highest than that of broker"
+        yield study.claim("delivery", text, falls, "<", 0.0)
+
+
+def delay(study: "Study") -> Iterator[Claim]:
+    """[003 §5] Figures 4(b) and 5(b)."""
+    highest = [
+        Case(f"{high} to {other}", study.difference(high, other, DELAY))
+        for high in _both(PLACES)
+        for other in (*_both(NODES), *_both(ROADS))
+    ]
+    yield study.claim("delay", "geographic without map takes longest of all", highest, ">", 0.0)
+    fast = study.speeds[-1]
+    low = [
+        Case(f"{mode}-{NODES} to {mode}-{kind}", study.difference(f"{mode}-{NODES}", f"{mode}-{kind}", DELAY, fast))
+        for mode in MODES
+        for kind in (PLACES, ROADS)
+    ]
+    yield study.claim("delay", f"at {fast} m/s AODV takes less time than geographic, in both modes", low, "<", 0.0)
+    still = [Case(scheme, interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
+    yield study.claim("delay", f"at {fast} m/s AODV takes less than {LOW_S} s", still, "<", LOW_S)
+    for kind in (PLACES, ROADS):
+        others = [f"B-{kind}", *_both(NODES)]
+        rises = [Case(f"to {other}", study.rise_difference(f"R-{kind}", other, DELAY)) for other in others]
+        word = "with map" if kind == ROADS else "without map"
+        text = f"the delay of rendezvous {word} rises most with speed: more than that of broker {word} and of AODV"
+        yield study.claim("delay", text, rises, ">", 0.0)
+    rivals = (*_both(PLACES), f"R-{ROADS}")
+    small = [Case(f"to {other}", study.difference(BEST, other, DELAY)) for other in rivals]
+    yield study.claim("delay", "broker with map takes the least time of the geographic schemes", small, "<", 0.0)
+
+
+def load(study: "Study") -> Iterator[Claim]:
+    """[003 §5] Figures 4(c) and 5(c)."""
+    much = [
+        Case(f"{mode}-{kind} to {mode}-{NODES}", study.ratio(f"{mode}-{kind}", f"{mode}-{NODES}", LOAD))
+        for mode in MODES
+        for kind in (PLACES, ROADS)
+    ]
+    yield study.claim("load", f"geographic sends {MUCH:g} times what AODV sends, or more (ratio)", much, ">=", MUCH)
+    for kind in (PLACES, ROADS):
+        reason = [
+            Case(NAMES[mode], study.share_of_difference(f"{mode}-{kind}", f"{mode}-{NODES}", BEACONS)) for mode in MODES
+        ]
+        word = "with map" if kind == ROADS else "without map"
+        text = f"beacons are more than half of what geographic {word} sends more than AODV (share)"
+        yield study.claim("load", text, reason, ">", MOST)
+    less = [Case(kind, study.ratio(f"B-{kind}", f"R-{kind}", LOAD)) for kind in KINDS]
+    yield study.claim("load", "broker sends less than rendezvous, with each router (ratio)", less, "<", 1.0)
+
+
+def expectation(study: "Study") -> Iterator[Claim]:
+    """[003 §3.2.2] expects of rendezvous what section 5 finds of brokers."""
+    note = "section 3.2.2, against section 5"
+    less = [Case(kind, study.ratio(f"R-{kind}", f"B-{kind}", LOAD)) for kind in KINDS]
+    text = "rendezvous tends to send less than broker (ratio)"
+    yield study.claim("load", text, less, "<", 1.0, note)
+    sooner = [Case(kind, study.difference(f"R-{kind}", f"B-{kind}", DELAY)) for kind in KINDS]
+    yield study.claim("delay", "rendezvous tends to take less time than broker", sooner, "<", 0.0, note)
+
+
+def proximity(study: "Study") -> Iterator[Claim]:
+    """[003 §3.5] Without K holders change, and events are delivered "to only partial set of interested subscribers"."""
+    speeds = study.speeds_of(f"B-{ROADS}, {WITHOUT_K}")
+    more, whole = [], []
+    for mode in MODES:
+        scheme = f"{mode}-{ROADS}"
+        bare = f"{scheme}, {WITHOUT_K}"
+        more.append(Case(NAMES[mode], study.difference(scheme, bare, DELIVERY, *speeds)))
+        whole.append(Case(NAMES[mode], interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES)))
+    yield study.named("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
+    text = "without K events reach fewer of their subscribers (share of subscribers of events that reached anybody)"
+    yield study.named("proximity", text, whole, ">", 0.0)
+
+
+def beyond(study: "Study") -> Iterator[Claim]:
+    """What goes beyond the paper."""
+    same = [Case("", study.difference(EXTENDED, BEST, DELIVERY))]
+    text = "extended delivers at least as much as broker with map"
+    yield study.claim("delivery", text, same, ">=", 0.0, tolerance=NO_WORSE)
+    less = [Case("", study.ratio(EXTENDED, BEST, LOAD))]
+    yield study.claim("load", "extended sends less than broker with map (ratio)", less, "<", 1.0)
+
+
+def _both(kind: str) -> tuple[str, str]:
+    return f"R-{kind}", f"B-{kind}"
+
+
+class Study:
+    """The runs of one setting, asked in the terms of the claims. Without a speed: the mean over all, seed by seed."""
+
+    def __init__(self, results: Results, setting: str) -> None:
+        self.results = results
+        self.setting = setting
+        self.speeds = self.speeds_of(BEST)
+
+    def speeds_of(self, scheme: str) -> list[str]:
+        """The speeds at which a scheme has runs."""
+        there = self.results.points({"setting": self.setting, "scheme": scheme})
+        present = {point.labels["speed"] for point in there}
+        return [label for label in self.results.experiment.labels("speed") if label in present]
+
+    def by_seed(self, scheme: str, metric: str, *speeds: str) -> dict[int, float]:
+        """A metric, the mean over speeds; seeds without a value are left out."""
+        chosen: Selector = {"setting": self.setting, "scheme": scheme, "speed": list(speeds or self.speeds)}
+        return {seed: value for seed, value in self.results.selected(chosen, metric).items() if value is not None}
+
+    def values(self, scheme: str, metric: str, *speeds: str) -> list[float]:
+        """The same without the seeds."""
+        return list(self.by_seed(scheme, metric, *speeds).values())
+
+    def difference(self, left: str, right: str, metric: str, *speeds: str) -> Interval:
+        """left - right, seed by seed."""
+        above, below = self.by_seed(left, metric, *speeds), self.by_seed(right, metric, *speeds)
+        return interval(paired_differences(above, below), bounds_of(metric, difference=True))
+
+    def ratio(self, left: str, right: str, metric: str) -> Interval:
+        """left / right, seed by seed."""
+        above, below = self.by_seed(left, metric), self.by_seed(right, metric)
+        return interval([above[seed] / below[seed] for seed in above if below.get(seed)])
+
+    def rise_difference(self, left: str, right: str, metric: str) -> Interval:
+        """How much more one rises than another, from the lowest speed to the highest; nothing with one speed alone."""
+        slow, fast = self.speeds[0], self.speeds[-1]
+        ends = [self.by_seed(scheme, metric, speed) for scheme in (left, right) for speed in (fast, slow)]
+        shared = [seed for seed in ends[0] if all(seed in end for end in ends)] if slow != fast else []
+        return interval([ends[0][seed] - ends[1][seed] - (ends[2][seed] - ends[3][seed]) for seed in shared])
+
+    def share_of_difference(self, left: str, right: str, part: str) -> Interval:
+        """How much of what one sends more than another is of one class: by that much the class differs."""
+        whole = [self.by_seed(scheme, LOAD) for scheme in (left, right)]
+        parts = [self.by_seed(scheme, part) for scheme in (left, right)]
+        seeds = [seed for seed in whole[0] if all(seed in found for found in (*whole, *parts))]
+        return interval(
+            [
+                (parts[0][seed] - parts[1][seed]) / (whole[0][seed] - whole[1][seed])
+                for seed in seeds
+                if whole[0][seed] != whole[1][seed]
+            ]
+        )
+
+    def share_led(self, scheme: str, metric: str) -> list[float]:
+        """For each seed, the share of speeds at which no other of the six has more."""
+        led: dict[int, list[bool]] = {}
+        for speed in self.speeds:
+            found = {each: self.by_seed(each, metric, speed) for each in SIX}
+            for seed, value in found[scheme].items():
+                rivals = [found[each][seed] for each in SIX if each != scheme and seed in found[each]]
+                led.setdefault(seed, []).append(len(rivals) == len(SIX) - 1 and value >= max(rivals))
+        return [sum(leads) / len(leads) for leads in led.values()]
+
+    def wholeness_gained(self, scheme: str, bare: str, speeds: Sequence[str]) -> list[float]:
+        """By seed: of the events that reached anybody, how many more of their subscribers they reached."""
+        sides = [self._wholeness(each, speeds) for each in (scheme, bare)]
+        return [sides[0][seed] - sides[1][seed] for seed in sides[0] if seed in sides[1]]
+
+    def _wholeness(self, scheme: str, speeds: Sequence[str]) -> dict[int, float]:
+        # All events of a setting have as many eligible subscribers, so shares of pairs are shares of subscribers.
+        found = [self.by_seed(scheme, metric, *speeds) for metric in (DELIVERY, "published", "events_reached")]
+        ratio, published, reached = found
+        return {
+            seed: ratio[seed] * published[seed] / reached[seed]
+            for seed in ratio
+            if seed in published and reached.get(seed)
+        }
+
+    def claim(
+        self,
+        figure: str,
+        statement: str,
+        cases: Sequence[Case],
+        relation: Relation,
+        value: float,
+        note: str = "",
+        tolerance: float = 0.0,
+    ) -> Claim:
+        """A claim about one of the setting's own figures."""
+        return self.named(f"{self.setting}-{figure}", statement, cases, relation, value, note, tolerance)
+
+    def named(
+        self,
+        figure: str,
+        statement: str,
+        cases: Sequence[Case],
+        relation: Relation,
+        value: float,
+        note: str = "",
+        tolerance: float = 0.0,
+    ) -> Claim:
+        """A claim that all its cases must meet; the decisive one stands for all."""
+        named = f"{self.setting}: {statement}"
+        return claimed_of_all(self.results, figure, named, cases, relation, value, tolerance, (note,))

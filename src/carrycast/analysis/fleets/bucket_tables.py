@@ -1,0 +1,250 @@
+"""The tables of a fleet's folder from its buckets: what workers write, each file by one of them."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from carrycast.analysis.fleets.bucket_cleaning import cleaned_rows
+from carrycast.analysis.fleets.buckets import (
+    FINE,
+    Rows,
+    load_logs,
+    present,
+    read_batch,
+    rejected_table,
+    write_batches,
+    write_rejected,
+)
+from carrycast.analysis.fleets.cleaning import REASONS, Rules
+from carrycast.analysis.fleets.picture import Frame
+from carrycast.analysis.fleets.schema import LEGS, names
+from carrycast.sim.mobility.fleet import LEGS_FOLDER
+from carrycast.sim.mobility.trajectory import Floats, Integers
+
+ROW_GROUP = 1 << 17
+NODE_SUMS = ("number", "rows", "first_s", "last_s", "present_s", "path_m", "tracks")
+
+
+class Layout(NamedTuple):
+    """What is known of the whole fleet once all is clean."""
+
+    start_s: float
+    origin_m: tuple[float, float]
+    every_s: float | None
+    edges_s: list[float]
+    """Where the files of legs are cut, in seconds since the start: the first begins before any leg."""
+    frame: Frame
+    drawn: list[int]
+    """The nodes whose ways are drawn."""
+    step_s: float
+    """And how far apart their points are."""
+
+
+class Positions(NamedTuple):
+    """Rows of tracks, by node and time."""
+
+    number: Integers
+    track: Integers
+    time_s: Floats
+    x_m: Floats
+    y_m: Floats
+    longitude: Floats
+    latitude: Floats
+
+    def take(self, chosen: Any) -> "Positions":
+        """Some of them."""
+        return Positions(*(column[chosen] for column in self))
+
+    @property
+    def joined(self) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Whether the next row is of the same track."""
+        same = (np.diff(self.number) == 0) & (np.diff(self.track) == 0)
+        return np.append(same, False)[: len(self.number)]
+
+
+class Cleaning(NamedTuple):
+    """The first half: rows of a bucket by their reasons."""
+
+    scratch: Path
+    rules: Rules
+
+    def clean(self, bucket: int) -> dict[str, Any]:
+        """Write what is rejected, keep what is fine in the scratch folder, and tell what there is."""
+        logs = load_logs(self.scratch)
+        table = read_batch(self.scratch / "dealt", bucket)
+        rows = Rows(*(np.array(table[name].to_numpy()) for name in Rows._fields))
+        del table
+        rows, track = cleaned_rows(rows, logs.node, self.rules)
+        # Those that could not be read stand among the rejected already.
+        wrong = rows.take(rows.reason > 1)
+        if len(wrong.log):
+            to = self.scratch.parent / "rejected" / f"part-{bucket:05}.parquet"
+            write_rejected([rejected_table(wrong, logs, None)], to)
+        fine = rows.reason == FINE
+        kept = rows.take(fine)
+        owner = logs.node[kept.log]
+        columns = (owner, track[fine], kept.clock_s, kept.x_m, kept.y_m, kept.longitude, kept.latitude)
+        np.savez(self.scratch / "clean" / f"{bucket:05}.npz", *columns)
+        counts = np.bincount(wrong.reason, minlength=len(REASONS) + 1).tolist()
+        told = {"kept": len(owner), "rejected": dict(zip(REASONS, counts[1:], strict=True))}
+        if not len(owner):
+            return {**told, "nodes": [], "ends": None}
+        ends = [kept.clock_s.min(), kept.clock_s.max()]
+        ends += [kept.x_m.min(), kept.y_m.min(), kept.x_m.max(), kept.y_m.max()]
+        return {**told, "nodes": np.unique(owner).tolist(), "ends": [float(end) for end in ends]}
+
+
+class Writing(NamedTuple):
+    """The second half: positions, and legs by time."""
+
+    scratch: Path
+    layout: Layout
+
+    def write(self, item: list[Any]) -> int:
+        """Write the positions of a bucket and its share of the legs; returns how many positions there are.
+
+        The item is the bucket, and for each node in it, by its owner, its number, fleet and name.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        bucket = int(item[0])
+        with np.load(self.scratch / "clean" / f"{bucket:05}.npz") as kept:
+            owner, track, clock_s, x_m, y_m, longitude, latitude = (kept[f"arr_{k}"] for k in range(7))
+        owners, numbers, fleets, nodes = (list(column) for column in zip(*item[1], strict=True))
+        which = np.searchsorted(np.array(owners, dtype=np.int64), owner)
+        time_s = np.round(clock_s - self.layout.start_s, 6)
+        east_m, north_m = self.layout.origin_m
+        number = np.array(numbers, dtype=np.int64)[which]
+        rows = Positions(number, track, time_s, x_m - east_m, y_m - north_m, longitude, latitude)
+        if self.layout.every_s is not None:
+            rows = resampled_rows(rows, self.layout.every_s)
+            which = np.array([numbers.index(one) for one in np.unique(rows.number)], dtype=np.int64)[
+                np.unique(rows.number, return_inverse=True)[1]
+            ]
+        texts = {
+            name: pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array(values, pa.string()))
+            for name, values in (("fleet", fleets), ("node", nodes))
+        }
+        measured = {name: present(getattr(rows, name)) for name in ("time_s", "x_m", "y_m", "longitude", "latitude")}
+        table = pa.table({**texts, "number": rows.number, "track": rows.track, **measured})
+        schema = pa.schema([(one.name, pa.string() if one.name in texts else one.type) for one in table.schema])
+        pq.write_table(
+            table.cast(schema),
+            self.scratch.parent / "positions" / f"part-{bucket:05}.parquet",
+            row_group_size=ROW_GROUP,
+        )
+        self._write_legs(rows, bucket)
+        self._keep_sight(rows, bucket)
+        return len(rows.number)
+
+    def _write_legs(self, rows: Positions, bucket: int) -> None:
+        """Legs as batches, one for each file that they go into, and the sums of each node."""
+        import pyarrow as pa
+
+        begin = np.flatnonzero(rows.joined)
+        # A track that was resampled too coarsely to have two rows of it has none.
+        begin = begin[rows.time_s[begin + 1] > rows.time_s[begin]]
+        start_s, end_s = rows.time_s[begin], rows.time_s[begin + 1]
+        vx_mps, vy_mps = ((one[begin + 1] - one[begin]) / (end_s - start_s) for one in (rows.x_m, rows.y_m))
+        columns = (rows.number[begin], start_s, end_s, rows.x_m[begin], rows.y_m[begin], vx_mps, vy_mps)
+        window = np.searchsorted(np.array(self.layout.edges_s), start_s, side="right")
+        order = np.argsort(window, kind="stable")
+        ends = np.searchsorted(window[order], np.arange(len(self.layout.edges_s) + 2))
+        table = pa.table({name: column[order] for name, column in zip(names(LEGS), columns, strict=True)})
+        write_batches(table, ends, self.scratch / "legs" / f"{bucket:05}.arrow")
+        firsts = np.append(True, np.diff(rows.number) != 0)[: len(rows.number)]
+        first = np.flatnonzero(firsts)
+        number, count = rows.number[first], np.diff(np.append(first, len(rows.number)))
+        lasting_s = end_s - start_s
+        place = (np.cumsum(firsts) - 1)[begin]
+        present_s = np.bincount(place, weights=lasting_s, minlength=len(number))
+        path_m = np.bincount(place, weights=np.hypot(vx_mps, vy_mps) * lasting_s, minlength=len(number))
+        tracks = np.add.reduceat(_firsts(rows).astype(np.int64), first) if len(first) else count
+        sums: tuple[Any, ...] = (
+            number,
+            count,
+            rows.time_s[first],
+            rows.time_s[first + count - 1],
+            present_s,
+            path_m,
+            tracks,
+        )
+        kept: dict[str, Any] = dict(zip(NODE_SUMS, sums, strict=True))
+        np.savez(self.scratch / "nodes" / f"{bucket:05}.npz", **kept)
+
+    def _keep_sight(self, rows: Positions, bucket: int) -> None:
+        """What a picture needs of these rows."""
+        frame = self.layout.frame
+        row, column = (
+            np.floor((one - low_m) / frame.cell_m).astype(np.int64)
+            for one, low_m in ((rows.y_m, frame.south_m), (rows.x_m, frame.west_m))
+        )
+        cells, counts = np.unique(row * frame.columns + column, return_counts=True)
+        begin = np.flatnonzero(_firsts(rows))
+        last = np.append(begin[1:], len(rows.number))[: len(begin)] - 1
+        tracks = np.column_stack((rows.number[begin], rows.time_s[begin], rows.time_s[last]))
+        mine = rows.take(np.isin(rows.number, self.layout.drawn))
+        step = np.floor(mine.time_s / self.layout.step_s)
+        keep = np.append(True, (np.diff(step) != 0) | _firsts(mine)[1:])[: len(step)]
+        path = np.column_stack([column[keep] for column in mine[:5]])
+        np.savez(self.scratch / "sight" / f"{bucket:05}.npz", cells=cells, counts=counts, tracks=tracks, path=path)
+
+    def gather(self, window: int) -> dict[str, Any]:
+        """Write a file of legs, in the order of time, and tell how many, how long the longest, and their digest."""
+        import pyarrow.parquet as pq
+
+        table = read_batch(self.scratch / "legs", window)
+        columns = [table[name].to_numpy() for name in names(LEGS)]
+        order = np.lexsort((columns[0], columns[1]))
+        to = self.scratch.parent / LEGS_FOLDER / f"part-{window:05}.parquet"
+        if len(order):
+            pq.write_table(table.take(order), to, row_group_size=ROW_GROUP)
+        longest_s = float((columns[2] - columns[1]).max(initial=0.0))
+        return {"legs": len(order), "longest_leg_s": longest_s, "digest": str(digest(columns))}
+
+
+def _firsts(rows: Positions) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Whether a row is the first of its track."""
+    return np.append(True, ~rows.joined)[: len(rows.number)]
+
+
+def digest(columns: "list[Any]") -> int:
+    """Of rows in any order: the same legs give the same, however they are spread over files."""
+    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            # splitmix64, over the bits of the number and of what came before it.
+            mixed = (mixed ^ np.ascontiguousarray(column).view(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed ^= mixed >> np.uint64(31)
+        return int(mixed.sum(dtype=np.uint64))
+
+
+def resampled_rows(rows: Positions, every_s: float) -> Positions:
+    """A row at each whole multiple of a time, on the straight line between the rows around it; none between tracks."""
+    joined = rows.joined
+    following = np.minimum(np.arange(len(joined)) + 1, len(joined) - 1)
+    first = np.ceil(rows.time_s / every_s).astype(np.int64)
+    # A multiple at which the next row stands is that row's own.
+    until = np.where(joined, first[following], np.floor(rows.time_s / every_s).astype(np.int64) + 1)
+    count = np.maximum(until - first, 0)
+    row = np.repeat(np.arange(len(joined)), count)
+    tick = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
+    at_s = tick * every_s
+    then = following[row]
+    apart_s = rows.time_s[then] - rows.time_s[row]
+    share = np.divide(at_s - rows.time_s[row], apart_s, out=np.zeros(len(row)), where=joined[row] & (apart_s != 0))
+
+    def between(column: Floats, step: Floats) -> Floats:
+        made: Floats = np.where(joined[row], column[row] + share * step, column[row])
+        return made
+
+    x_m, y_m, latitude = (between(one, one[then] - one[row]) for one in (rows.x_m, rows.y_m, rows.latitude))
+    # The short way around the earth, also across 180 degrees.
+    east = rows.longitude[then] - rows.longitude[row]
+    longitude = between(rows.longitude, east - 360.0 * np.floor((east + 180.0) / 360.0))
+    longitude = np.where(joined[row], longitude - 360.0 * np.floor((longitude + 180.0) / 360.0), longitude)
+    return Positions(rows.number[row], rows.track[row], at_s, x_m, y_m, longitude, latitude)

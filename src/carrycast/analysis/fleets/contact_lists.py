@@ -1,0 +1,253 @@
+"""Lists of contacts, as experiments with phones and badges leave them, made a contact plan."""
+
+import csv
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from carrycast.analysis.fleets.columns import CONTACT_MEANT, chosen_columns
+from carrycast.analysis.fleets.formats import Format
+from carrycast.analysis.fleets.inputs import Source, named, prepare
+from carrycast.analysis.fleets.points import LATEST_S, clock_s
+from carrycast.analysis.fleets.staging import uncounted
+from carrycast.analysis.fleets.summary import BY_WISH, MOST_REJECTED
+from carrycast.analysis.fleets.tables import natural, refuse_wrong
+from carrycast.analysis.fleets.text import BLANKS, delimiter_of, not_text, start_of
+from carrycast.errors import UserError
+from carrycast.sim.contacts.plan import MAX_DURATION_S, MICROSECONDS, ContactPlan
+from carrycast.sim.mobility.packed import reading
+from carrycast.sim.mobility.trace_file import TraceFile
+
+PLAN_FILE = "contacts.parquet"
+SCENARIO_FILE = "scenario.toml"
+SOCIOPATTERNS_S = 20.0
+"""How long before its time a row of SocioPatterns says that two were in contact: its badges count in such steps."""
+REASONS = {
+    "unreadable": "a field is missing or is no number",
+    "no_time": "the contact ends before it has lasted a microsecond",
+    "itself": "a node in contact with itself",
+    "duplicate": "said before",
+}
+
+
+class Row(NamedTuple):
+    """A contact as it was written, by the names of its nodes; `text` if it could not be read."""
+
+    a: str
+    b: str
+    start_s: float
+    end_s: float
+    text: str | None = None
+
+
+class _List:
+    """The rows of one file, counted as they are read."""
+
+    def __init__(self, path: Path, source: Source) -> None:
+        self.path, self.source = path, source
+        self.read = 0
+
+    def made(self, fields: Sequence[str], text: str) -> Row:
+        """A row of two nodes, a start and an end; fewer fields are none."""
+        self.read += 1
+        unit = self.source.time_unit
+        try:
+            a, b, start, end = fields
+            if self.source.decimal_comma:
+                start, end = start.replace(",", "."), end.replace(",", ".")
+            row = Row(a.strip(), b.strip(), clock_s(start, unit), clock_s(end, unit))
+            if not (row.a and row.b and isfinite(row.start_s) and isfinite(row.end_s)):
+                raise ValueError
+            return row
+        except ValueError:
+            return Row("", "", 0.0, 0.0, text[:1000])
+
+
+def ingest_contacts(formats: Mapping[Path, Format], folder: Path, source: Source) -> dict[str, Any]:
+    """Make a contact plan of lists, with the names of the nodes and what was rejected beside it."""
+    scratch = folder / ".scratch"
+    scratch.mkdir()
+    inputs = prepare(formats, source, scratch)
+    with named(inputs):
+        rows, rejected, read = _sorted_out({one.plain: (one.name, one.format.name) for one in inputs}, source)
+    shutil.rmtree(scratch)
+    if read != len(rows) + len(rejected):
+        raise uncounted("the files", read, len(rows) + len(rejected))
+    counts = {reason: sum(row[0] == reason for row in rejected) for reason in REASONS}
+    counts = {reason: count for reason, count in counts.items() if count}
+    if not rows:
+        raise UserError(f"no contact is left: {', '.join(f'{row[0]} {row[1]}' for row in rejected[:3]) or 'no rows'}")
+    refuse_wrong(len(rows), {reason: count for reason, count in counts.items() if reason == "unreadable"})
+    plan, nodes, begin_s = _plan(rows)
+    plan.save(folder / PLAN_FILE)
+    _save(folder / "nodes.parquet", {"number": list(range(len(nodes))), "node": nodes})
+    texts = {"reason": [row[0] for row in rejected], "file": [row[1] for row in rejected]}
+    _save(folder / "rejected.parquet", {**texts, "text": [row[2] for row in rejected]})
+    wrong = sum(count for reason, count in counts.items() if reason not in BY_WISH)
+    facts = {
+        "files": {one.name: one.format.name for one in inputs},
+        "rows": read,
+        "rejected": counts,
+        "joined": len(rows) - len(plan),
+        "start_s": begin_s,
+        "status": "doubtful" if wrong > MOST_REJECTED * (read - counts.get("duplicate", 0)) else "ok",
+        **plan.summary(),
+    }
+    (folder / SCENARIO_FILE).write_text(_scenario(plan), "utf-8")
+    (folder / "contacts.json").write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2))
+    return facts
+
+
+def _plan(rows: Sequence[Row]) -> tuple[ContactPlan, list[str], float]:
+    """The plan of rows, the names of its nodes, and when it begins."""
+    nodes = sorted({name for row in rows for name in (row.a, row.b)})
+    nodes.sort(key=natural)
+    number = {name: index for index, name in enumerate(nodes)}
+    one = np.array([number[row.a] for row in rows], dtype=np.int64)
+    other = np.array([number[row.b] for row in rows], dtype=np.int64)
+    start_s, end_s = np.array([row.start_s for row in rows]), np.array([row.end_s for row in rows])
+    begin_s = float(start_s.min())
+    lasts_s = float(end_s.max()) - begin_s
+    if lasts_s > MAX_DURATION_S or float(np.median(start_s)) >= LATEST_S:
+        raise UserError(
+            f"the contacts last {lasts_s:g} s, until {end_s.max():g}; at most {MAX_DURATION_S:g} s are: is the time in "
+            "other units? Say what its numbers count, as in --time-unit ms"
+        )
+    columns = (np.minimum(one, other), np.maximum(one, other), start_s - begin_s, end_s - begin_s)
+    return _joined(len(nodes), lasts_s, *columns), nodes, begin_s
+
+
+def _scenario(plan: ContactPlan) -> str:
+    """One to begin with: the first hour of the contacts, and an event a minute from the first node to all others."""
+    lasts_s = min(plan.duration_s, 3600.0)
+    return f"""\
+name = "contacts"
+duration_s = {lasts_s!r}
+nodes = {plan.nodes}
+contacts = "{PLAN_FILE}"        # beside this file
+
+[protocol]
+name = "epidemic"
+
+[[subscribe]]
+nodes = "all"
+
+[[publish]]
+nodes = [0]
+interval_s = 60.0
+to_s = {round(lasts_s / 2, 3)!r}
+"""
+
+
+def _sorted_out(
+    files: Mapping[Path, tuple[str, str]], source: Source
+) -> tuple[list[Row], list[tuple[str, str, str]], int]:
+    """The rows that are fine, the reason, file and text of the others, and how many rows were read."""
+    kept: dict[tuple[str, str, float, float], Row] = {}
+    rejected: list[tuple[str, str, str]] = []
+    read = 0
+    for path, (name, format_name) in files.items():
+        of_file = _List(path, source)
+        for row in _READERS[format_name](of_file):
+            key = (min(row.a, row.b), max(row.a, row.b), row.start_s, row.end_s)
+            reason = _reason(row) or ("duplicate" if key in kept else None)
+            if reason is None:
+                kept[key] = row
+            else:
+                told = row.text or f"{row.a} {row.b} {row.start_s!r} {row.end_s!r}"
+                rejected.append((reason, name, told))
+        read += of_file.read
+    return list(kept.values()), rejected, read
+
+
+def _reason(row: Row) -> str | None:
+    if row.text is not None:
+        return "unreadable"
+    if row.a == row.b:
+        return "itself"
+    return None if row.end_s - row.start_s >= 1 / MICROSECONDS else "no_time"
+
+
+def _joined(nodes: int, duration_s: float, *columns: "np.ndarray[Any, Any]") -> ContactPlan:
+    """A plan in which contacts of a pair that overlap or touch are one."""
+    a, b, start_s, end_s = columns
+    order = np.lexsort((start_s, b, a))
+    a, b, start_s, end_s = a[order], b[order], start_s[order], end_s[order]
+    other = (np.diff(a) != 0) | (np.diff(b) != 0)
+    # A running maximum of the ends that starts anew with each pair; whole microseconds, so that no digit is lost.
+    pair = np.cumsum(np.append(0, other))
+    end_us = np.rint(end_s * MICROSECONDS).astype(np.int64)
+    offset = pair * (int(end_us.max()) + 1)
+    until_s = (np.maximum.accumulate(end_us + offset) - offset) / MICROSECONDS
+    new = np.ones(len(a) + 1, dtype=np.bool_)
+    new[1:-1] = other | (start_s[1:] > until_s[:-1])
+    first, last = np.flatnonzero(new[:-1]), np.flatnonzero(new[1:])
+    made = ContactPlan.of(nodes, duration_s, a[first], b[first], start_s[first], np.minimum(until_s[last], duration_s))
+    return made.tidy()
+
+
+def _save(path: Path, columns: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {name: pa.int64() if name == "number" else pa.string() for name in columns}
+    pq.write_table(pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()}), path)
+
+
+def _list_rows(of_file: _List) -> Iterator[Row]:
+    """Columns apart by blanks: node, node, start, end, and what is not needed."""
+    for line in TraceFile(of_file.path).lines():
+        yield of_file.made(line.split()[:4], line)
+
+
+def _interval_rows(of_file: _List) -> Iterator[Row]:
+    """Columns t, i and j, perhaps more: the two were in contact in the 20 s up to t."""
+    for line in TraceFile(of_file.path).lines():
+        fields = line.split()
+        row = of_file.made([*fields[1:3], *fields[:1] * 2], line)
+        yield row if row.text is not None else row._replace(start_s=row.end_s - SOCIOPATTERNS_S)
+
+
+def _table_rows(of_file: _List) -> Iterator[Row]:
+    """CSV with a header."""
+    path, source = of_file.path, of_file.source
+    delimiter = delimiter_of(start_of(path))
+    try:
+        with reading(path) as file:
+            lines = (raw.decode("utf-8-sig") for raw in file)
+            blanks = (" ".join(line.split()) + "\n" for line in lines) if delimiter == BLANKS else lines
+            table = csv.reader(blanks, delimiter=delimiter)
+            header = list(source.header) if source.header is not None else next(table, [])
+            chosen = chosen_columns(header, source.columns, str(path), CONTACT_MEANT)
+            if len(chosen) < len(CONTACT_MEANT):
+                raise UserError(f"{path}: needs columns a, b, start and end; say which is which with --columns")
+            at = [header.index(chosen[meaning]) for meaning in CONTACT_MEANT]
+            for fields in table:
+                if fields:
+                    text = delimiter.join(fields)
+                    yield of_file.made([fields[k] for k in at] if len(fields) > max(at) else [], text)
+    except csv.Error as error:
+        raise UserError(f"{path}: no CSV: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(not_text(path, "UTF-8")) from None
+
+
+def _one_rows(of_file: _List) -> Iterator[Row]:
+    """Connection events of the ONE, by its own reader."""
+    plan = ContactPlan.from_one_events(of_file.path)
+    for a, b, start_s, end_s in zip(plan.a, plan.b, plan.start_s, plan.end_s, strict=True):
+        of_file.read += 1
+        yield Row(str(a), str(b), float(start_s), float(end_s))
+
+
+_READERS = {
+    "haggle": _list_rows,
+    "sociopatterns": _interval_rows,
+    "csv-contacts": _table_rows,
+    "one-connections": _one_rows,
+}

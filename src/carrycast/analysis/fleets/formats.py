@@ -1,0 +1,182 @@
+"""The formats of files that a fleet may come in, known by name or by their content."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from carrycast.analysis.fleets.columns import CONTACT_MEANT, chosen_columns
+from carrycast.analysis.fleets.text import BLANKS, SNIFFED_BYTES, delimiter_of, lines_of, split_header, start_of
+from carrycast.errors import UserError
+
+PARQUET_MAGIC = "PAR1"
+_NUMBER = r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?"
+_NUMBERS = re.compile(rf"(?:{_NUMBER}\s+)*{_NUMBER}")
+
+
+class Format(NamedTuple):
+    """A kind of file. `kind` is what it tells: positions that were measured, movement that a simulator states, or
+    contacts."""
+
+    name: str
+    kind: str
+    summary: str
+    looks: Callable[[str], bool]
+    """Whether the start of a file, as text, is that of one."""
+
+
+def _rows_of_numbers(start: str) -> list[list[float]]:
+    """The lines of a text that has nothing but numbers; none if it has something else."""
+    lines = [line.strip() for line in lines_of(start)]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if not all(_NUMBERS.fullmatch(line) for line in lines):
+        return []
+    rows = [[float(word) for word in line.split()] for line in lines]
+    if rows and len(start) >= SNIFFED_BYTES and not set("\r\n") & set(start):
+        # One line longer than what was read: its last waypoint may be cut.
+        rows = [rows[0][: (len(rows[0]) - 1) // 3 * 3]]
+    return rows
+
+
+def _never(_: str) -> bool:
+    """Told by more than a mark in the text: see `_numeric_format`."""
+    return False
+
+
+def _is_one_movement(rows: Sequence[Sequence[float]]) -> bool:
+    """A first line of bounds, then `time id x y`."""
+    if len(rows) < 2 or len(rows[0]) not in (6, 8):
+        return False
+    ordered = all(low <= high for low, high in zip(rows[0][::2], rows[0][1::2], strict=True))
+    return ordered and all(len(row) == 4 for row in rows[1:])
+
+
+def _is_contact_list(rows: Sequence[Sequence[float]]) -> bool:
+    """Two whole numbers and two times, the second not before the first; perhaps more, the same in each line."""
+    return 4 <= len(rows[0]) <= 6 and all(
+        row[0].is_integer() and row[1].is_integer() and row[0] >= 0 and row[1] >= 0 and row[2] <= row[3] for row in rows
+    )
+
+
+def _may_be_positions(rows: Sequence[Sequence[float]]) -> bool:
+    """Whether rows that look like contacts may as well be `id time x y`: no two of them share both of the first
+    numbers, as contacts of a pair that meets again do; or the others may be degrees."""
+    once = len(rows) > 2 and len({tuple(row[:2]) for row in rows}) == len(rows)
+    return once or all(abs(row[2]) <= 180 and abs(row[3]) <= 180 for row in rows)
+
+
+def _is_bonnmotion(rows: Sequence[Sequence[float]]) -> bool:
+    """Triples of a time and a place; in each line the time does not go back."""
+    return all(len(row) % 3 == 0 and list(row[::3]) == sorted(row[::3]) for row in rows)
+
+
+def _numeric_format(rows: Sequence[Sequence[float]], path: Path) -> str | None:
+    """The format of a text of numbers alone; a UserError if it may be several."""
+    if not rows or _is_one_movement(rows):
+        return "one" if rows else None
+    if len({len(row) for row in rows}) > 1:
+        return "bonnmotion" if _is_bonnmotion(rows) else None
+    columns = len(rows[0])
+    found = {}
+    if columns > 3 and _is_contact_list(rows):
+        found["haggle"] = "contacts (--format haggle)"
+    # Nodes of BonnMotion have a line each and begin at the same time.
+    if columns == 3 or (columns % 3 == 0 and _is_bonnmotion(rows) and all(row[0] == 0 for row in rows)):
+        found["bonnmotion"] = "movement of BonnMotion (--format bonnmotion)"
+    if columns == 3 and all(row[1].is_integer() and row[2].is_integer() for row in rows):
+        found["sociopatterns"] = "contacts `t i j` (--format sociopatterns)"
+    if columns == 3 or ("haggle" in found and _may_be_positions(rows)):
+        header = "time,x,y" if columns == 3 else "id,time,lon,lat" + "".join(f",c{k}" for k in range(4, columns))
+        found["table"] = f"a table without names (--header {header})"
+    if len(found) > 1:
+        raise UserError(f"{path}: {columns} columns of numbers may be {', or '.join(found.values())}: say which")
+    return next(iter(found), None)
+
+
+def _is_table(start: str) -> bool:
+    return delimiter_of(start) != BLANKS
+
+
+def _is_contact_table(start: str) -> bool:
+    return _is_table(start) and _has_contacts(split_header(start))
+
+
+def _has_contacts(header: Sequence[str]) -> bool:
+    return {"a", "b", "start", "end"} <= chosen_columns(header, {}, "", CONTACT_MEANT).keys()
+
+
+def _begins(mark: str) -> Callable[[str], bool]:
+    return lambda start: start.lstrip("\ufeff \t\r\n").startswith("<") and mark in start
+
+
+# In the order in which they are tried.
+FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        Format("sumo", "movement", "floating car data of SUMO (FCD, XML)", _begins("<fcd-export")),
+        Format("gpx", "positions", "GPS tracks (GPX, XML)", _begins("<gpx")),
+        Format(
+            "geojson",
+            "positions",
+            "GeoJSON: a collection or a feature a line, points or lines with times",
+            lambda start: start.lstrip("\ufeff \t\r\n").startswith("{") and '"type"' in start,
+        ),
+        Format("ns2", "movement", "ns-2 movement (setdest)", lambda start: "$node_" in start or "$god_" in start),
+        Format(
+            "one-connections",
+            "contacts",
+            "connection events of the ONE (CONN lines)",
+            lambda start: re.search(r"^\s*\S+\s+CONN\s", start, re.MULTILINE) is not None,
+        ),
+        Format("one", "movement", "external movement of the ONE", _never),
+        Format("csv-contacts", "contacts", "contacts as CSV: a, b, start, end", _is_contact_table),
+        Format("csv", "positions", "a GPS log as CSV, with a header", _is_table),
+        Format(
+            "haggle",
+            "contacts",
+            "contact lists of Haggle and CRAWDAD: node node start end, in columns",
+            _never,
+        ),
+        Format("sociopatterns", "contacts", "contacts of SocioPatterns: t i j, from t - 20 s to t", _never),
+        Format(
+            "bonnmotion",
+            "movement",
+            "movement of BonnMotion (a line of waypoints for each node)",
+            _never,
+        ),
+        Format("parquet", "positions", "a GPS log as Parquet", _never),
+    )
+}
+
+
+_MARKED = ("sumo", "gpx", "geojson", "ns2", "one-connections")
+"""Formats with a mark of their own, which no table has."""
+
+
+def format_named(name: str) -> Format:
+    """By its name; a UserError with the list if there is none."""
+    if name not in FORMATS:
+        raise UserError(f"--format {name!r}: no such format; known are {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def format_of(path: Path, encoding: str | None = None, header: Sequence[str] | None = None) -> Format:
+    """By the content of a file; a UserError with the list if it is of none, and with the options if it may be of
+    several. A table whose columns are named by the user is one."""
+    start = start_of(path, encoding)
+    if start[:4] == PARQUET_MAGIC:
+        return FORMATS["parquet"]
+    if not start.strip():
+        raise UserError(f"{path}: is empty; known formats are {', '.join(FORMATS)}")
+    if header is not None and not any(FORMATS[name].looks(start) for name in _MARKED):
+        return FORMATS["csv-contacts" if _has_contacts(header) else "csv"]
+    if "\x00" not in start:
+        name = _numeric_format(_rows_of_numbers(start), path)
+        found = FORMATS[name] if name else next((one for one in FORMATS.values() if one.looks(start)), None)
+        if found is not None:
+            return found
+    known = "; ".join(f"{one.name} ({one.summary})" for one in FORMATS.values())
+    raise UserError(
+        f"{path}: is of no known format. Known are: {known}. If it is one of them, say --format NAME; a table without "
+        "names needs them, as in --header id,time,lon,lat"
+    )

@@ -1,0 +1,219 @@
+"""GeoJSON (RFC 7946): points with a time each, or lines with a list of times; a collection, or one feature a line."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from carrycast.analysis.fleets.columns import MEANT, plain_name, refuse_unnamed
+from carrycast.analysis.fleets.points import Point
+from carrycast.analysis.fleets.text import not_text
+from carrycast.errors import UserError
+from carrycast.sim.mobility.packed import reading
+
+# A collection is one JSON value and must be in memory as a whole, at about ten times its size.
+MAX_COLLECTION_BYTES = 256 << 20
+_TIMES = ("coordTimes", "times", "coordinateProperties")
+_BOM = b"\xef\xbb\xbf"
+_LEVELS = {"Point": 0, "MultiPoint": 1, "LineString": 1, "MultiLineString": 2}
+"""In how many lists the positions of a geometry stand."""
+_MAX_DEPTH = 8
+_SAMPLE = 1000
+
+
+class GeoJson:
+    """A GeoJSON file: the points of all its features, and how many positions it has."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Mapping[str, str] | None = None,
+        time_unit: str | None = None,
+        single: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self.path = path
+        self.rows = 0
+        """Positions read so far; a feature that has none counts as one."""
+        self._said = columns or {}
+        self._time_unit = time_unit
+        self._single = single
+        self._stem = (name or path.name).partition(".")[0]
+        self._placed = False
+        """Whether any feature has a point or a line."""
+        self._unnamed: list[Mapping[str, Any]] = []
+        """Properties of features that name no node."""
+
+    def points(self) -> Iterator[Point]:
+        """The points of all features. A feature's node is its property `node`, `id`, `name` ..., or its own id."""
+        for feature in _features(self.path):
+            yield from self._points(feature)
+            if len(self._unnamed) == _SAMPLE:
+                self._refuse_unnamed()
+        self._refuse_unnamed()
+        if not self._placed:
+            raise UserError(
+                f"{self.path}: no points; expected features of points or lines with times in their properties"
+            )
+
+    def _points(self, feature: object) -> Iterator[Point]:
+        """Those of a feature; what is none is told as one that cannot be read."""
+        made: list[Point] = []
+        parts: list[tuple[str, Any]] = []
+        try:
+            whole: Any = feature
+            # A geometry may stand alone, without a feature around it.
+            bare = whole.get("type") in (*_LEVELS, "GeometryCollection")
+            properties = (None if bare else whole.get("properties")) or {}
+            parts = list(_geometries(whole if bare else whole.get("geometry") or {}))
+            self._placed |= any(kind in _LEVELS for kind, _ in parts)
+            node = self._node(whole, properties)
+            times = self._times(properties, parts)
+            for (kind, places), said in zip(parts, times, strict=True):
+                made += self._of_geometry(node, kind, places, said)
+        except (AttributeError, TypeError, IndexError, KeyError, ValueError):
+            count = sum(_count(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
+            made = [Point.unreadable("", str(feature)[:200])] * count
+        if not made:
+            made = [Point.unreadable("", str(feature)[:200])]
+        self.rows += sum(_count(places, _LEVELS.get(kind, 0)) for kind, places in parts) or 1
+        yield from made
+
+    def _node(self, feature: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
+        said = self._said.get("node")
+        if said is not None:
+            return str(properties[said])
+        lower = {plain_name(str(name)): value for name, value in properties.items()}
+        named = [lower[name] for name in MEANT["node"] if lower.get(name) is not None]
+        if named or feature.get("id") is not None:
+            return str(named[0] if named else feature["id"])
+        if len(self._unnamed) < _SAMPLE:
+            self._unnamed.append(properties)
+        return self._stem
+
+    def _refuse_unnamed(self) -> None:
+        """Several features that name no node, but have a property that may: as one node they would be a mess."""
+        found, self._unnamed = self._unnamed, []
+        if self._single or len(found) < 2:
+            return
+        keys = dict.fromkeys(key for one in found for key in one)
+        known = {name for meaning in ("time", "date") for name in (*MEANT[meaning], self._said.get(meaning, ""))}
+        columns = {
+            key: [one.get(key) for one in found] for key in keys if plain_name(key) not in known and key not in _TIMES
+        }
+        refuse_unnamed(columns, {}, str(self.path))
+
+    def _times(self, properties: Mapping[str, Any], parts: Sequence[tuple[str, Any]]) -> list[Any]:
+        """The time, or times, of each geometry of a feature."""
+        lower = {plain_name(str(name)): value for name, value in properties.items()}
+        said = self._said.get("time")
+        names = (plain_name(said),) if said is not None else MEANT["time"]
+        time = next((lower[name] for name in names if lower.get(name) is not None), None)
+        times = next((properties[name] for name in _TIMES if properties.get(name) is not None), None)
+        if isinstance(times, dict):
+            times = times.get("times")
+        lists = [kind for kind, _ in parts if _LEVELS.get(kind, 0) > 0]
+        if times is None:
+            # Some write the times of a line into the property of its time.
+            times = time if isinstance(time, list) else None
+        each = iter(times if len(lists) > 1 and isinstance(times, list) and len(times) == len(lists) else ())
+        return [time if _LEVELS.get(kind, 0) == 0 else next(each, times) for kind, _ in parts]
+
+    def _of_geometry(self, node: str, kind: str, places: Any, times: Any) -> list[Point]:
+        level = _LEVELS.get(kind)
+        if level is None:
+            return [Point.unreadable(node, f"{kind}: no point or line with times: {str(places)[:150]}")]
+        flat = list(_flat(places, level))
+        said: list[Any]
+        if level == 0:
+            said = [times]
+        else:
+            said = [None] * len(flat) if times is None else _flat_times(times)
+            if len(said) != len(flat):
+                text = f"{kind} of {len(flat)} places with {len(said)} times"
+                return [Point.unreadable(node, f"{text}: {place}"[:200]) for place in flat]
+        return [
+            Point.of(node, time, place[0], place[1], self._time_unit)
+            if isinstance(place, list) and len(place) >= 2
+            else Point.unreadable(node, f"{time} {place}"[:200])
+            for place, time in zip(flat, said, strict=True)
+        ]
+
+
+def _geometries(geometry: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The simple geometries of one that may be a collection."""
+    if geometry.get("type") == "GeometryCollection" and depth < _MAX_DEPTH:
+        for one in geometry["geometries"]:
+            yield from _geometries(one, depth + 1)
+    elif geometry:
+        yield str(geometry.get("type")), geometry.get("coordinates") or []
+
+
+def _flat(places: Any, level: int) -> Iterator[Any]:
+    if level == 0:
+        yield places
+        return
+    if not isinstance(places, list):
+        raise TypeError("no list of places")
+    for one in places:
+        yield from _flat(one, level - 1)
+
+
+def _flat_times(times: Any) -> list[Any]:
+    """Times in one list, or in a list for each line."""
+    if not isinstance(times, list):
+        return [times]
+    return [time for one in times for time in (one if isinstance(one, list) else [one])]
+
+
+def _count(places: Any, level: int) -> int:
+    """How many positions there are, by their lists alone."""
+    if level == 0:
+        return 1
+    return sum(_count(one, level - 1) for one in places) if isinstance(places, list) else 1
+
+
+def _features(path: Path) -> Iterator[object]:
+    """Each feature of a collection, or of the lines of a file."""
+    number = 0
+    try:
+        with reading(path) as file:
+            first = file.readline(MAX_COLLECTION_BYTES + 1)
+            line: bytes = first.strip().removeprefix(_BOM)
+            try:
+                value = msgspec.json.decode(line)
+                whole = value.get("type") == "FeatureCollection"
+            except msgspec.DecodeError:
+                # A value that goes on over lines is a collection.
+                whole = True
+            if whole:
+                text = first + file.read(MAX_COLLECTION_BYTES + 1 - len(first))
+                if len(text) > MAX_COLLECTION_BYTES:
+                    raise UserError(f"{path}: a collection of more than 256 MB; write it with one feature a line")
+                yield from _members(msgspec.json.decode(text.removeprefix(_BOM)), path)
+                return
+            while line:
+                number += 1
+                if line.strip(b"\x1e \r\n"):
+                    yield from _members(msgspec.json.decode(line.strip(b"\x1e \r\n")), path)
+                line = file.readline(MAX_COLLECTION_BYTES)
+    except UnicodeDecodeError:
+        raise UserError(not_text(path, "UTF-8")) from None
+    except (msgspec.DecodeError, KeyError, AttributeError, TypeError) as error:
+        where = f"{path}:{number}" if number else str(path)
+        raise UserError(f"{where}: no GeoJSON, or cut off: {error}; expected a FeatureCollection") from None
+
+
+def _members(value: Any, path: Path) -> Iterator[object]:
+    """The features of a collection, also of one in a line of its own; anything else is one itself."""
+    if value.get("type") != "FeatureCollection":
+        yield value
+        return
+    crs = str(((value.get("crs") or {}).get("properties") or {}).get("name", "CRS84"))
+    if not crs.endswith(("CRS84", ":4326")):
+        raise UserError(
+            f"{path}: its coordinates are on the map {crs}, but GeoJSON has degrees (RFC 7946): convert it, as with "
+            "`ogr2ogr -t_srs EPSG:4326`"
+        )
+    yield from value["features"]

@@ -1,0 +1,114 @@
+"""Tracks of GPS receivers (GPX): read as a stream, so that a file of any length takes little memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from xml.parsers import expat
+
+from carrycast.analysis.fleets.points import Point
+from carrycast.errors import UserError
+from carrycast.sim.mobility.packed import reading
+
+CHUNK_BYTES = 1 << 16
+# A name or a time is short; a text that goes on and on would fill the memory.
+MAX_TEXT = 10_000
+
+
+PLANNED = ("wpt", "rtept")
+"""Points of a plan: they tell of no node."""
+
+
+class Gpx:
+    """A GPX file: the points of all its tracks, and how many points it has."""
+
+    def __init__(self, path: Path, by_track: bool = False, name: str | None = None) -> None:
+        self.path = path
+        self.rows = 0
+        """Points that the file has, read so far: of tracks, and of plans, which are no positions."""
+        self.tracks: dict[str, int] = {}
+        """How many tracks have each name."""
+        self._reader = _Reader(path, by_track, name or path.name)
+
+    def points(self) -> Iterator[Point]:
+        """A track is a node, by its name; one without is named after the file. With `by_track`, each track is named by
+        the file and its number there, too."""
+        reader = self._reader
+        try:
+            with reading(self.path) as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    reader.parser.Parse(chunk, False)
+                    yield from reader.take()
+            reader.parser.Parse(b"", True)
+            yield from reader.take()
+        except expat.ExpatError as error:
+            what = expat.errors.messages[error.code]
+            raise UserError(f"{self.path}:{error.lineno}: {what}; expected a GPX file (is it cut off?)") from None
+        self.rows, self.tracks = reader.rows, reader.names
+        if not reader.tracked:
+            raise UserError(f"{self.path}: no points; expected <trkpt lat=... lon=...> with a <time> in <trk>")
+
+
+class _Reader:
+    """Collects points while the parser goes on."""
+
+    def __init__(self, path: Path, by_track: bool, name: str) -> None:
+        self.path = path
+        self.rows = self.tracked = 0
+        self.names: dict[str, int] = {}
+        self._by_track, self._stem = by_track, name.partition(".")[0]
+        self._found: list[Point] = []
+        self._within: list[str] = []
+        self._text = ""
+        self._tracks = 0
+        self._name, self._time = "", ""
+        self._kept = False
+        """Whether the track under way has a point so far."""
+        self._place: dict[str, str] = {}
+        self.parser = expat.ParserCreate(namespace_separator=None)
+        self.parser.StartElementHandler = self._on_start
+        self.parser.EndElementHandler = self._on_end
+        self.parser.CharacterDataHandler = self._on_text
+        # Entities can make gigabytes of some hundred bytes. A GPX file has no document type to declare them in.
+        self.parser.StartDoctypeDeclHandler = self._on_doctype
+
+    def take(self) -> list[Point]:
+        """What was found since the last time."""
+        found, self._found = self._found, []
+        return found
+
+    def _on_doctype(self, *_: object) -> None:
+        raise UserError(f"{self.path}: has a document type (DOCTYPE), which no GPX file has; expected <gpx>")
+
+    def _on_start(self, tag: str, attributes: dict[str, str]) -> None:
+        tag = tag.rpartition(":")[2]
+        self._within.append(tag)
+        self._text = ""
+        if tag == "trk":
+            self._tracks += 1
+            self._name = self._stem if self._tracks == 1 else f"{self._stem}-{self._tracks}"
+            self._kept = False
+        elif tag == "trkpt" or tag in PLANNED:
+            self.rows += 1
+            self._place, self._time = attributes, ""
+
+    def _on_text(self, text: str) -> None:
+        if self._within and self._within[-1] in ("name", "time"):
+            self._text += text
+            if len(self._text) > MAX_TEXT:
+                raise UserError(f"{self.path}: a text of more than {MAX_TEXT} letters; expected a GPX file")
+
+    def _on_end(self, tag: str) -> None:
+        tag = self._within.pop()
+        if tag == "name" and self._within[-1:] == ["trk"]:
+            said = self._text.strip()
+            self._name = f"{self._stem}-{self._tracks} {said}" if self._by_track and said else said or self._name
+        elif tag == "time" and self._within[-1:] == ["trkpt"]:
+            self._time = self._text.strip()
+        elif tag == "trkpt":
+            self.tracked += 1
+            if not self._kept:
+                self._kept = True
+                self.names[self._name] = self.names.get(self._name, 0) + 1
+            self._found.append(Point.of(self._name, self._time, self._place.get("lon"), self._place.get("lat")))
+        elif tag in PLANNED:
+            place = " ".join(f"{name}={value}" for name, value in self._place.items())
+            self._found.append(Point.unreadable(self._stem, f"<{tag} {place}>: of a plan, not of a track"))

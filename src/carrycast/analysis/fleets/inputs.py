@@ -1,0 +1,125 @@
+"""The files of an ingest, made ready to be read: unpacked, in UTF-8, and under names that Spark takes as they are."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from carrycast.analysis.fleets.formats import Format
+from carrycast.analysis.fleets.text import BLANKS, copy_text, delimiter_of, encoding_of, start_of
+from carrycast.errors import UserError
+from carrycast.sim.mobility.packed import BZIP2, GZIP, packing_of
+
+SUFFIXES = r"(\.\w+)?(\.(gz|bz2|xz|zip|zst))?$"
+"""Of a file's name, in the words of Python and of Java."""
+# Spark unpacks these by the ends of their names.
+_SPARK_UNPACKS = {None: "csv", GZIP: "csv.gz", BZIP2: "csv.bz2"}
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """How files are to be read."""
+
+    format: str | None = None
+    columns: Mapping[str, str] = {}
+    header: tuple[str, ...] | None = None
+    time_format: str | None = None
+    time_unit: str | None = None
+    encoding: str | None = None
+    decimal_comma: bool = False
+    """Numbers have a comma before their decimals, and none anywhere else."""
+    crs: str | None = None
+    fleet: str = "fleet"
+    swap: bool = False
+    """The files have latitude where longitude belongs."""
+    single: bool = False
+    """A file that names no node is the log of one."""
+    by_file: bool = False
+    """Each file is a fleet of its own, so that equal names in two files are two nodes."""
+    by_track: bool = False
+    """Each track of a GPX file is a node of its own."""
+    merge: bool = False
+    """Equal names in two files, or tracks, are the same node, even if they overlap in time."""
+
+    def columns_of_degrees(self) -> bool | None:
+        """Whether the user says that x and y are degrees, or meters."""
+        if self.columns.get("longitude") == "x" and self.columns.get("latitude") == "y":
+            return True
+        return False if {"x", "y"} <= self.columns.keys() else None
+
+
+class Input(NamedTuple):
+    """A file, and where it is read."""
+
+    path: Path
+    format: Format
+    plain: Path
+
+    @property
+    def name(self) -> str:
+        """As users know it."""
+        return self.path.name
+
+
+def stem_of(name: str) -> str:
+    """A file's name without its suffixes."""
+    return re.sub(SUFFIXES, "", name, count=1)
+
+
+def prepare(formats: Mapping[Path, Format], source: Source, scratch: Path) -> list[Input]:
+    """Make files ready to be read; those that are so already are linked."""
+    folder = scratch / "plain"
+    folder.mkdir()
+    return [Input(path, one, _plain(path, one, source, folder, k)) for k, (path, one) in enumerate(formats.items())]
+
+
+def _plain(path: Path, one: Format, source: Source, folder: Path, number: int) -> Path:
+    if one.name in ("parquet", "sumo", "gpx"):
+        # XML tells its encoding itself. Spark reads no file whose name begins with a dot or an underscore, and takes
+        # brackets for patterns.
+        return _link(path, folder / f"{number:05}.parquet") if one.name == "parquet" else path
+    encoding = encoding_of(path, source.encoding)
+    if one.name != "csv":
+        if encoding == "utf-8":
+            return path
+        copy_text(path, encoding, False, folder / f"{number:05}.txt")
+        return folder / f"{number:05}.txt"
+    blanks = delimiter_of(start_of(path, source.encoding)) == BLANKS
+    packing = packing_of(path)
+    if encoding == "utf-8" and not blanks and packing in _SPARK_UNPACKS:
+        return _link(path, folder / f"{number:05}.{_SPARK_UNPACKS[packing]}")
+    copy_text(path, encoding, blanks, folder / f"{number:05}.csv")
+    return folder / f"{number:05}.csv"
+
+
+def _link(path: Path, to: Path) -> Path:
+    to.symlink_to(path.absolute())
+    return to
+
+
+@contextmanager
+def named(inputs: Sequence[Input]) -> Iterator[None]:
+    """Errors name files as users know them."""
+    try:
+        yield
+    except UserError as error:
+        told = str(error)
+        for one in inputs:
+            told = told.replace(str(one.plain), str(one.path))
+        raise UserError(told) from None
+
+
+class Counted(NamedTuple):
+    """What readers found in a file."""
+
+    records: int
+    """That the file has, counted apart from the rows made of them."""
+    rows: int
+    superseded: int = 0
+
+    def facts(self, one: Input) -> dict[str, Any]:
+        """For people."""
+        told = {"format": one.format.name, "records": self.records, "rows": self.rows}
+        return {**told, "superseded": self.superseded} if self.superseded else told

@@ -1,0 +1,274 @@
+"""GPS logs as tables, CSV and Parquet, read by Spark itself: parallel, and in memory that does not grow with them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from carrycast.analysis.fleets.columns import (
+    DATE,
+    DECIMAL_COMMA,
+    TIME_OF_DAY,
+    chosen_columns,
+    plain_name,
+    refuse_commas,
+    refuse_several,
+    refuse_times,
+    refuse_unnamed,
+    require_names,
+    require_positions,
+)
+from carrycast.analysis.fleets.inputs import Input, Source, stem_of
+from carrycast.analysis.fleets.points import TIME_UNITS, UNIT_FROM
+from carrycast.analysis.fleets.schema import RAW
+from carrycast.analysis.fleets.text import BLANKS, delimiter_of, not_text, samples, split_header, start_of
+from carrycast.analysis.fleets.workers import spark_path
+from carrycast.errors import UserError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
+"""Timestamps as pandas writes them: Spark has none such, but reads their numbers if it is told so."""
+_BROKEN = "_broken"
+_SAMPLE_ROWS = 1000
+# A date first of all: Spark takes a lone year for its first of January, and a time of day for one of today.
+_FULL_DATE = r"^\s*\d{4,6}-\d{1,2}-\d{1,2}([ T].*)?$"
+
+
+class Tables(NamedTuple):
+    """The rows of some files as RAW."""
+
+    rows: "DataFrame"
+    records: dict[str, int]
+    """How many each file has, counted without reading them."""
+    unsaid: Input | None
+    """A file whose columns x and y nobody said to be meters."""
+
+
+class Layout(NamedTuple):
+    """The columns of a table, and which is which."""
+
+    columns: tuple[str, ...]
+    chosen: Mapping[str, str]
+    time_unit: str | None
+    """Of numbers; None if their size tells."""
+
+
+def csv_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> Tables:
+    """The rows of CSV files. Files with the same first line are one table; `header` is for files without."""
+    found: dict[tuple[str, ...], list[Input]] = {}
+    for one in inputs:
+        start = start_of(one.path, source.encoding)
+        columns = tuple(source.header) if source.header is not None else tuple(split_header(start))
+        delimiter = delimiter_of(start)
+        found.setdefault(("\t" if delimiter == BLANKS else delimiter, *columns), []).append(one)
+    tables, unsaid = [], None
+    for (delimiter, *named), same in found.items():
+        where = str(same[0].path)
+        if len(set(named)) < len(named):
+            require_names(named, where)
+            raise UserError(f"{where}: two of its columns have the same name; rename one in its first line")
+        for one in same:
+            layout = _layout(named, samples(start_of(one.path, source.encoding), source.header), source, str(one.path))
+        unsaid = unsaid or (same[0] if _unsaid(layout, source) else None)
+        schema = ", ".join(f"{_quoted(column)} string" for column in (*layout.columns, _BROKEN))
+        table = (
+            spark.read.schema(schema)
+            .options(sep=delimiter, header=source.header is None, mode="PERMISSIVE", columnNameOfCorruptRecord=_BROKEN)
+            .options(enforceSchema=True, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
+            .csv([spark_path(one.plain) for one in same])
+        )
+        tables.append(_raw(table, layout, same, source))
+    return Tables(_all_of(tables), _lines(spark, inputs, source), unsaid)
+
+
+def _lines(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> dict[str, int]:
+    """How many rows each file has, by its lines; a UserError for what is no text in UTF-8, of which names could be made
+    equal that are not."""
+    from pyspark.sql import functions as f
+
+    text = spark.read.text([spark_path(one.plain) for one in inputs])
+    lines = text.select("value", f.col("_metadata.file_name").alias("file")).where(
+        f.rlike("value", f.lit(r"[^\x00-\x20]"))
+    )
+    counted = lines.groupBy("file").agg(f.count(f.lit(1)), f.count_if(~f.is_valid_utf8("value"))).collect()
+    found = {row[0]: (int(row[1]), int(row[2])) for row in counted}
+    records = {}
+    for one in inputs:
+        rows, broken = found.get(one.plain.name, (0, 0))
+        if broken:
+            raise UserError(not_text(one.path, "UTF-8"))
+        records[one.name] = max(rows - (source.header is None), 0)
+    return records
+
+
+def parquet_rows(spark: "SparkSession", inputs: Sequence[Input], source: Source) -> Tables:
+    """The rows of Parquet files. Files with the same columns are one table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found: dict[tuple[str, ...], list[Input]] = {}
+    records = {}
+    for one in inputs:
+        try:
+            file = pq.ParquetFile(one.path)
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{one.path}: not Parquet, or cut off: {str(error).splitlines()[0]}") from None
+        records[one.name] = file.metadata.num_rows
+        found.setdefault(tuple(f"{column.name}\0{column.type}" for column in file.schema_arrow), []).append(one)
+    spark.conf.set(NANOSECONDS, "true")
+    tables, unsaid = [], None
+    for same in found.values():
+        file = pq.ParquetFile(same[0].path)
+        batch = next(file.iter_batches(_SAMPLE_ROWS), None)
+        sample = {} if batch is None else batch.to_pydict()
+        layout = _layout(file.schema_arrow.names, sample, source, str(same[0].path))
+        for meaning in ("time", "date"):
+            if meaning in layout.chosen and pa.types.is_time(file.schema_arrow.field(layout.chosen[meaning]).type):
+                raise UserError(f"{same[0].path}: its time is one of day; write date and time into one column")
+        kind = file.schema_arrow.field(layout.chosen["time"]).type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            layout = layout._replace(time_unit="ns")
+        unsaid = unsaid or (same[0] if _unsaid(layout, source) else None)
+        tables.append(_raw(spark.read.parquet(*(spark_path(one.plain) for one in same)), layout, same, source))
+    return Tables(_all_of(tables), records, unsaid)
+
+
+def _layout(columns: Sequence[str], values: Mapping[str, list[object]], source: Source, where: str) -> Layout:
+    """Which column is which; a UserError where that is not certain."""
+    chosen = chosen_columns(columns, source.columns, where)
+    require_positions(chosen, columns, where)
+    refuse_several(values, {meaning: one for meaning, one in chosen.items() if meaning not in source.columns}, where)
+    if not source.single:
+        refuse_unnamed(values, chosen, where)
+    if not source.decimal_comma:
+        refuse_commas(values, chosen, where)
+    if source.time_format is None:
+        refuse_times(values, chosen, where)
+    ends = plain_name(chosen["time"]).rpartition("_")[2]
+    named = tuple(column or f"_column_{k}" for k, column in enumerate(columns))
+    return Layout(named, chosen, source.time_unit or (ends if ends in TIME_UNITS else None))
+
+
+def _unsaid(layout: Layout, source: Source) -> bool:
+    """Whether x and y are taken for meters only because they are called so."""
+    if {"longitude", "latitude"} <= layout.chosen.keys() or source.columns_of_degrees() is not None:
+        return False
+    return plain_name(layout.chosen["x"]) == "x" and plain_name(layout.chosen["y"]) == "y"
+
+
+def _all_of(tables: "Sequence[DataFrame]") -> "DataFrame":
+    whole = tables[0]
+    for table in tables[1:]:
+        whole = whole.unionByName(table)
+    return whole
+
+
+def _raw(table: "DataFrame", layout: Layout, inputs: Sequence[Input], source: Source) -> "DataFrame":
+    """A table with the columns of RAW. What is no number, or no time, is null, and the row then keeps its text."""
+    from pyspark.sql import functions as f
+
+    chosen = layout.chosen
+
+    def value(meaning: str) -> "Column":
+        return f.col(_quoted(chosen[meaning])) if meaning in chosen else f.lit(None)
+
+    broken = f.col(_BROKEN) if _BROKEN in table.columns else f.lit(None).cast("string")
+    # Files are read under names of ours.
+    known = {one.plain.name: one.name for one in inputs}
+    file = _looked_up(known, f.col("_metadata.file_name"))
+    # Without a column for it, a file is the log of one node and named after it.
+    stem = _looked_up({plain: stem_of(name) for plain, name in known.items()}, f.col("_metadata.file_name"))
+    longitude, latitude = ("latitude", "longitude") if source.swap else ("longitude", "latitude")
+    numbers = {
+        # No degrees have thousands: a comma in them stands before decimals.
+        "longitude": _number(value(longitude), True),
+        "latitude": _number(value(latitude), True),
+        "x_m": _number(value("x"), source.decimal_comma),
+        "y_m": _number(value("y"), source.decimal_comma),
+    }
+    clock_s = _seconds(table, layout, source)
+    # Degrees count before meters where a table has both: they are what was measured.
+    if {"longitude", "latitude"} <= chosen.keys():
+        numbers |= {"x_m": f.lit(None).cast("double"), "y_m": f.lit(None).cast("double")}
+        read = numbers["longitude"].isNotNull() & numbers["latitude"].isNotNull()
+    else:
+        numbers |= {"longitude": f.lit(None).cast("double"), "latitude": f.lit(None).cast("double")}
+        read = numbers["x_m"].isNotNull() & numbers["y_m"].isNotNull()
+    node = value("node").cast("string") if "node" in chosen else stem
+    whole = read & clock_s.isNotNull() & node.isNotNull() & (node != "") & broken.isNull()
+    text = f.coalesce(broken, f.to_json(f.struct(*(f.col(_quoted(column)) for column in layout.columns))))
+    if _BROKEN in table.columns:
+        # Parts of a file are read in any order, the rows of a part in theirs; no part of text has more rows than bytes.
+        nth = f.monotonically_increasing_id().bitwiseAND(f.lit((1 << 33) - 1))
+        place = f.col("_metadata.file_block_start") + nth
+    else:
+        place = f.col("_metadata.row_index")
+    made = table.select(
+        file.alias("file"),
+        place.alias("place"),
+        value("fleet").cast("string").alias("fleet"),
+        node.alias("node"),
+        clock_s.alias("clock_s"),
+        *(column.alias(name) for name, column in numbers.items()),
+        f.lit(None).cast("bigint").alias("stated"),
+        f.when(~f.coalesce(whole, f.lit(False)), text).alias("text"),
+    )
+    return made.select(*(column.name for column in RAW))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _looked_up(names: Mapping[str, str], key: "Column") -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.create_map(*(f.lit(text) for pair in names.items() for text in pair))[key]
+
+
+def _number(written: "Column", decimal_comma: bool) -> "Column":
+    from pyspark.sql import functions as f
+
+    if decimal_comma:
+        written = f.regexp_replace(written.cast("string"), f"^{DECIMAL_COMMA}$", "$1.$2")
+    return written.try_cast("double")
+
+
+def _seconds(table: "DataFrame", layout: Layout, source: Source) -> "Column":
+    """Seconds since 1970 of a number or a date, or of a date and a time of day in two columns."""
+    from pyspark.sql import functions as f
+
+    kinds = dict(table.dtypes)
+    time, kind = f.col(_quoted(layout.chosen["time"])), kinds[layout.chosen["time"]]
+    if kind.startswith("timestamp") or kind == "date":
+        return f.unix_micros(time.cast("timestamp")) / 1e6
+    words = time.cast("string")
+    day = None
+    if "date" in layout.chosen:
+        day = f.trim(f.col(_quoted(layout.chosen["date"])).cast("string"))
+    if source.time_format is not None:
+        written = words if day is None else f.concat_ws(" ", day, f.trim(words))
+        return f.unix_micros(f.try_to_timestamp(written, f.lit(source.time_format))) / 1e6
+    seconds = _of_number(_number(time, source.decimal_comma), layout.time_unit)
+    if kind != "string":
+        return seconds
+    dated = f.when(f.rlike(words, f.lit(_FULL_DATE)), f.replace(words, f.lit(","), f.lit(".")))
+    if day is not None:
+        plain = f.regexp_replace(day, f"^{DATE}$", "$1-$3$5-$4$6")
+        clock = f.replace(f.trim(words), f.lit(","), f.lit("."))
+        dated = f.when(f.rlike(f.trim(words), f.lit(f"^{TIME_OF_DAY}$")), f.concat_ws(" ", plain, clock)).otherwise(
+            dated
+        )
+    return f.coalesce(seconds, f.unix_micros(dated.try_cast("timestamp")) / 1e6)
+
+
+def _of_number(number: "Column", unit: str | None) -> "Column":
+    """In a unit, or in the one that the number's size tells."""
+    from pyspark.sql import functions as f
+
+    if unit is not None:
+        return number / round(1 / TIME_UNITS[unit])
+    seconds = number
+    for name, least in reversed(list(UNIT_FROM.items())):
+        seconds = f.when(f.abs(number) >= least, number / round(1 / TIME_UNITS[name])).otherwise(seconds)
+    return seconds

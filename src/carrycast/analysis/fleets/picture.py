@@ -1,0 +1,169 @@
+"""A fleet on one picture: where it goes, how many are there when, and when each of some nodes is absent."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from carrycast.analysis.reports.style import COLORS, RESOLUTION_DPI, group_digits, paper_style
+from carrycast.sim.mobility.trajectory import Floats, Integers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pyspark.sql import DataFrame
+
+CELLS = 240
+"""Along the longer side of the map."""
+PATHS = len(COLORS)
+"""Nodes whose ways are drawn: as many as there are colors."""
+STEPS = 600
+"""Points of each of them."""
+ROWS = 40
+"""Nodes whose presence is drawn."""
+WIDTH_IN = 7.16
+_GRAY = "#5d646d"
+_TIMES = ((172_800.0, 86_400.0, "days"), (7_200.0, 3_600.0, "hours"), (0.0, 1.0, "s"))
+
+
+class Frame(NamedTuple):
+    """The cells of a map: where they begin, and how many there are."""
+
+    west_m: float
+    south_m: float
+    cell_m: float
+    columns: int
+    rows: int
+
+    @property
+    def extent_m(self) -> tuple[float, float, float, float]:
+        """West, east, south, north."""
+        east_m, north_m = self.west_m + self.columns * self.cell_m, self.south_m + self.rows * self.cell_m
+        return self.west_m, east_m, self.south_m, north_m
+
+
+def frame_of(west_m: float, east_m: float, south_m: float, north_m: float) -> Frame:
+    """Cells that cover all places."""
+    cell_m = max(east_m - west_m, north_m - south_m, 1.0) / CELLS
+    columns, rows = int((east_m - west_m) / cell_m) + 1, int((north_m - south_m) / cell_m) + 1
+    return Frame(west_m, south_m, cell_m, columns, rows)
+
+
+class Sight(NamedTuple):
+    """What is drawn: few numbers, however large the fleet."""
+
+    cells: Floats
+    """Positions in each cell of the map, rows from the south."""
+    extent_m: tuple[float, float, float, float]
+    tracks: Floats
+    """Node, first and last time of each track."""
+    paths: dict[int, tuple[Floats, Floats]]
+
+
+def sight_of(positions: "DataFrame", facts: dict[str, Any]) -> Sight:
+    """Gathered by Spark."""
+    from pyspark.sql import functions as f
+
+    box = positions.agg(f.min("x_m"), f.max("x_m"), f.min("y_m"), f.max("y_m")).first()
+    assert box is not None
+    frame = frame_of(*box)
+    row, column = (
+        f.floor((f.col(name) - low) / frame.cell_m) for name, low in (("y_m", frame.south_m), ("x_m", frame.west_m))
+    )
+    counted = positions.groupBy(row.alias("row"), column.alias("column")).count().toPandas()
+    cells = np.zeros((frame.rows, frame.columns))
+    cells[counted["row"].to_numpy(), counted["column"].to_numpy()] = counted["count"].to_numpy()
+    spans = positions.groupBy("number", "track").agg(f.min("time_s").alias("first_s"), f.max("time_s").alias("last_s"))
+    tracks = spans.select("number", "first_s", "last_s").toPandas().to_numpy(dtype=np.float64)
+    chosen = evenly(facts["nodes"], PATHS)
+    step_s = max(facts["duration_s"] / STEPS, 1e-6)
+    thinned = (
+        positions.where(f.col("number").isin(chosen))
+        .groupBy("number", "track", f.floor(f.col("time_s") / step_s).alias("step"))
+        .agg(f.min(f.struct("time_s", "x_m", "y_m")).alias("at"))
+        .select("number", "track", "at.*")
+        .toPandas()
+        .sort_values(["number", "track", "time_s"])
+    )
+    columns = ["number", "track", "time_s", "x_m", "y_m"]
+    return Sight(cells, frame.extent_m, tracks, ways(thinned[columns].to_numpy(dtype=np.float64)))
+
+
+def ways(points: Floats) -> dict[int, tuple[Floats, Floats]]:
+    """The lines to draw from points in order: node, track, time, x and y of each."""
+    found = {}
+    for number in np.unique(points[:, 0]):
+        mine = points[points[:, 0] == number]
+        breaks = np.flatnonzero(np.diff(mine[:, 1])) + 1
+        # A value that is no number breaks the line where the node was absent.
+        x_m, y_m = (np.insert(mine[:, column], breaks, np.nan) for column in (3, 4))
+        found[int(number)] = (x_m, y_m)
+    return found
+
+
+def evenly(nodes: int, most: int) -> list[int]:
+    """Some numbers of nodes, the first and the last among them."""
+    return sorted({int(number) for number in np.linspace(0, nodes - 1, min(nodes, most)).round()})
+
+
+def present(tracks: Floats) -> tuple[Floats, Integers]:
+    """The times at which nodes come or go, and how many are there from each on."""
+    time_s = np.concatenate((tracks[:, 1], tracks[:, 2]))
+    change = np.concatenate((np.ones(len(tracks), dtype=np.int64), -np.ones(len(tracks), dtype=np.int64)))
+    order = np.lexsort((-change, time_s))
+    return time_s[order], np.cumsum(change[order])
+
+
+def draw(sight: Sight, facts: dict[str, Any], to: Path) -> None:
+    """The picture, as PNG."""
+    with paper_style():
+        from matplotlib import pyplot as plt
+        from matplotlib.ticker import MaxNLocator
+
+        canvas = plt.figure(figsize=(WIDTH_IN, 4.4), layout="constrained")
+        ways, there, gaps = canvas.subplot_mosaic(
+            [["ways", "there"], ["ways", "gaps"]], width_ratios=[1.15, 1.0], height_ratios=[1.0, 1.35]
+        ).values()
+        _draw_ways(ways, sight)
+        scale_s, unit = next((by, unit) for least, by, unit in _TIMES if facts["duration_s"] >= least)
+        time_s, count = present(sight.tracks)
+        there.fill_between(time_s / scale_s, count, step="post", color=COLORS[0], alpha=0.25, linewidth=0)
+        there.step(time_s / scale_s, count, where="post", color=COLORS[0], linewidth=0.9)
+        there.set_ylim(bottom=0)
+        there.set_ylabel("nodes there")
+        there.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        _draw_gaps(gaps, sight, facts["nodes"], scale_s)
+        gaps.set_xlabel(f"time ({unit})")
+        gaps.sharex(there)
+        there.tick_params(labelbottom=False)
+        there.set_xlim(0, facts["duration_s"] / scale_s)
+        canvas.savefig(to, dpi=RESOLUTION_DPI)
+        plt.close(canvas)
+
+
+def _draw_ways(ax: "Axes", sight: Sight) -> None:
+    from matplotlib.colors import LogNorm
+
+    west, east, south, north = sight.extent_m
+    shown = np.ma.masked_equal(sight.cells, 0)
+    extent = (west / 1000, east / 1000, south / 1000, north / 1000)
+    norm = LogNorm(vmin=0.3, vmax=max(float(sight.cells.max()), 2.0))
+    ax.imshow(shown, origin="lower", extent=extent, cmap="Greys", norm=norm, interpolation="nearest")
+    for place, (number, (x_m, y_m)) in enumerate(sorted(sight.paths.items())):
+        ax.plot(x_m / 1000, y_m / 1000, color=COLORS[place % len(COLORS)], linewidth=0.8, alpha=0.8, label=str(number))
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_xlabel("east (km)")
+    ax.set_ylabel("north (km)")
+    ax.legend(title="node", loc="upper left", bbox_to_anchor=(0, -0.12), ncols=len(sight.paths), handlelength=1.0)
+
+
+def _draw_gaps(ax: "Axes", sight: Sight, nodes: int, scale_s: float) -> None:
+    chosen = evenly(nodes, ROWS)
+    for row, number in enumerate(chosen):
+        mine = sight.tracks[sight.tracks[:, 0] == number]
+        ax.hlines([row] * len(mine), mine[:, 1] / scale_s, mine[:, 2] / scale_s, color=_GRAY, linewidth=2.2)
+    few = evenly(len(chosen), 6)
+    ax.set_yticks(few, [str(chosen[row]) for row in few])
+    ax.set_ylim(len(chosen) - 0.4, -0.6)
+    ax.set_ylabel("node")
+    ax.grid(visible=False, axis="y")
+    group_digits(ax.xaxis, most=4)

@@ -1,0 +1,193 @@
+"""Files that Spark cannot read itself, turned into a Parquet file of raw rows, a batch at a time."""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.fleets.geojson import GeoJson
+from carrycast.analysis.fleets.gpx import Gpx
+from carrycast.analysis.fleets.inputs import Counted, Input, Source
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.mobility.bonnmotion import BonnMotion
+from carrycast.sim.mobility.fcd import read_fcd
+from carrycast.sim.mobility.ns2 import Ns2
+from carrycast.sim.mobility.one import One
+from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.samples import Waypoints, waypoints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 1 << 18
+
+_PLAYERS: Mapping[str, type[TracePlayer]] = {"ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
+
+
+class Staged:
+    """Writes the rows of files as RAW, and counts what each file has."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._tracks: dict[str, str] = {}
+        """The GPX file of each track's name so far."""
+
+    def stage(self, one: Input, to: Path) -> Counted:
+        """Write the rows of a file to a new Parquet file."""
+        if one.format.name in ("gpx", "geojson"):
+            return self._stage_points(one, to)
+        if one.format.name == "sumo":
+            return self._stage_fcd(one, to)
+        # Read by the player of the format, so that it moves as when it is played.
+        recorded = _PLAYERS[one.format.name](file=str(one.plain)).recorded()
+        _check_used(one, recorded)
+        rows = _written(_stated(recorded.names, waypoints(recorded.moving), ("x_m", "y_m"), one.name), to)
+        return Counted(recorded.records, rows, recorded.superseded)
+
+    def _stage_fcd(self, one: Input, to: Path) -> Counted:
+        samples = read_fcd(one.plain)
+        said = self._source.columns_of_degrees()
+        degrees = samples.in_degrees() if said is None else said
+        if degrees is None:
+            raise UserError(
+                f"{one.path}: x and y may be meters or degrees, and no speeds tell: say --columns x=x,y=y for meters, "
+                "or --columns longitude=x,latitude=y for degrees"
+            )
+        recorded = samples.recorded()
+        _check_used(one, recorded)
+        columns = ("longitude", "latitude") if degrees else ("x_m", "y_m")
+        columns = (columns[1], columns[0]) if degrees and self._source.swap else columns
+        rows = _written(_stated(recorded.names, samples.waypoints(), columns, one.name), to)
+        if rows != recorded.records:
+            raise uncounted(one.name, recorded.records, rows)
+        return Counted(recorded.records, rows)
+
+    def _stage_points(self, one: Input, to: Path) -> Counted:
+        source = self._source
+        reader: Gpx | GeoJson
+        if one.format.name == "gpx":
+            reader = Gpx(one.plain, source.by_track, one.name)
+        else:
+            reader = GeoJson(one.plain, source.columns, source.time_unit, source.single, one.name)
+        rows = _written(_measured(reader, source.swap, one.name), to)
+        if reader.rows != rows:
+            raise uncounted(one.name, reader.rows, rows)
+        if isinstance(reader, Gpx):
+            self._refuse_same_tracks(one, reader)
+        return Counted(reader.rows, rows)
+
+    def _refuse_same_tracks(self, one: Input, reader: Gpx) -> None:
+        """Receivers give their tracks names such as ACTIVE LOG: equal ones may be one node or several."""
+        for name, tracks in reader.tracks.items():
+            other = self._tracks.setdefault(name, one.name)
+            apart = tracks > 1 or (other != one.name and not self._source.by_file)
+            if apart and not self._source.merge:
+                where = f"tracks of {one.name}" if other == one.name else f"a track of {other} and one of {one.name}"
+                raise UserError(
+                    f"{where} have the same name, {name!r}: give --by-track if each track is a node of its own, "
+                    "--merge if equal names are one node"
+                )
+
+
+def _check_used(one: Input, recorded: Recorded) -> None:
+    if recorded.records != recorded.used + recorded.superseded:
+        raise uncounted(one.name, recorded.records, recorded.used + recorded.superseded)
+
+
+def uncounted(name: str, read: int, told: int) -> WorkError:
+    """Rows that vanished on their way: nothing may be made of the others."""
+    return WorkError(
+        f"{name}: {read:,} rows were read, but {told:,} are kept or rejected; nothing is written. This is an error in "
+        "carrycast: please report it with the file"
+    )
+
+
+def _written(batches: "Iterator[pa.RecordBatch]", to: Path) -> int:
+    """Write batches to a new Parquet file; returns how many rows it has."""
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for batch in batches:
+            writer = writer or pq.ParquetWriter(to, batch.schema)
+            writer.write_batch(batch)
+    finally:
+        if writer is not None:
+            writer.close()
+    return int(pq.read_metadata(to).num_rows)
+
+
+def _arrow_schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    from carrycast.analysis.fleets.schema import RAW
+
+    kinds = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64()}
+    return pa.schema([(column.name, kinds[column.kind]) for column in RAW])
+
+
+def _batch(rows: int, **columns: object) -> "pa.RecordBatch":
+    """RAW with these columns; all others are null."""
+    import pyarrow as pa
+
+    schema = _arrow_schema()
+    made = [
+        pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(rows, one.type) for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _stated(known: list[str], rows: Waypoints, columns: tuple[str, str], name: str) -> "Iterator[pa.RecordBatch]":
+    """What a simulator states."""
+    import numpy as np
+
+    names = np.array(known, dtype=object)
+    for begin in range(0, max(len(rows.node), 1), BATCH_ROWS):
+        part = slice(begin, begin + BATCH_ROWS)
+        count = len(rows.node[part])
+        yield _batch(
+            count,
+            file=[name] * count,
+            place=np.arange(begin, begin + count),
+            node=names[rows.node[part]],
+            clock_s=rows.time_s[part],
+            stated=rows.track[part],
+            **{columns[0]: rows.x_m[part], columns[1]: rows.y_m[part]},
+        )
+
+
+def _measured(reader: Gpx | GeoJson, swap: bool, name: str) -> "Iterator[pa.RecordBatch]":
+    """Points one by one."""
+    node: list[str] = []
+    text: list[str | None] = []
+    clock_s, longitude, latitude = array("d"), array("d"), array("d")
+    done = 0
+
+    def batch() -> "pa.RecordBatch":
+        # Fields that could not be read are not numbers here; their rows have a text.
+        import numpy as np
+
+        return _batch(
+            len(node),
+            file=[name] * len(node),
+            place=np.arange(done, done + len(node)),
+            node=node,
+            clock_s=np.array(clock_s),
+            longitude=np.array(latitude if swap else longitude),
+            latitude=np.array(longitude if swap else latitude),
+            text=text,
+        )
+
+    for point in reader.points():
+        node.append(point.node)
+        clock_s.append(point.clock_s)
+        longitude.append(point.longitude)
+        latitude.append(point.latitude)
+        text.append(point.text)
+        if len(node) == BATCH_ROWS:
+            yield batch()
+            done += len(node)
+            node, text = [], []
+            clock_s, longitude, latitude = array("d"), array("d"), array("d")
+    if node or not done:
+        yield batch()

@@ -1,0 +1,159 @@
+"""What a fleet's folder holds, looked at when it is written: whether all rows are there, where, when and how fast."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from carrycast.analysis.fleets.columns import DATES_FROM_S
+from carrycast.analysis.fleets.staging import uncounted
+from carrycast.sim.mobility.fleet import LEGS_FOLDER
+from carrycast.sim.mobility.trajectory import Floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_REJECTED = 0.1
+"""Of rows that are rejected for what is wrong with them: with a larger share of them a fleet is doubtful."""
+BY_WISH = frozenset({"outside", "duplicate"})
+"""Reasons that say nothing against a file."""
+# Speeds are counted by their size, in steps of half a percent, so that any number of them takes no memory.
+_STEP = 0.005
+_SLOWEST_MPS, _FASTEST_MPS = 1e-3, 1e6
+
+
+def check_rows(folder: Path, facts: dict[str, Any]) -> None:
+    """A WorkError unless every row that was read stands in one of the tables."""
+    rejected = sum(facts["rejected"].values())
+    written = _rows(folder / "rejected")
+    if written != rejected:
+        raise uncounted("the table of rejected rows", rejected, written)
+    held = _rows(folder / "positions")
+    kept = facts["positions"] if facts["resampled"] is None else facts["resampled"]
+    if held != kept:
+        raise uncounted("the table of positions", kept, held)
+    if facts["rows"] != facts["positions"] + rejected:
+        raise uncounted("the files", facts["rows"], facts["positions"] + rejected)
+
+
+def _rows(folder: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return sum(int(pq.read_metadata(path).num_rows) for path in folder.glob("*.parquet"))
+
+
+def summary_of(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Where on earth, how fast, and whether it is to be trusted."""
+    wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
+    asked = facts["rows"] - sum(facts["rejected"].get(reason, 0) for reason in BY_WISH)
+    doubtful = wrong > MOST_REJECTED * asked
+    return {**_where(folder), **_how_fast(folder), "status": "doubtful" if doubtful else "ok"}
+
+
+def _where(folder: Path) -> dict[str, Any]:
+    """The degrees that hold the fleet: west, south, east and north. West is above east across 180 degrees."""
+    lows: list[float] = []
+    highs: list[float] = []
+    middle: float | None = None
+    for batch in _batches(folder / "positions", "longitude", "latitude"):
+        longitude, latitude = (
+            batch[name].drop_null().to_numpy(zero_copy_only=False) for name in ("longitude", "latitude")
+        )
+        if not len(longitude):
+            continue
+        if middle is None:
+            middle = float(longitude[0])
+        # Counted from one of them, no fleet smaller than half the earth is cut in two.
+        away = (longitude - middle + 540) % 360 - 180
+        lows += [float(away.min()), float(latitude.min())]
+        highs += [float(away.max()), float(latitude.max())]
+    if middle is None:
+        return {"bounds_deg": None, "center_deg": None}
+    west, east = min(lows[::2]), max(highs[::2])
+    south, north = min(lows[1::2]), max(highs[1::2])
+    bounds = [_wrapped(middle + west), south, _wrapped(middle + east), north]
+    center = [_wrapped(middle + (west + east) / 2), (south + north) / 2]
+    return {"bounds_deg": [round(one, 6) for one in bounds], "center_deg": [round(one, 4) for one in center]}
+
+
+def _wrapped(longitude: float) -> float:
+    return (longitude + 180) % 360 - 180
+
+
+def _how_fast(folder: Path) -> dict[str, Any]:
+    """Quantiles of speed over the time that nodes move, within half a percent."""
+    cells = int(np.log(_FASTEST_MPS / _SLOWEST_MPS) / _STEP) + 2
+    lasting_s: Floats = np.zeros(cells)
+    for batch in _batches(folder / LEGS_FOLDER, "start_s", "end_s", "vx_mps", "vy_mps"):
+        start_s, end_s, vx_mps, vy_mps = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        speed = np.hypot(vx_mps, vy_mps)
+        moving = speed > 0
+        cell = np.log(np.clip(speed[moving], _SLOWEST_MPS, _FASTEST_MPS) / _SLOWEST_MPS) / _STEP
+        lasting_s += np.bincount(np.rint(cell).astype(np.int64), (end_s - start_s)[moving], cells)
+    if not lasting_s.any():
+        return {"speed_p50_mps": 0.0, "speed_p95_mps": 0.0}
+    share = np.cumsum(lasting_s) / lasting_s.sum()
+    found = [_SLOWEST_MPS * float(np.exp(_STEP * int(np.searchsorted(share, one)))) for one in (0.5, 0.95)]
+    return {"speed_p50_mps": float(f"{found[0]:.3g}"), "speed_p95_mps": float(f"{found[1]:.3g}")}
+
+
+def _batches(folder: Path, *columns: str) -> "Iterator[pa.RecordBatch]":
+    import pyarrow.dataset as ds
+
+    yield from ds.dataset(folder, format="parquet").to_batches(columns=list(columns))
+
+
+def sentences(facts: dict[str, Any]) -> list[str]:
+    """Where on earth, when, how many and how fast, for people; of contacts, only when."""
+    begin_s, end_s = facts["start_s"], facts["start_s"] + facts["duration_s"]
+    nodes = "1 node" if facts["nodes"] == 1 else f"{facts['nodes']:,} nodes"
+    told = [f"when: {_moment(begin_s)} to {_moment(end_s)}"]
+    if "legs" in facts:
+        told = [
+            f"where: {_place(facts)}",
+            *told,
+            f"who: {nodes}; while they move, half of the time up to {_speed(facts['speed_p50_mps'])}, 95 % of it up to "
+            f"{_speed(facts['speed_p95_mps'])}",
+        ]
+    if facts["status"] != "ok":
+        wrong = sum(count for reason, count in facts["rejected"].items() if reason not in BY_WISH)
+        told.append(
+            f"DOUBTFUL: {wrong:,} of {facts['rows']:,} rows are rejected for what is wrong with them: see `rejected`"
+        )
+    return told
+
+
+def _place(facts: dict[str, Any]) -> str:
+    if facts["bounds_deg"] is None:
+        width, height = (one / 1000 for one in facts["area_m"])
+        return f"{width:.3g} x {height:.3g} km, in meters of the files: nothing says where on earth"
+    west, south, east, north = facts["bounds_deg"]
+    longitude, latitude = facts["center_deg"]
+    return f"around {degrees(longitude, latitude)}, from {degrees(west, south)} to {degrees(east, north)}"
+
+
+def degrees(longitude: float, latitude: float) -> str:
+    """A place on earth."""
+    return (
+        f"{abs(latitude):.4f}° {'N' if latitude >= 0 else 'S'} {abs(longitude):.4f}° {'E' if longitude >= 0 else 'W'}"
+    )
+
+
+def _speed(speed_mps: float) -> str:
+    return f"{speed_mps:.3g} m/s ({3.6 * speed_mps:.3g} km/h)"
+
+
+def _moment(time_s: float) -> str:
+    return moment(time_s) or f"{time_s:g} s"
+
+
+def moment(time_s: float) -> str | None:
+    """A date, if a number is one."""
+    if time_s < DATES_FROM_S:
+        return None
+    try:
+        return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return None

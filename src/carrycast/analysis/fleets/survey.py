@@ -1,0 +1,223 @@
+"""A first look at the rows of a fleet: whose they are, and where and when most of them lie."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from carrycast.analysis.fleets.inputs import stem_of
+from carrycast.analysis.fleets.projection import Center
+from carrycast.analysis.fleets.workers import each
+from carrycast.sim.mobility.trajectory import Floats, Integers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_COUNTS = ("rows", "readable", "in_degrees", "swappable", "unswappable")
+# A thousandth of a degree is a hundred meters: nobody writes degrees with fewer digits.
+_DEGREE_DIGITS = 3
+SAMPLE = 4096
+"""Rows of a file that stand for all of it where a middle is looked for."""
+BATCH_ROWS = 500_000
+"""Rows in memory at once."""
+Log = tuple[str, str | None, str]
+"""Fleet, node, file."""
+
+
+class Naming(NamedTuple):
+    """How the fleet of a row is called that its file says none of."""
+
+    fleet: str
+    by_file: bool
+
+    def of(self, said: str | None, file: str) -> str:
+        """Its name."""
+        if said is not None:
+            return said
+        return stem_of(file) if self.by_file else self.fleet
+
+
+class Survey(NamedTuple):
+    """What there is."""
+
+    rows: int
+    readable: int
+    in_degrees: int
+    swappable: int
+    """Rows whose latitude is none, and that would be on earth with their numbers swapped."""
+    unswappable: int
+    """Rows on earth that would not be there with their numbers swapped."""
+    measured: bool
+    """Whether some rows were measured, not stated by a simulator."""
+    may_be_degrees: bool
+    """Whether all measured places in meters could be degrees as well, by their size and their digits."""
+    example: str | None
+    """Of the rows that cannot be read."""
+    logs: dict[Log, int]
+    """Rows of each."""
+    clock_s: Floats
+    longitude: Floats
+    latitude: Floats
+    """A sample of readable rows."""
+    weight: Floats
+
+    @property
+    def median_s(self) -> float:
+        """In the middle of all times."""
+        return quantile(self.clock_s, self.weight, 0.5)
+
+    def center(self) -> Center | None:
+        """Of the rows with a place on earth; None without any. Also right for a fleet on both sides of 180 degrees."""
+        on_earth = (np.abs(self.longitude) <= 180) & (np.abs(self.latitude) <= 90)
+        on_earth &= (self.longitude != 0) | (self.latitude != 0)
+        if not on_earth.any():
+            return None
+        longitude, latitude, weight = (one[on_earth] for one in (self.longitude, self.latitude, self.weight))
+        angle = np.radians(longitude)
+        middle = (
+            round(float(np.degrees(np.arctan2(weight @ np.sin(angle), weight @ np.cos(angle)))), 2),
+            round(quantile(latitude, weight, 0.5), 2),
+        )
+        # Nearly all rows, not all: a few wrong ones, which cleaning finds later, must not decide.
+        east = np.abs((longitude - middle[0] + 540) % 360 - 180) * np.cos(np.radians(latitude))
+        away = np.maximum(east, np.abs(latitude - middle[1]))
+        return Center(*middle, quantile(away, weight, 0.99))
+
+
+def quantile(values: Floats, weight: Floats, share: float) -> float:
+    """The value below which that share of the weight lies."""
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(weight[order])
+    return float(values[order][min(int(np.searchsorted(upto, share * upto[-1])), len(values) - 1)])
+
+
+def survey(spark: "SparkSession", files: Sequence[Path], naming: Naming) -> Survey:
+    """Look at all rows once, file by file."""
+
+    def look(path: str) -> dict[str, Any]:
+        return _look(Path(path), naming)
+
+    found = each(spark, look, [str(path) for path in files])
+    logs: dict[Log, int] = {}
+    for one in found:
+        for fleet, node, file, rows in one["logs"]:
+            logs[fleet, node, file] = logs.get((fleet, node, file), 0) + rows
+    clock_s, longitude, latitude, weight = (
+        np.concatenate([np.zeros(0), *(np.array(one["sample"][k], dtype=np.float64) for one in found)])
+        for k in range(4)
+    )
+    counts = {name: sum(one[name] for one in found) for name in (*_COUNTS, "measured", "beyond", "fine")}
+    return Survey(
+        **{name: counts[name] for name in _COUNTS},
+        measured=counts["measured"] > 0,
+        may_be_degrees=counts["fine"] > 0 and not counts["beyond"],
+        example=next((one["example"] for one in found if one["example"] is not None), None),
+        logs=logs,
+        clock_s=clock_s,
+        longitude=longitude,
+        latitude=latitude,
+        weight=weight,
+    )
+
+
+def _look(path: Path, naming: Naming) -> dict[str, Any]:
+    import pyarrow.parquet as pq
+
+    logs: dict[Log, int] = {}
+    step = -(-pq.read_metadata(path).num_rows // SAMPLE) or 1
+    counts = dict.fromkeys((*_COUNTS, "measured", "beyond", "fine"), 0)
+    example: str | None = None
+    sample: list[list[float]] = [[], [], [], []]
+    for rows in raw_batches(path):
+        for log, count in zip(*owners(rows, naming)[1:], strict=True):
+            logs[log] = logs.get(log, 0) + int(count)
+        fine = rows["text"].is_null().to_numpy(zero_copy_only=False)
+        columns = [numbers(rows[name]) for name in ("clock_s", "longitude", "latitude")]
+        chosen = np.flatnonzero(fine & ((np.arange(len(fine)) + counts["rows"]) % step == 0))
+        for name, wanted in _looked_at(rows, fine, columns[1], columns[2]).items():
+            counts[name] += int(wanted.sum())
+        if example is None and not fine.all():
+            example = rows["text"][int(np.flatnonzero(~fine)[0])].as_py()
+        if not len(chosen):
+            chosen = np.flatnonzero(fine)[:1]
+        for to, column in zip(sample, (*columns, np.full(len(fine), float(step))), strict=True):
+            to.extend(column[chosen].tolist())
+    told = [[*log, rows] for log, rows in logs.items()]
+    return {"logs": told, "sample": sample, "example": example, **counts}
+
+
+def _looked_at(
+    rows: "pa.RecordBatch", fine: "np.ndarray[Any, Any]", longitude: Floats, latitude: Floats
+) -> "dict[str, np.ndarray[Any, Any]]":
+    """Which rows are what the counts of a survey are of."""
+    given = fine & rows["longitude"].is_valid().to_numpy(zero_copy_only=False)
+    unstated = fine & rows["stated"].is_null().to_numpy(zero_copy_only=False)
+    in_meters = unstated & ~given
+    x, y = numbers(rows["x_m"]), numbers(rows["y_m"])
+    return {
+        "rows": np.ones(len(fine), dtype=np.bool_),
+        "readable": fine,
+        "in_degrees": given,
+        "swappable": given & (np.abs(latitude) > 90) & (np.abs(latitude) <= 180) & (np.abs(longitude) <= 90),
+        "unswappable": given & (np.abs(latitude) <= 90) & (np.abs(longitude) > 90) & (np.abs(longitude) <= 180),
+        "measured": unstated,
+        "beyond": in_meters & ((np.abs(x) > 180) | (np.abs(y) > 90)),
+        "fine": in_meters & ((np.round(x, _DEGREE_DIGITS) != x) | (np.round(y, _DEGREE_DIGITS) != y)),
+    }
+
+
+def raw_batches(path: Path) -> "Iterator[pa.RecordBatch]":
+    """The rows of a file of RAW, some at a time, with names as numbers into dictionaries."""
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path, read_dictionary=["fleet", "node", "file"])
+    yield from file.iter_batches(BATCH_ROWS, use_threads=False)
+
+
+def owners(rows: "pa.RecordBatch", naming: Naming) -> tuple[Integers, list[Log], Integers]:
+    """For each row the place of its log in a list, the list, and how many rows each has."""
+    codes, names = zip(*(_coded(rows[name]) for name in ("fleet", "node", "file")), strict=True)
+    width = [len(one) for one in names]
+    key = (codes[0] * width[1] + codes[1]) * width[2] + codes[2]
+    different, place, count = np.unique(key, return_inverse=True, return_counts=True)
+    logs = []
+    for one in different.tolist():
+        rest, file = divmod(one, width[2])
+        fleet, node = divmod(rest, width[1])
+        logs.append((naming.of(names[0][fleet], names[2][file]), names[1][node], names[2][file]))
+    return place, logs, count
+
+
+def _coded(column: "pa.Array") -> "tuple[Integers, list[Any]]":
+    """Numbers into the values of a dictionary, the last of which is None."""
+    import pyarrow as pa
+
+    found = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    values = [*found.dictionary.to_pylist(), None]
+    return found.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64), values
+
+
+def numbers(column: "pa.Array") -> Floats:
+    """Numbers, not a number where there is none."""
+    found: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    return found
+
+
+def clash(spans: Mapping[Log, tuple[float, float]]) -> tuple[str | None, str, str] | None:
+    """The first node that two files tell of at the same time, with both files; None without one."""
+    by_node: dict[tuple[str, str | None], list[tuple[float, str, float]]] = {}
+    for (fleet, node, file), (low_s, high_s) in spans.items():
+        by_node.setdefault((fleet, node), []).append((low_s, file, high_s))
+    for (_, node), found in sorted(by_node.items(), key=lambda one: (one[0][0], one[0][1] or "")):
+        clashing = []
+        before: tuple[float, str] | None = None
+        for low_s, file, high_s in sorted(found):
+            if before is not None and low_s < before[0]:
+                clashing.append((file, before[1]))
+            before = max(before or (high_s, file), (high_s, file))
+        if clashing:
+            file, other = min(clashing)
+            return node, other, file
+    return None

@@ -1,0 +1,111 @@
+"""Text files as they are found: in which encoding, and with what between their columns."""
+
+import codecs
+import csv
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from carrycast.errors import UserError
+from carrycast.sim.mobility.packed import reading
+
+SNIFFED_BYTES = 1 << 16
+DELIMITERS = ",;\t|"
+BLANKS = " "
+"""Stands for any blanks between columns."""
+_MARKS = (
+    # UTF-32 before UTF-16, whose mark it begins with.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def encoding_of(path: Path, said: str | None) -> str:
+    """The encoding of a file: as the user says, by its byte order mark, or UTF-8."""
+    if said is not None:
+        try:
+            # Some codecs are for other things than text.
+            b"a".decode(said, errors="replace")
+            return codecs.lookup(said).name
+        except LookupError:
+            raise UserError(f"--encoding {said!r}: no such encoding; give one such as latin-1 or cp1252") from None
+    with reading(path) as file:
+        start = file.read(4)
+    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+
+
+def start_of(path: Path, encoding: str | None = None) -> str:
+    """The beginning of a file as text, unpacked if need be. What is no text in its encoding is replaced: this decides
+    on formats, never on names."""
+    with reading(path) as file:
+        raw = file.read(SNIFFED_BYTES)
+    return raw.decode(encoding_of(path, encoding), errors="replace").removeprefix("\ufeff")
+
+
+def lines_of(start: str) -> list[str]:
+    """The lines of the beginning of a file, without the last where it may be cut."""
+    lines = re.split("\r\n|\r|\n", start)
+    return lines[:-1] if len(lines) > 1 else lines
+
+
+def delimiter_of(start: str) -> str:
+    """What stands between the columns of a table: the most frequent candidate of its first line."""
+    header = lines_of(start)[0]
+    found = max(DELIMITERS, key=lambda mark: (header.count(mark), -DELIMITERS.index(mark)))
+    return found if found in header else BLANKS
+
+
+def split_rows(start: str, most: int = 1000) -> list[list[str]]:
+    """The first rows of a table, its first line among them."""
+    lines = [line for line in lines_of(start) if line.strip()][:most]
+    delimiter = delimiter_of(start)
+    if delimiter == BLANKS:
+        return [line.split() for line in lines]
+    return [[field.strip() for field in row] for row in csv.reader(lines, delimiter=delimiter)]
+
+
+def split_header(start: str) -> list[str]:
+    """The names of the columns of a table."""
+    return next(iter(split_rows(start, 1)), [])
+
+
+def samples(start: str, header: Sequence[str] | None) -> dict[str, list[object]]:
+    """Some values of each column of a table."""
+    rows = split_rows(start)
+    columns, rows = (rows[0], rows[1:]) if header is None else (list(header), rows)
+    return {name: [row[k] for row in rows if k < len(row)] for k, name in enumerate(columns)}
+
+
+def copy_text(path: Path, encoding: str, blanks: bool, to: Path) -> None:
+    """Write a text file again in UTF-8, unpacked, its lines ended by newlines; `blanks` between columns become tabs."""
+    source = codecs.getincrementaldecoder(encoding)(errors="strict")
+    with to.open("w", encoding="utf-8", newline="\n") as written, reading(path) as file:
+        try:
+            rest, first = "", True
+            while chunk := file.read(SNIFFED_BYTES):
+                text = source.decode(chunk)
+                rest = _written(rest + (text.removeprefix("\ufeff") if first else text), blanks, written.write)
+                first = False
+            # A last line without its end stays so: readers refuse it where a number may be cut.
+            rest = _written(rest + source.decode(b"", final=True), blanks, written.write)
+            written.write("\t".join(rest.split()) if blanks else rest)
+        except UnicodeDecodeError:
+            raise UserError(not_text(path, encoding)) from None
+
+
+def _written(text: str, blanks: bool, write: Callable[[str], object]) -> str:
+    """Write the whole lines of a text; returns the rest."""
+    # A carriage return at the end may have its newline in the next chunk.
+    lines = re.split("\r\n|\r(?!$)|\n", text)
+    for line in lines[:-1]:
+        write(("\t".join(line.split()) if blanks else line) + "\n")
+    return lines[-1]
+
+
+def not_text(path: Path, encoding: str) -> str:
+    """What to say of a file that is not in an encoding."""
+    return (
+        f"{path}: is no text in {encoding}: say in which encoding it is, as in --encoding latin-1 or --encoding cp1252"
+    )

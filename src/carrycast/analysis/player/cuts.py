@@ -1,0 +1,100 @@
+"""Which links faults cut, and when: worked out by the simulator's rules, without its nodes."""
+
+from collections import Counter
+from functools import partial
+
+from carrycast.core.model import NodeId
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.engine.cuts import links_there
+from carrycast.sim.engine.kernel import Kernel, microseconds
+from carrycast.sim.engine.timetable import Network, Timetable
+from carrycast.sim.radio.medium import Topology
+from carrycast.sim.scenario.faults import LinkSlow, fault_plan
+from carrycast.sim.scenario.roles import draw_roles
+from carrycast.sim.scenario.scenario import Scenario
+
+Cut = tuple[int, int, int, int]
+"""a, b, start and end in microseconds; b is -1 where a is cut off from everybody."""
+EVERYBODY = -1
+
+
+def cuts_of(scenario: Scenario, plan: ContactPlan, seed: int) -> list[Cut]:
+    """All of a run, in order. Cuts that are drawn strike the links that are there at the time."""
+    roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
+    faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
+    if not (faults.cuts or faults.drawn_cuts or faults.absences):
+        return []
+    kernel = Kernel()
+    links = _CutLinks(scenario, kernel)
+    timetable = Timetable(faults, kernel, links)
+    timetable.draw_cuts(seed, partial(links_there, links.topologies, scenario.nodes), scenario.duration_s)
+    timetable.start()
+    if faults.drawn_cuts:
+        changes = plan.changes(scenario.duration_s)
+        columns = (changes.time_s.tolist(), changes.a.tolist(), changes.b.tolist(), changes.up.tolist())
+        for time_s, a, b, up in zip(*columns, strict=True):
+            kernel.at(microseconds(time_s), links.on_contact, (a, b, up))
+    kernel.run(microseconds(scenario.duration_s))
+    return links.all(microseconds(scenario.duration_s))
+
+
+class _CutLinks(Network):
+    """Who could hear whom, as the simulator's network keeps it, and every cut."""
+
+    def __init__(self, scenario: Scenario, kernel: Kernel) -> None:
+        # All that is asked of them is who is linked at all: one for the radio, one for every wire.
+        self.topologies = [Topology(scenario.nodes)]
+        for wire in scenario.wires:
+            wired = Topology(scenario.nodes)
+            for a, b in wire.pairs(scenario.nodes):
+                wired.set_contact(a, b, up=True)
+            self.topologies.append(wired)
+        self._kernel = kernel
+        # Cuts of a pair, or of a node from everybody, that stand now: it is whole when the last of them has ended.
+        self._standing: Counter[tuple[int, int]] = Counter()
+        self._crashed: set[NodeId] = set()
+        self._since: dict[tuple[int, int], int] = {}
+        self._cuts: list[Cut] = []
+
+    def on_contact(self, change: object) -> None:
+        assert isinstance(change, tuple)
+        a, b, up = change
+        self.topologies[0].set_contact(a, b, up)
+
+    def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
+        for topology in self.topologies:
+            topology.set_cut(a, b, cut)
+        self._note((min(a, b), max(a, b)), cut)
+
+    def set_absent(self, id: NodeId, absent: bool) -> None:
+        self._note((id, EVERYBODY), absent)
+        self._set_node(id)
+
+    def crash(self, id: NodeId) -> None:
+        self._crashed.add(id)
+        self._set_node(id)
+
+    def restart(self, id: NodeId) -> None:
+        self._crashed.discard(id)
+        self._set_node(id)
+
+    def set_slow(self, fault: LinkSlow, on: bool) -> None:
+        """A slow link is a link."""
+
+    def all(self, end: int) -> list[Cut]:
+        """Those that stand last to the end."""
+        standing = [(*pair, since, end) for pair, since in self._since.items() if since < end]
+        return sorted(self._cuts + standing, key=lambda cut: (cut[2], cut[0], cut[1]))
+
+    def _set_node(self, id: NodeId) -> None:
+        for topology in self.topologies:
+            topology.set_node(id, up=not self._standing[id, EVERYBODY] and id not in self._crashed)
+
+    def _note(self, pair: tuple[int, int], cut: bool) -> None:
+        # What is cut twice is whole again when both cuts have ended, as in the simulator.
+        now = self._kernel.now_us
+        self._standing[pair] += 1 if cut else -1
+        if cut:
+            self._since.setdefault(pair, now)
+        elif not self._standing[pair] and (since := self._since.pop(pair)) < now:
+            self._cuts.append((*pair, since, now))

@@ -1,0 +1,122 @@
+"""Where a run takes place: the ground, how everybody moves on it, and who is linked with whom when."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from carrycast.analysis.player.cuts import Cut, cuts_of
+from carrycast.errors import UserError
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import DEFAULT_AREA_M, Scenario
+
+SCENE_FOLDER = "scene"
+"""In the folder of a trace, beside its tables."""
+VERSION = "1"
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is drawn beneath the nodes."""
+
+    version: str = VERSION
+    nodes: int
+    duration_s: float
+    area_m: tuple[float, float] | None
+    """None where nobody named one: the page frames what moves."""
+    roads: list[list[float]] = []
+    """Of each road its width and then the places along its middle, x and y by turns."""
+    squares: tuple[int, int] | None = None
+    """Columns and rows, where nodes live in the squares of a grid."""
+    moves: bool
+    """Whether it is known where nodes are."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that the protocols of one seed have in common."""
+
+    ground: Ground
+    plan: ContactPlan
+    moving: Trajectories | None
+    wires: list[tuple[int, int]] = field(default_factory=list)
+    """Pairs that are always linked."""
+    cuts: list[Cut] = field(default_factory=list)
+    """What faults cut."""
+
+    @classmethod
+    def of(cls, scenario: Scenario, seed: int) -> "Scene":
+        """The scene of a scenario."""
+        plan, moving = movement(scenario, seed)
+        wires = sorted({(min(a, b), max(a, b)) for wire in scenario.wires for a, b in wire.pairs(scenario.nodes)})
+        return cls(_ground(scenario, moving is not None), plan, moving, wires, cuts_of(scenario, plan, seed))
+
+    def save(self, trace: Path) -> None:
+        """Keep it in a trace's folder, so that the trace can be shown as it was."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = trace / SCENE_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        self.plan.save(folder / "contacts.parquet")
+        if self.moving is not None:
+            moving = self.moving
+            node = np.repeat(np.arange(moving.nodes), np.diff(moving.first))
+            names = ("start_s", "end_s", "x_m", "y_m", "vx_mps", "vy_mps")
+            columns = {"node": node, **{name: getattr(moving, name) for name in names}}
+            pq.write_table(pa.table(columns), folder / "legs.parquet", compression="zstd")
+        kept = _Kept(self.ground, self.wires, self.cuts)
+        (folder / "ground.json").write_bytes(msgspec.json.encode(kept))
+
+    @classmethod
+    def load(cls, trace: Path) -> "Scene | None":
+        """What `save` kept; None where nothing was kept: a live network's trace, or one of an older carrycast."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = trace / SCENE_FOLDER
+        if not folder.is_dir():
+            return None
+        try:
+            kept = msgspec.json.decode((folder / "ground.json").read_bytes(), type=_Kept)
+            moving = None
+            if kept.ground.moves:
+                legs = pq.ParquetFile(folder / "legs.parquet").read()
+                node, *rest = (legs.column(name).to_numpy() for name in legs.column_names)
+                moving = Trajectories.from_legs(kept.ground.nodes, node, *rest)
+        except (OSError, pa.ArrowException, msgspec.DecodeError, TypeError, ValueError, AssertionError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"{folder}: is no scene, or cut off: {reason}; record the trace again") from None
+        if kept.ground.version != VERSION:
+            raise UserError(f"{folder}: is of another version of carrycast; record the trace again")
+        return cls(kept.ground, ContactPlan.load(folder / "contacts.parquet"), moving, kept.wires, kept.cuts)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    ground: Ground
+    wires: list[tuple[int, int]]
+    cuts: list[Cut] = []
+
+
+def _ground(scenario: Scenario, moves: bool) -> Ground:
+    model = scenario.mobility_model()
+    map = None if model is None else model.road_map()
+    roads = []
+    for road in () if map is None else map.roads:
+        width_m = map.lane_m * road.lanes * (1 if road.one_way else 2) if map is not None else 0.0
+        roads.append([width_m, *(number for place in road.places for number in place)])
+    columns, rows = getattr(model, "columns", None), getattr(model, "rows", None)
+    # Only of the models whose squares mean something to the nodes; a grid of standing nodes has columns too.
+    lives = isinstance(columns, int) and isinstance(rows, int) and hasattr(model, "groups")
+    # A recording takes no notice of the area, so a default says nothing of where its nodes are.
+    framed = moves and not (scenario.area_m == DEFAULT_AREA_M and model is not None and model.recording() is not None)
+    return Ground(
+        nodes=scenario.nodes,
+        duration_s=scenario.duration_s,
+        area_m=scenario.area_m if framed else None,
+        roads=roads,
+        squares=(int(columns), int(rows)) if lives and columns is not None and rows is not None else None,
+        moves=moves,
+    )

@@ -1,0 +1,154 @@
+"""From a scenario or a trace to the one file that shows it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from carrycast.analysis.player.columns import Columns, Integers
+from carrycast.analysis.player.cuts import Cut
+from carrycast.analysis.player.html import page
+from carrycast.analysis.player.links import links_of
+from carrycast.analysis.player.scene import Ground, Scene
+from carrycast.analysis.player.story import MICROSECONDS, Stage, Tables, write_story
+from carrycast.errors import UserError
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.trace import Level
+from carrycast.trace.files import find_traces, read_trace
+
+MAX_RUNS = 2
+CENTIMETERS = 100
+MAX_TIME_S = 1e12
+"""Beyond any clock; microseconds of it still fit the numbers of columns."""
+
+
+Watching = Callable[[Scenario], AbstractContextManager[Callable[[float], None] | None]]
+"""Somebody who wants to be told how far a run is."""
+
+
+def _nobody(scenario: Scenario) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def player_of_scenario(scenarios: Mapping[str, Scenario], seed: int, watching: Watching = _nobody) -> str:
+    """The page of one or two protocols, by what they are called, on the same movement."""
+    scenario = next(iter(scenarios.values()))
+    runs = {}
+    for label, one in scenarios.items():
+        with watching(one) as told:
+            trace = run(one, seed, Level.FULL, told=told).trace
+        runs[label] = Tables(trace.table(), trace.events(), trace.subscriptions())
+    return player(f"{scenario.name}, seed {seed}", Scene.of(scenario, seed), runs)
+
+
+def player_of_trace(path: Path) -> str:
+    """The page of a recorded run; the traces of the nodes of one live network are one run."""
+    import pyarrow as pa
+
+    folders = find_traces([path])
+    read = [read_trace(folder) for folder in folders]
+    tables = Tables(*(pa.concat_tables(parts) for parts in zip(*read, strict=True)))
+    names = sorted(
+        {*tables.trace.column("run").unique().to_pylist(), *tables.events.column("run").unique().to_pylist()}
+    )
+    if len(names) > 1:
+        raise UserError(f"{path}: holds {len(names)} runs ({', '.join(names[:3])} ...); give the trace of one")
+    for table in (tables.trace, tables.events):
+        times = table.column("time_s").to_numpy()
+        if not (np.abs(times) < MAX_TIME_S).all():
+            raise UserError(f"{path}: has times that are none, as nan and inf are; record the trace again")
+    name = names[0] if names else path.name
+    return player(name, Scene.load(folders[0]) if len(folders) == 1 else None, {name: tables})
+
+
+def player(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> str:
+    """The page of some runs on one scene."""
+    header, columns = player_data(title, scene, runs)
+    return page(title, header, columns.text())
+
+
+def player_data(title: str, scene: Scene | None, runs: Mapping[str, Tables]) -> tuple[dict[str, Any], Columns]:
+    """All that the page is told: a header, and columns of numbers."""
+    assert 1 <= len(runs) <= MAX_RUNS, "the page has room for two"
+    stage = _stage(scene, list(runs.values()))
+    columns = Columns()
+    ground = scene.ground if scene is not None else _bare(stage)
+    if scene is not None and scene.moving is not None:
+        _write_legs(columns, scene)
+    a, b, start, end = links_of(scene, next(iter(runs.values())).trace, stage)
+    columns.add("link.start", start, rising=True)
+    columns.add("link.lasts", end - start)
+    columns.add("link.a", a)
+    columns.add("link.b", b)
+    _write_cuts(columns, [] if scene is None else scene.cuts)
+    told = [
+        {"label": label, "prefix": f"{place}.", **write_story(columns, f"{place}.", tables, stage)}
+        for place, (label, tables) in enumerate(runs.items())
+    ]
+    plain = bool((stage.names == np.arange(len(stage.names))).all())
+    header = {
+        "title": title,
+        # As exact as all other times, so that what lasts to the end is there at the end.
+        "duration_s": round(stage.duration_s * MICROSECONDS) / MICROSECONDS,
+        "nodes": len(stage.names),
+        "names": None if plain else [str(name) for name in stage.names.tolist()],
+        "area_m": ground.area_m,
+        "roads": ground.roads,
+        "squares": ground.squares,
+        "moves": ground.moves,
+        "runs": told,
+        "columns": columns.places(),
+    }
+    return header, columns
+
+
+def _stage(scene: Scene | None, runs: Sequence[Tables]) -> Stage:
+    if scene is not None:
+        return Stage(np.arange(scene.ground.nodes), 0.0, scene.ground.duration_s)
+    seen: list[Integers] = []
+    times = [np.zeros(0)]
+    for tables in runs:
+        for column in (tables.trace.column("node"), tables.trace.column("peer"), tables.events.column("source")):
+            seen.append(column.drop_null().to_numpy().astype(np.int64))
+        seen.append(tables.subscriptions.column("node").to_numpy().astype(np.int64))
+        times.append(tables.trace.column("time_s").to_numpy())
+    time_s = np.concatenate(times)
+    names = np.unique(np.concatenate(seen))
+    if not len(time_s):
+        return Stage(names, 0.0, 1.0)
+    origin_s = float(np.floor(time_s.min()))
+    return Stage(names, origin_s, max(float(time_s.max()) - origin_s, 1.0))
+
+
+def _bare(stage: Stage) -> Ground:
+    """Nothing is known of where nodes are."""
+    return Ground(nodes=len(stage.names), duration_s=stage.duration_s, area_m=None, moves=False)
+
+
+def _write_cuts(columns: Columns, cuts: Sequence[Cut]) -> None:
+    a, b, start, end = np.array(cuts, dtype=np.int64).reshape(-1, 4).T
+    columns.add("cut.start", start, rising=True)
+    columns.add("cut.lasts", end - start)
+    columns.add("cut.a", a)
+    columns.add("cut.b", b)
+
+
+def _write_legs(columns: Columns, scene: Scene) -> None:
+    """Each leg as what differs from the end of the one before: mostly nothing but its length and where it leads."""
+    moving = scene.moving
+    assert moving is not None
+    start, end = (np.rint(time_s * MICROSECONDS).astype(np.int64) for time_s in (moving.start_s, moving.end_s))
+    lasts_s = moving.end_s - moving.start_s
+    inner = np.ones(len(start), dtype=np.bool_)
+    inner[moving.first[:-1][moving.first[:-1] < len(start)]] = False
+    columns.add("leg.count", np.diff(moving.first))
+    columns.add("leg.wait", start - np.where(inner, np.roll(end, 1), 0))
+    columns.add("leg.lasts", end - start)
+    for name, from_m, speed_mps in (("x", moving.x_m, moving.vx_mps), ("y", moving.y_m, moving.vy_mps)):
+        begin = np.rint(from_m * CENTIMETERS).astype(np.int64)
+        reached = np.rint((from_m + speed_mps * lasts_s) * CENTIMETERS).astype(np.int64)
+        columns.add(f"leg.{name}", begin - np.where(inner, np.roll(reached, 1), 0))
+        columns.add(f"leg.d{name}", reached - begin)

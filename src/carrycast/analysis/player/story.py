@@ -1,0 +1,174 @@
+"""What happened in one run, from the tables of its trace: who got which event when, buffers, drops and lives."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from carrycast.analysis.player.columns import Columns, Integers
+from carrycast.trace import Kind
+from carrycast.trace.eligible import eligible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MICROSECONDS = 1_000_000
+REACH, STORE, EVICT, DELIVER, CRASH, STOP, START = range(7)
+"""What a fact tells; the page's scripts know them by these numbers."""
+_CODES = {
+    Kind.PUBLISH: REACH,
+    Kind.RECEIVE: REACH,
+    Kind.STORE: STORE,
+    Kind.EVICT: EVICT,
+    Kind.DELIVER: DELIVER,
+    Kind.CRASH: CRASH,
+    Kind.STOP: STOP,
+    Kind.START: START,
+}
+MAX_DROPS = 500_000
+"""More of them are kept by the second: how many of a reason at a node."""
+FRAME_BINS = 2000
+"""How finely the count of frames is known over the run."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The three tables of a run's trace."""
+
+    trace: "pa.Table"
+    events: "pa.Table"
+    subscriptions: "pa.Table"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the runs shown together have in common: their nodes in order, when it begins and how long it lasts."""
+
+    names: Integers
+    origin_s: float
+    duration_s: float
+
+    def nodes(self, column: "pa.ChunkedArray") -> Integers:
+        """Places of nodes in the order of names; -1 for nobody."""
+        import pyarrow.compute as pc
+
+        given = pc.fill_null(column, -1).to_numpy().astype(np.int64)
+        place = np.minimum(np.searchsorted(self.names, given), max(len(self.names) - 1, 0))
+        known = self.names[place] == given if len(self.names) else np.zeros(len(given), np.bool_)
+        return np.where(known, place, -1)
+
+    def microseconds(self, column: "pa.ChunkedArray") -> Integers:
+        """Times since the beginning."""
+        since_s: NDArray[np.float64] = column.to_numpy() - self.origin_s
+        return np.rint(since_s * MICROSECONDS).astype(np.int64)
+
+
+def write_story(columns: Columns, prefix: str, tables: Tables, stage: Stage) -> dict[str, object]:
+    """Add the columns of a run, their names after a prefix, and say what else the page must know of it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    events = tables.events.sort_by([("time_s", "ascending")])
+    ids = events.column("event").combine_chunks()
+    trace = tables.trace
+    known = pa.array([kind.value for kind in _CODES])
+    place = pc.index_in(trace.column("kind"), known)
+    facts = trace.append_column("code", place).filter(pc.is_valid(place))
+    _write_facts(columns, prefix, facts, ids, stage)
+    drops = trace.filter(pc.equal(trace.column("kind"), Kind.DROP.value))
+    reasons = _write_drops(columns, prefix, drops, ids, stage)
+    _write_frames(columns, prefix, trace, stage)
+    _write_events(columns, prefix, events, tables.subscriptions, stage)
+    attributes = [said(msgspec.json.decode(text)) for text in events.column("attributes").to_pylist()]
+    return {"events": ids.to_pylist(), "attributes": attributes, "reasons": reasons}
+
+
+def said(table: Mapping[str, object]) -> str:
+    """Attributes as a reader wants them: `topic = 3, place = "north"`."""
+    return ", ".join(f"{name} = {msgspec.json.encode(value).decode()}" for name, value in table.items())
+
+
+def _write_facts(columns: Columns, prefix: str, facts: "pa.Table", ids: "pa.Array", stage: Stage) -> None:
+    codes = np.array(list(_CODES.values()), dtype=np.int64)
+    code = codes[facts.column("code").to_numpy().astype(np.int64)]
+    time, node, event = stage.microseconds(facts.column("time_s")), stage.nodes(facts.column("node")), _of(facts, ids)
+    peer = np.where(code == REACH, stage.nodes(facts.column("peer")), -1)
+    # Notes without an event tell of something else than a copy, and frames without one carry none.
+    real = (node >= 0) & ((event >= 0) | (code >= CRASH))
+    # At the end of a run everybody stops: nothing to see, and the last moment would show a dead network.
+    real &= (code != STOP) | (time < round(stage.duration_s * MICROSECONDS))
+    order = np.flatnonzero(real)
+    order = order[np.argsort(time[order], kind="stable")]
+    time, node, event, code, peer = time[order], node[order], event[order], code[order], peer[order]
+    # An event reaches a node once, however often it is heard there, and is delivered there once.
+    key = (code * max(len(ids), 1) + event) * (len(stage.names) + 1) + node
+    first = np.zeros(len(order), dtype=np.bool_)
+    first[np.unique(key, return_index=True)[1]] = True
+    kept = first | ((code != REACH) & (code != DELIVER))
+    columns.add(f"{prefix}fact.time", time[kept], rising=True)
+    for name, column in (("code", code), ("node", node), ("event", event), ("peer", peer)):
+        columns.add(f"{prefix}fact.{name}", column[kept])
+
+
+def _write_drops(columns: Columns, prefix: str, drops: "pa.Table", ids: "pa.Array", stage: Stage) -> list[str]:
+    import pyarrow.compute as pc
+
+    named = pc.fill_null(drops.column("reason"), "unknown")
+    reasons = sorted(pc.unique(named).to_pylist())
+    reason = _indexed(named, reasons)
+    time, node, event = stage.microseconds(drops.column("time_s")), stage.nodes(drops.column("node")), _of(drops, ids)
+    many = np.ones(len(time), dtype=np.int64)
+    if len(time) > MAX_DROPS:
+        second = -(-time // MICROSECONDS)
+        key = (second * len(reasons) + reason) * (len(stage.names) + 1) + node
+        _, place, many = np.unique(key, return_index=True, return_counts=True)
+        time, node, reason = second[place] * MICROSECONDS, node[place], reason[place]
+        event = np.full(len(place), -1, dtype=np.int64)
+    order = np.argsort(time, kind="stable")
+    columns.add(f"{prefix}drop.time", time[order], rising=True)
+    for name, column in (("node", node), ("reason", reason), ("event", event), ("many", many)):
+        columns.add(f"{prefix}drop.{name}", column[order])
+    return reasons
+
+
+def _write_frames(columns: Columns, prefix: str, trace: "pa.Table", stage: Stage) -> None:
+    """How many frames had been sent by the end of each of some equal parts of the run; beacons are no work."""
+    import pyarrow.compute as pc
+
+    kind = trace.column("kind")
+    sent = pc.or_(pc.equal(kind, Kind.SEND.value), pc.equal(kind, Kind.RETRY.value))
+    work = pc.not_equal(pc.fill_null(trace.column("class"), ""), "discovery")
+    time = stage.microseconds(trace.filter(pc.and_(sent, work)).column("time_s"))
+    ends = np.arange(1, FRAME_BINS + 1) * stage.duration_s * MICROSECONDS / FRAME_BINS
+    columns.add(f"{prefix}frames", np.searchsorted(np.sort(time), ends, side="right"), rising=True)
+
+
+def _write_events(columns: Columns, prefix: str, events: "pa.Table", subscriptions: "pa.Table", stage: Stage) -> None:
+    columns.add(f"{prefix}event.time", stage.microseconds(events.column("time_s")), rising=True)
+    columns.add(f"{prefix}event.source", stage.nodes(events.column("source")))
+    rows: list[dict[str, Any]] = events.to_pylist()
+    place = {row["event"]: index for index, row in enumerate(rows)}
+    # Who wants what a processor makes of an event is served by another event.
+    pairs = [(place[id], node) for _, id, node, _, through in eligible(rows, subscriptions.to_pylist()) if not through]
+    wanted = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    columns.add(f"{prefix}want.event", wanted[:, 0], rising=True)
+    columns.add(f"{prefix}want.node", np.searchsorted(stage.names, wanted[:, 1]))
+
+
+def _of(rows: "pa.Table", ids: "pa.Array") -> Integers:
+    """The place of each row's event among all; -1 for none."""
+    import pyarrow.compute as pc
+
+    found: NDArray[np.int64] = pc.fill_null(pc.index_in(rows.column("event"), ids), -1).to_numpy().astype(np.int64)
+    return np.where(rows.column("event").is_null().to_numpy(), -1, found)
+
+
+def _indexed(column: "pa.ChunkedArray", words: list[str]) -> Integers:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: Integers = pc.index_in(column, pa.array(words, pa.string())).to_numpy().astype(np.int64)
+    return found

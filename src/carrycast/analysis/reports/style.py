@@ -1,0 +1,136 @@
+"""How figures look, and what metrics are called in them. Matplotlib is imported where something is drawn."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import XAxis, YAxis
+
+# Okabe and Ito's palette, which readers with any color vision tell apart; black last, yellow left out for its contrast.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+# Series differ by mark and dash too, so that print in black and white keeps them apart.
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (7, 1, 1, 1, 1, 1)), (0, (9, 3)), (0, (1, 3)))
+
+WIDTH_IN = 3.5
+"""A column of a two-column paper."""
+HEIGHT_IN = 2.6
+LABEL_CHARACTERS = 42
+"""As many fit side by side into that width."""
+GROUPED_FROM = 10_000
+"""Numbers with as many digits are grouped."""
+CLOSE = 0.4
+"""Values that differ by less than this share of the largest are shown from near: from 0 they would look alike."""
+RESOLUTION_DPI = 300
+"""What journals ask for."""
+
+_RC = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "hatch.linewidth": 0.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    # The same numbers give the same file.
+    "svg.hashsalt": "carrycast",
+}
+
+METRIC_LABELS = {
+    "published": "events published",
+    "eligible": "eligible pairs",
+    "delivered": "pairs served",
+    "delivery_ratio": "delivery ratio",
+    "delay_mean_s": "mean delay (s)",
+    "delay_p50_s": "median delay (s)",
+    "delay_p95_s": "95th percentile of delay (s)",
+    "hops_mean": "mean hops",
+    "transmissions": "transmissions",
+    "control_transmissions": "control transmissions",
+    "receptions": "receptions",
+    "forwards": "forwards",
+    "duplicates": "duplicates",
+    "data_bytes": "data on the air (kB)",
+    "control_bytes": "control on the air (kB)",
+    "discovery_bytes": "beacons on the air (kB)",
+    "total_bytes": "all on the air (kB)",
+    "airtime_us": "airtime (µs)",
+    "buffer_peak": "largest buffer (events)",
+}
+
+
+def metric_label(metric: str) -> str:
+    """What stands at an axis, with the unit."""
+    if metric in METRIC_LABELS:
+        return METRIC_LABELS[metric]
+    # An experiment's own metrics are called what they are.
+    words = metric.removesuffix("_bytes").replace("_", " ")
+    return f"{words} (kB)" if metric.endswith("_bytes") else words
+
+
+def metric_scale(metric: str) -> float:
+    """What a value is multiplied by to be in the unit of its label."""
+    return 0.001 if metric.endswith("_bytes") else 1.0
+
+
+def group_digits(axis: "XAxis | YAxis", most: int = 5) -> None:
+    """Large numbers as people read them, and not so many that they touch."""
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    low, high = axis.get_view_interval()
+    if max(abs(low), abs(high)) >= GROUPED_FROM:
+        axis.set_major_locator(MaxNLocator(most))
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def name_places(ax: "Axes", places: Sequence[float], labels: Sequence[str]) -> None:
+    """Words along the horizontal axis; aslant where they would run into each other."""
+    slanting = max(map(len, labels), default=0) * len(labels) > LABEL_CHARACTERS
+    ax.set_xticks(places, labels, rotation=30 if slanting else 0, ha="right" if slanting else "center")
+    ax.grid(visible=False, axis="x")
+    ax.tick_params(axis="x", length=0)
+
+
+def value_limits(
+    ends: Sequence[float], y_from: float | None = None, from_zero: bool = False, whole: float = 0.0
+) -> tuple[float, float]:
+    """Where an axis of values begins and ends: at 0, unless all of them are far from it and close together.
+
+    `whole` is what a share can be at most: an axis that begins at 0 shows all of it.
+    """
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    near = low > 0 and high - low < CLOSE * high
+    if y_from is None and near and not from_zero:
+        margin = 0.08 * (high - low) or 0.05 * high
+        return low - margin, high + margin
+    begin = min(0.0, low) if y_from is None or from_zero else y_from
+    # A little room, so that a mark at the top is whole.
+    return begin, begin + 1.05 * (max(high, whole) - begin or 1.0)
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """Draw without a display, in the house style."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    with mpl.rc_context(_RC):  # type: ignore[arg-type] # the stubs know only literal keys
+        yield

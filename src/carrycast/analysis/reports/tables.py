@@ -1,0 +1,107 @@
+"""The tables of a report: CSV files, and numbers as people read them."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from carrycast.analysis.spark.statistics import Interval
+
+LEANING = 0.1
+"""Where the sides of an interval differ by more than this share, both ends are told."""
+MOST_PLACES = 8
+"""Decimal places that are still read as a number and not counted."""
+
+
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows as CSV; what does not exist is empty. Numbers keep every digit."""
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with as many digits as matter; a dash for one that does not exist."""
+    if value is None or math.isnan(value):
+        return "–"
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (digits + 3) or abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def told_apart(values: Sequence[float], places: int = 0) -> list[str]:
+    """Numbers to one common decimal place: the first, from `places` on, at which numbers that differ look different.
+
+    A number other than zero does not look like zero either, so that it shows on which side of zero an interval ends.
+    What is less than a thousandth of the distance between the lowest and the highest does not count.
+    """
+    spread, largest = max(values) - min(values), max(map(abs, values))
+    if not 0 < largest < math.inf:
+        return [_fixed(value, places) for value in values]
+    little = spread / 1000
+    # A unit of the last place is no more than the distance itself.
+    first = max(places, math.ceil(-math.log10(spread))) if spread else places
+    for place in range(first, MOST_PLACES + 1):
+        texts = [_fixed(value, place) for value in values]
+        if _differ(values, texts, little):
+            return texts
+    # Numbers so small, or so close to each other, are read more easily with an exponent.
+    for digit in range(2, 17):
+        texts = [f"{value:.{digit}e}" for value in values]
+        if _differ(values, texts, little):
+            break
+    return texts
+
+
+def _fixed(value: float, places: int) -> str:
+    """With so many decimal places; zero has no sign."""
+    text = f"{value:,.{places}f}"
+    return text.lstrip("-") if not text.strip("-0.,") else text
+
+
+def _differ(values: Sequence[float], texts: Sequence[str], little: float) -> bool:
+    """Whether texts differ where their numbers do, and from zero."""
+    if any(not text.strip("-0.,e+") and abs(value) > little for value, text in zip(values, texts, strict=True)):
+        return False
+    pairs = combinations(zip(values, texts, strict=True), 2)
+    return all(one[1] != other[1] or abs(one[0] - other[0]) <= little for one, other in pairs)
+
+
+def interval_texts(mean: float | None, low: float | None, high: float | None) -> tuple[str, str, str]:
+    """A mean and the ends of its interval, with three digits or more if they need them; dashes where there are none."""
+    if mean is None or low is None or high is None or not all(map(math.isfinite, (mean, low, high))):
+        return number(mean), number(low), number(high)
+    largest = max(abs(mean), abs(low), abs(high))
+    places = 0 if largest == 0 else max(0, 2 - math.floor(math.log10(largest)))
+    first, second, third = told_apart([mean, low, high], places) if largest else ("0", "0", "0")
+    return first, second, third
+
+
+def mean_text(found: Interval, scale: float = 1.0) -> str:
+    """`mean ± half`, both to the place where the interval's second digit stands; the ends, where it leans to a side."""
+    if found.mean is None:
+        return "–"
+    mean = found.mean * scale
+    if found.low is None or found.high is None:
+        return number(mean)
+    below, above = found.below * scale, found.above * scale
+    half = max(below, above)
+    if half == 0:
+        return number(mean, 4)
+    places = max(0, 1 - math.floor(math.log10(half)))
+    if math.isclose(below, above, rel_tol=LEANING):
+        if places > MOST_PLACES:
+            return f"{number(mean)} ± {number(half)}"
+        if f"{abs(mean):.{places}f}" == f"{half:.{places}f}":
+            # Whether zero lies within the interval.
+            places += 2
+        return f"{mean:,.{places}f} ± {half:,.{places}f}"
+    text, low, high = told_apart([mean, mean - below, mean + above], places)
+    return f"{text} ({low} to {high})"

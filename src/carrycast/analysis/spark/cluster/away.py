@@ -1,0 +1,209 @@
+"""A sweep's runs on a cluster that shares no folder with this machine.
+
+Workers send home, with each task that ends, the rows of its runs and their traces, through an accumulator of Spark's;
+here they are written at once. So what is home stays, whatever becomes of the cluster.
+"""
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from carrycast.analysis.spark.cluster.cargo import ship_code, ship_files
+from carrycast.analysis.spark.cluster.crew import reason_of, watched
+from carrycast.analysis.spark.cluster.guarded import guarded
+from carrycast.analysis.spark.disk import room
+from carrycast.analysis.spark.journal import Journal
+from carrycast.analysis.spark.ledger import RUNS_FOLDER
+from carrycast.analysis.spark.plan import PlannedRun
+from carrycast.analysis.spark.records import Record, json_text, json_value
+from carrycast.analysis.spark.results import TRACES_FOLDER
+from carrycast.analysis.spark.single import Simulate, done, record_of, scenario_of, settle
+from carrycast.core.settings import relocate
+from carrycast.errors import WorkError
+from carrycast.sim.scenario.inputs import input_files
+from carrycast.trace import Level
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_TRACE_BYTES = 64 << 20
+"""Of one run, to be sent home by Spark, which holds some of them at once in the memory of this machine."""
+
+
+class Parcel(msgspec.Struct, frozen=True, array_like=True):
+    """A run that is over: its row as JSON, and the files of its trace by their names in it."""
+
+    record: str
+    trace: dict[str, bytes] = {}
+
+
+class Homecoming:
+    """What adds up parcels: in a worker to a list, at home by taking each in. It is no AccumulatorParam by descent, so
+    that nothing of Spark's is imported before it is needed."""
+
+    def __init__(self, receive: Callable[[bytes], None] | None = None) -> None:
+        self._receive = receive
+
+    def __reduce__(self) -> tuple[type["Homecoming"], tuple[()]]:
+        """A worker's has nobody to hand on to."""
+        return Homecoming, ()
+
+    def zero(self, value: list[bytes]) -> list[bytes]:
+        """As Spark asks for it."""
+        return []
+
+    def addInPlace(self, held: list[bytes], more: list[bytes]) -> list[bytes]:  # noqa: N802 - Spark's name for it
+        """As Spark asks for it."""
+        if self._receive is None:
+            return held + more
+        for parcel in more:
+            self._receive(parcel)
+        return held
+
+
+class Home:
+    """Where parcels arrive: traces go where they belong, rows into a journal."""
+
+    def __init__(self, out: Path, journal: Journal, cancel: Callable[[], None]) -> None:
+        self._out = out
+        self._journal = journal
+        self._cancel = cancel
+        self._lock = threading.Lock()
+        self.records: dict[str, Record] = {}
+        """What has come home, by key."""
+        self.error: Exception | None = None
+        """Why nothing more is taken in."""
+
+    def receive(self, parcel: bytes) -> None:
+        """Take a run in, once. Spark would only log what is raised here: it is kept, and the job given up."""
+        with self._lock:
+            if self.error is not None:
+                return
+            try:
+                with room(self._out):
+                    self._keep(msgspec.msgpack.decode(parcel, type=Parcel))
+            except Exception as error:
+                self.error = error
+        if self.error is not None:
+            self._cancel()
+
+    def _keep(self, parcel: Parcel) -> None:
+        record = json_value(parcel.record)
+        assert isinstance(record, dict)
+        key = str(record["key"])
+        if key in self.records:
+            return
+        if parcel.trace:
+            _unpack(parcel.trace, self._out / TRACES_FOLDER, key)
+        self._journal.add(record)
+        self.records[key] = record
+
+
+def run_away(
+    spark: "SparkSession", frame: "DataFrame", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, scratch: Path
+) -> list[Record]:
+    """Do runs on a cluster; their rows. A WorkError if not all of them came home."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    context, master = spark.sparkContext, spark.sparkContext.master
+    ship_code(spark, scratch)
+    places = ship_files(spark, scratch, _inputs(runs))
+    with Journal(out / RUNS_FOLDER, 0) as journal:
+        home = Home(out, journal, context.cancelAllJobs)
+        parcels: Accumulator[list[bytes]] = context.accumulator([], Homecoming(home.receive))  # type: ignore[arg-type]
+        work = traveler(str(Path.cwd()), places, simulate, parcels)
+        with watched(spark) as gone:
+            try:
+                sent = frame.mapInArrow(work, "key string").toArrow()["key"].to_pylist()
+            except (PySparkException, Py4JError) as error:
+                if home.error is not None:
+                    raise home.error from None
+                kept = f"{len(home.records)} of {len(runs)} runs are home and kept in {out}; start it again to go on"
+                if gone.is_set():
+                    raise WorkError(f"{master}: all its executors are gone; {kept}") from None
+                raise WorkError(f"{master}: the sweep failed: {reason_of(error)}; {kept}") from error
+    if home.error is not None:
+        raise home.error
+    lost = set(sent) - set(home.records)
+    if lost:
+        raise WorkError(f"{master}: {len(lost)} of {len(runs)} runs were done and did not come home; start it again")
+    return list(home.records.values())
+
+
+def traveler(
+    home: str, places: Mapping[str, str], simulate: Simulate, parcels: "Accumulator[list[bytes]]"
+) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What runs in a worker's process: a partition's rows in, the keys of those sent home out."""
+
+    def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa
+        from pyspark import SparkFiles, TaskContext
+
+        context = TaskContext.get()
+        if context is not None:
+            settle()
+        again = context is not None and context.attemptNumber() > 0
+        relocate(Path(home), {path: SparkFiles.get(name) for path, name in places.items()})
+        folder = Path(tempfile.mkdtemp(prefix="carrycast-"))
+        try:
+            for batch in batches:
+                for planned in msgspec.convert(batch.to_pylist(), list[PlannedRun]):
+                    # Whatever ended the worker before, a run may have: it cannot end this one.
+                    record = (guarded if again else done)(planned, folder, simulate)
+                    parcels.add([_packed(planned, record, folder)])
+                    yield pa.record_batch({"key": pa.array([planned.key], pa.string())})
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return work
+
+
+def _inputs(runs: Sequence[PlannedRun]) -> list[Path]:
+    """The files that the scenarios of some runs name, each once."""
+    found: dict[Path, None] = {}
+    for text, point in {(run.scenario, run.point): None for run in runs if run.inputs}:
+        found |= dict.fromkeys(input_files(scenario_of(text, point)))
+    return list(found)
+
+
+def _packed(planned: PlannedRun, record: Record, folder: Path) -> bytes:
+    trace: dict[str, bytes] = {}
+    if planned.trace != Level.METRICS and record.get("error") is None:
+        kept = folder / TRACES_FOLDER / planned.key
+        files = sorted(path for path in kept.rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in files)
+        if size > MOST_TRACE_BYTES:
+            text = f"its trace has {size >> 20} MB, and at most {MOST_TRACE_BYTES >> 20} are sent home from a cluster"
+            record = record_of(planned, error=f"{text}; keep less of it, or run it without --master")
+        else:
+            trace = {path.relative_to(kept).as_posix(): path.read_bytes() for path in files}
+        shutil.rmtree(kept)
+    return msgspec.msgpack.encode(Parcel(json_text(record), trace))
+
+
+def _unpack(trace: Mapping[str, bytes], folder: Path, key: str) -> None:
+    """A trace where it belongs, whole or not at all."""
+    unfinished, kept = folder / f".{key}.tmp", folder / key
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        for name, content in trace.items():
+            parts = PurePosixPath(name).parts
+            if os.path.isabs(name) or ".." in parts:
+                raise WorkError(f"a worker sent a trace with a file {name!r}, which leads out of its folder")
+            path = unfinished.joinpath(*parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    shutil.rmtree(kept, ignore_errors=True)
+    unfinished.rename(kept)

@@ -1,0 +1,139 @@
+"""What the workers of a cluster are sent: carrycast, code of the user's own, and the files that scenarios name.
+
+Workers need a Python with the packages of a plain installation, and neither carrycast nor a folder that they share.
+"""
+
+import hashlib
+import importlib
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.spark.code import PACKAGE, is_test
+from carrycast.errors import UserError
+from carrycast.sim.mobility.fleet import FACTS_FILE, LEGS_FOLDER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CODE = ("*.py", "*.toml")
+"""Maps that come with carrycast are read as code is."""
+# An archive's entries say when they were made; the same content shall be the same archive.
+_DATE = (1980, 1, 1, 0, 0, 0)
+_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
+_DIGEST_BYTES = 8
+
+
+def own_import_paths() -> list[str]:
+    """Where this process imports from, besides its installation: sources run in place, and tests."""
+    return [str(path) for entry in sys.path if (path := Path(entry or ".").resolve()).exists() and _is_own(path)]
+
+
+def ship_code(spark: "SparkSession", folder: Path) -> None:
+    """Send carrycast to the workers, protocols of the user's own wherever on the search path they are, and each module
+    that this process has imported from outside its installation. What has been sent is not sent again."""
+    found = {**_own_modules(), **_package()}
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for name, content in sorted(found.items()):
+        hashed.update(f"{name}\0{len(content)}\0".encode() + content)
+    archive = folder / f"carrycast-{hashed.hexdigest()}.zip"
+    if not archive.exists():
+        _write(archive, found)
+        spark.sparkContext.addPyFile(str(archive))
+
+
+def ship_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """Send files to the workers: where each is here -> what it is called there (`SparkFiles.get`). A file that is not
+    there is not sent, and the run that wants it will say so."""
+    names: dict[str, str] = {}
+    for path in paths:
+        if not path.is_file():
+            continue
+        if path.name == FACTS_FILE:
+            names[str(path)] = f"{_ship_fleet(spark, folder, path.parent)}/{FACTS_FILE}"
+            continue
+        copy = folder / f"{_digest([path])}-{_STRANGE.sub('_', path.name)[-60:]}"
+        if not copy.exists():
+            _link(path, copy)
+            spark.sparkContext.addFile(str(copy))
+        names[str(path)] = copy.name
+    return names
+
+
+def _ship_fleet(spark: "SparkSession", folder: Path, fleet: Path) -> str:
+    """A fleet is known by one file, and its legs stand beside it: both go, as an archive that Spark unpacks."""
+    files = [fleet / FACTS_FILE, *sorted((fleet / LEGS_FOLDER).glob("*.parquet"))]
+    archive = folder / f"fleet-{_digest(files)}.zip"
+    if not archive.exists():
+        with zipfile.ZipFile(archive, "w") as made:
+            for path in files:
+                made.write(path, path.relative_to(fleet))
+        spark.sparkContext.addArchive(str(archive))
+    return archive.name
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                hashed.update(hashlib.file_digest(file, "blake2b").digest())
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return hashed.hexdigest()
+
+
+def _link(path: Path, copy: Path) -> None:
+    """Spark names what it sends by its last part, links followed: a second name costs nothing on the same disk."""
+    try:
+        os.link(path.resolve(), copy)
+    except OSError:
+        copy.write_bytes(path.read_bytes())
+
+
+def _package() -> dict[str, bytes]:
+    """Every part of carrycast on the search path; of files of the same name the first counts, as it does here."""
+    found: dict[str, bytes] = {}
+    for place in map(Path, importlib.import_module(PACKAGE).__path__):
+        for pattern in CODE:
+            for path in place.rglob(pattern):
+                name = PurePosixPath(PACKAGE, *path.relative_to(place).parts)
+                if not is_test(Path(name)):
+                    found.setdefault(str(name), path.read_bytes())
+    return found
+
+
+def _own_modules() -> dict[str, bytes]:
+    """Modules that are neither carrycast's nor installed, with their content."""
+    return {str(name): path.read_bytes() for name, path in _sources(list(sys.modules.items()))}
+
+
+def _sources(modules: Iterable[tuple[str, ModuleType | None]]) -> Iterator[tuple[PurePosixPath, Path]]:
+    for name, module in modules:
+        written = getattr(module, "__file__", None)
+        if not isinstance(written, str) or name.startswith("__") or name.split(".")[0] == PACKAGE:
+            continue
+        path = Path(written)
+        if path.suffix == ".py" and path.is_file() and _is_own(path.resolve()):
+            place = PurePosixPath(*name.split("."))
+            yield (place / path.name if path.name == "__init__.py" else place.with_name(f"{place.name}.py")), path
+
+
+def _is_own(path: Path) -> bool:
+    installed = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
+    return installed.isdisjoint([path, *path.parents])
+
+
+def _write(archive: Path, files: dict[str, bytes]) -> None:
+    folders = sorted({f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name})
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        # Folders without an __init__ are packages to Python only if the archive names them.
+        for folder in folders:
+            made.writestr(zipfile.ZipInfo(folder, _DATE), b"")
+        for name, content in sorted(files.items()):
+            made.writestr(zipfile.ZipInfo(name, _DATE), content, zipfile.ZIP_DEFLATED)

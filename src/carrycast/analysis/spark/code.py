@@ -1,0 +1,96 @@
+"""A digest of the code that decides the outcome of a run: what the simulator and the machines of its nodes import.
+
+It follows the imports, layer by layer, from the simulator and from the folders of the protocol and the router in use: a
+new layer counts as soon as something that counts imports it. Tests, the pipeline and the live world do not.
+"""
+
+import ast
+import hashlib
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from carrycast.core.folders import PROTOCOLS, ROUTERS
+from carrycast.sim.engine import run
+
+PACKAGE = "carrycast"
+_OPEN = (PROTOCOLS, ROUTERS)
+"""Packages in which every folder stands for itself: a run uses one of them and what that one imports."""
+
+
+@cache
+def code_digest(*machines: str) -> str:
+    """Of a run whose nodes have these machines, given as packages such as `carrycast.protocols.flooding`."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for unit in units(*machines):
+        for name, path in _files(unit):
+            hashed.update(f"{unit}/{name}\0".encode() + path.read_bytes() + b"\0")
+    return hashed.hexdigest()
+
+
+def units(*machines: str) -> list[str]:
+    """The layers of carrycast, and the folders of machines, whose code counts."""
+    found: set[str] = set()
+    waiting = [_unit(run.__name__), *map(_unit, machines)]
+    while waiting:
+        unit = waiting.pop()
+        if unit in found:
+            continue
+        found.add(unit)
+        for name, path in _files(unit):
+            if path.suffix != ".py":
+                continue
+            waiting += _imported(path, ".".join([unit, *Path(name).parent.parts]))
+    return sorted(found)
+
+
+def is_test(path: Path) -> bool:
+    """Protocols have their tests beside them."""
+    return path.name.startswith("test_") or path.name == "conftest.py" or "tests" in path.parts
+
+
+def _unit(module: str) -> str:
+    """The layer, or the machine's folder, that a module of carrycast belongs to."""
+    depth = next((3 for package in _OPEN if module.startswith(f"{package}.")), 2)
+    return ".".join(module.split(".")[:depth])
+
+
+def _imported(path: Path, package: str) -> Iterator[str]:
+    """The units of carrycast that a file in a package imports from, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            # `from carrycast import parts` names a layer, `from carrycast.protocols import asp` a folder.
+            names = [origin, *(f"{origin}.{name.name}" for name in node.names)]
+        for unit in map(_unit, names):
+            if unit.startswith(f"{PACKAGE}.") and unit not in _OPEN and _exists(unit):
+                yield unit
+
+
+@cache
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _files(unit: str) -> list[tuple[str, Path]]:
+    """The files of a layer or folder but tests, wherever on the search path they are, with their names in it."""
+    spec = importlib.util.find_spec(unit)
+    if spec is None:
+        return []
+    if not spec.submodule_search_locations:
+        return [] if spec.origin is None else [("", Path(spec.origin))]
+    found: dict[str, Path] = {}
+    for place in map(Path, spec.submodule_search_locations):
+        # Maps that come with carrycast decide as code does.
+        for path in sorted([*place.rglob("*.py"), *place.rglob("*.toml")]):
+            name = path.relative_to(place)
+            if not is_test(name):
+                found.setdefault(str(name), path)
+    return sorted(found.items())

@@ -1,0 +1,240 @@
+"""Several protocols on one scenario: the same movement, the same workload, so every difference is the protocol's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from carrycast.analysis.reports.style import metric_label, metric_scale
+from carrycast.analysis.reports.tables import csv_text, mean_text
+from carrycast.analysis.spark.definition import Axis, Definition, Figure
+from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.reproduce import Report, reproduce_experiments
+from carrycast.analysis.spark.sentence import sentences
+from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.statistics import Interval
+from carrycast.core.settings import read_toml
+from carrycast.errors import UserError
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.protocol_text import protocol_label
+from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+METRICS = (
+    "delivery_ratio",
+    "delay_p50_s",
+    "delay_p95_s",
+    "hops_mean",
+    "transmissions",
+    "forwards",
+    "duplicates",
+    "data_bytes",
+    "control_bytes",
+    "discovery_bytes",
+    "total_bytes",
+    "buffer_peak",
+)
+"""Those of the table: what is gained first, then what it costs."""
+PANELS = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "transmissions", "data_bytes", "control_bytes")
+"""Those of the picture: gains in the first row, costs in the second."""
+PICTURE = "overview"
+
+NONE = Interval(0, None, None, None)
+BORDER = 3
+"""What a column of a table takes besides its text."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came out: per protocol and metric a mean, and the paired difference to the first protocol."""
+
+    scenario: str
+    discovery: str
+    protocols: list[str]
+    means: Mapping[tuple[str, str], Interval]
+    differences: Mapping[tuple[str, str], Interval]
+    report: Report
+    sentences: Sequence[str]
+    """Each protocol beside the first, in words."""
+
+    @property
+    def picture(self) -> Path:
+        """The one picture."""
+        return self.report.out / "compare.png"
+
+    def as_row(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "scenario": self.scenario,
+            "discovery": self.discovery,
+            "runs": self.report.runs,
+            "failed": self.report.failed,
+            "warnings": self.report.warnings,
+            "reference": self.protocols[0],
+            "protocols": [
+                {
+                    "protocol": protocol,
+                    "metrics": {metric: self.means.get((protocol, metric), NONE).shown() for metric in METRICS},
+                    "difference": {metric: self.differences.get((protocol, metric), NONE).shown() for metric in METRICS}
+                    if protocol != self.protocols[0]
+                    else None,
+                }
+                for protocol in self.protocols
+            ],
+            "sentences": self.sentences,
+            "picture": str(self.picture),
+            "report": str(self.report.page),
+        }
+
+    def tables(self, width: int) -> "list[Table]":
+        """For a terminal: a column per protocol, and below each mean its difference to the first.
+
+        One table if the terminal is wide enough, else several with as many protocols as fit beside the metrics' names.
+        """
+        cells = {protocol: self._cells(protocol) for protocol in self.protocols}
+        left = width - max(len(metric_label(metric)) for metric in METRICS) - BORDER
+        groups: list[list[str]] = []
+        room = 0
+        for protocol, column in cells.items():
+            needed = BORDER + max(len(line) for text in (protocol, *column) for line in text.split("\n"))
+            if needed > room:
+                groups.append([])
+                room = left
+            groups[-1].append(protocol)
+            room -= needed
+        return [self._table({protocol: cells[protocol] for protocol in group}) for group in groups]
+
+    def _table(self, cells: Mapping[str, Sequence[str]]) -> "Table":
+        from rich.markup import escape
+        from rich.table import Table
+
+        title = f"{self.scenario}: means with 95 % intervals; below each its paired difference to "
+        failed = f"; {self.report.failed} of {self.report.runs} runs failed" if self.report.failed else ""
+        caption = escape(f"{self.discovery}{failed}")
+        table = Table(title=escape(f"{title}{self.protocols[0]}"), caption=caption, title_justify="left")
+        table.add_column("metric", no_wrap=True)
+        for protocol in cells:
+            table.add_column(escape(protocol), justify="right", no_wrap=True)
+        for place, metric in enumerate(METRICS):
+            table.add_row(metric_label(metric), *(column[place] for column in cells.values()), end_section=True)
+        return table
+
+    def _cells(self, protocol: str) -> list[str]:
+        first = protocol == self.protocols[0]
+        return [
+            mean_text(self.means.get((protocol, metric), NONE), metric_scale(metric))
+            + ("" if first else f"\n{self._difference(protocol, metric)}")
+            for metric in METRICS
+        ]
+
+    def _difference(self, protocol: str, metric: str) -> str:
+        found = self.differences.get((protocol, metric), NONE)
+        text = mean_text(found, metric_scale(metric))
+        return f"+{text}" if found.mean is not None and found.mean > 0 else text
+
+
+def compare(
+    scenario: Path,
+    protocols: Sequence[Mapping[str, object]],
+    out: Path,
+    runs: int = 10,
+    master: str | None = None,
+    discovery: Mapping[str, object] | None = None,
+    quiet: bool = False,
+    settings: Mapping[str, object] | None = None,
+) -> Comparison:
+    """Run every protocol at every seed and say how they differ.
+
+    Discovery is what the caller says, else the scenario's, as in `run`. `settings` replaces others of the scenario by
+    their dotted names.
+    """
+    if not protocols:
+        raise UserError("--protocols: name at least one protocol")
+    loaded, note = _with_discovery(scenario, discovery)
+    if settings:
+        loaded = apply(loaded, settings)
+    experiment = _experiment(loaded, protocols, runs, str(scenario), note)
+    spark = session("carrycast", master)
+    report = reproduce_experiments([experiment], out, spark, quiet, watch=True)
+    labels = [protocol_label(protocol) for protocol in protocols]
+    # A point of this experiment is called by its protocol. Other experiments may stand in the same folder.
+    (means,) = (one.found for one in report.means if one.experiment.name == experiment.name)
+    differences = {key[1:]: one for key, one in report.differences.items() if key[0] == experiment.name}
+    said = sentences(experiment, means, differences)
+    found = Comparison(loaded.name, note, labels, means, differences, report, said)
+    for kind in ("png", "svg"):
+        drawn = out / "figures" / f"{experiment.name}-{PICTURE}.{kind}"
+        if drawn.exists():
+            write_whole(found.picture.with_suffix(f".{kind}"), drawn.read_bytes())
+    write_whole(out / "compare.csv", csv_text(_rows(found)).encode())
+    return found
+
+
+def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Scenario, str]:
+    scenario = load(path)
+    if wanted is None:
+        stated = "discovery" in read_toml(path)
+        why = "as the scenario states it" if stated else "by default, since the scenario states none"
+        return scenario, f"discovery {why}: {_told(scenario)}"
+    table: dict[str, object] = msgspec.to_builtins(scenario)
+    table["discovery"] = dict(wanted)
+    changed = scenario_from(table, "--discovery")
+    return changed, f"discovery as asked for: {_told(changed)}"
+
+
+def _told(scenario: Scenario) -> str:
+    table: dict[str, object] = msgspec.to_builtins(scenario.discovery)
+    mode = str(table.pop("mode"))
+    settings = ", ".join(f"{key} = {value:g}" for key, value in table.items() if isinstance(value, int | float))
+    return f"{mode} ({settings})" if settings else mode
+
+
+def _experiment(
+    scenario: Scenario, protocols: Sequence[Mapping[str, object]], runs: int, where: str, note: str
+) -> Experiment:
+    labels = [protocol_label(protocol) for protocol in protocols]
+    table: dict[str, object] = msgspec.to_builtins(scenario)
+    base = Path(str(table.pop("base")))
+    figures = [
+        Figure(
+            name=PICTURE,
+            kind="overview",
+            x="protocol",
+            metrics=list(PANELS),
+            title="What each gains and what it costs",
+            caption="Means; whiskers are 95 % intervals. Where one is many times another, marks on a logarithmic axis.",
+        ),
+        Figure(
+            name="cost", kind="tradeoff", x="transmissions", y="delivery_ratio", series="protocol", title="At what cost"
+        ),
+    ]
+    definition = Definition(
+        name="compare",
+        title=f"{scenario.name}: {', '.join(labels)}",
+        description=f"{scenario.description}\n\n{note[0].upper()}{note[1:]}.".strip(),
+        scenario=table,
+        runs=runs,
+        metrics=list(METRICS),
+        axes=[Axis(name="protocol", values=[dict(protocol) for protocol in protocols], labels=labels)],
+        reference="protocol",
+        figures=figures,
+    )
+    return unfold(definition, base, runs=runs, where=where)
+
+
+def _rows(found: Comparison) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for protocol in found.protocols:
+        for metric in METRICS:
+            mean = found.means.get((protocol, metric), NONE).shown()
+            difference = found.differences.get((protocol, metric), NONE).shown()
+            rows.append(
+                {"protocol": protocol, "metric": metric, **mean}
+                | {f"difference_{key}": value for key, value in difference.items()}
+            )
+    return rows

@@ -1,0 +1,250 @@
+"""Experiments: found by name, read, checked, and unfolded into the points that a sweep runs."""
+
+import difflib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from carrycast.analysis.spark.definition import Axis, Definition, Quick, Selector
+from carrycast.analysis.spark.labels import labels_of, texts
+from carrycast.analysis.spark.own_metrics import OwnMetric, load_metrics
+from carrycast.analysis.spark.records import METRICS
+from carrycast.analysis.spark.validation import check
+from carrycast.core.settings import read_toml, typed
+from carrycast.errors import UserError
+from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
+
+FILE = "experiment.toml"
+HOOK = "claims.py"
+FOLDER = Path(__file__).parents[1] / "experiments"
+MOST_RUNS = 100_000
+"""Of a point, as a definition has it."""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination of settings; every seed runs once at every point."""
+
+    name: str
+    labels: dict[str, str]
+    values: dict[str, object]
+    scenario: Scenario
+
+    def chosen(self, selector: Selector) -> bool:
+        """Whether a selection takes this point."""
+        return all(self.labels.get(axis) in texts(wanted) for axis, wanted in selector.items())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A checked definition with its points and seeds."""
+
+    definition: Definition
+    points: list[Point]
+    seeds: list[int]
+    hook: Path | None = None
+    """Python for the claims that cannot be written as data."""
+    own: tuple[OwnMetric, ...] = ()
+    """Metrics over traces that its files register."""
+    own_files: tuple[Path, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+        return self.definition.name
+
+    @property
+    def metrics(self) -> list[str]:
+        """Every metric that its runs have."""
+        asked = (asked.name for asked in self.definition.measures)
+        return [*METRICS, *asked, *(own.name for own in self.own)]
+
+    def seeds_at(self, point: Point) -> list[int]:
+        """The seeds that a point runs with: all, unless fewer were said to do."""
+        limits = [fewer.runs for fewer in self.definition.fewer if point.chosen(fewer.where)]
+        return self.seeds[: min(limits)] if limits else self.seeds
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name."""
+        return next(axis for axis in self.definition.axes if axis.name == name)
+
+    def labels(self, axis: str) -> list[str]:
+        """The labels of an axis that some point has, in the order of the file."""
+        present = {point.labels[axis] for point in self.points}
+        return [label for label in labels_of(self.axis(axis)) if label in present]
+
+
+def experiment_names() -> list[str]:
+    """Every experiment that comes with carrycast."""
+    return sorted(_shipped())
+
+
+def _shipped() -> dict[str, Path]:
+    """By name: what its file says, else its folder's. Folders with Python in them cannot have every name."""
+    paths = sorted(FOLDER.glob(f"*/{FILE}"))
+    return {str(read_toml(path).get("name", path.parent.name)): path for path in paths}
+
+
+def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> Experiment:
+    """An experiment by name, alias, folder or file. `name/figure` is that figure alone: its points and its claims."""
+    path, figure = _located(text)
+    definition = read_definition(path)
+    if figure:
+        definition = _only(definition, figure, path)
+    hook = path.parent / HOOK
+    experiment = unfold(
+        definition, path.parent, quick, runs, hook if path.name == FILE and hook.is_file() else None, str(path)
+    )
+    experiment = with_own(experiment, path.parent)
+    return _pruned(experiment) if figure else experiment
+
+
+def read_definition(path: Path) -> Definition:
+    """What a file says, checked as far as it can be without its scenario."""
+    table = read_toml(path)
+    table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
+    definition = typed(table, Definition, str(path))
+    own = load_metrics(metric_files(definition, path.parent), [asked.name for asked in definition.measures])
+    check(definition, str(path), [one.name for one in own])
+    return definition
+
+
+def metric_files(definition: Definition, folder: Path) -> list[Path]:
+    """The files of metrics that a definition names."""
+    names = [Path(text).name for text in definition.metrics_from]
+    if len(set(names)) < len(names):
+        raise UserError(f"{folder}: metrics_from: two files are called the same")
+    return [folder / text for text in definition.metrics_from]
+
+
+def with_own(experiment: Experiment, folder: Path) -> Experiment:
+    """An experiment with the metrics that the files which it names register."""
+    files = metric_files(experiment.definition, folder)
+    own = load_metrics(files, [asked.name for asked in experiment.definition.measures])
+    return replace(experiment, own=tuple(own), own_files=tuple(files))
+
+
+def unfold(
+    definition: Definition,
+    folder: Path,
+    quick: bool = False,
+    runs: int | None = None,
+    hook: Path | None = None,
+    where: str = "experiment",
+) -> Experiment:
+    """The points and seeds of a definition."""
+    if runs is not None and runs < 1:
+        raise UserError(f"--runs {runs}: at least one run is needed")
+    if runs is not None and runs > MOST_RUNS:
+        raise UserError(f"--runs {runs}: at most {MOST_RUNS} of each point are run")
+    shorter = definition.quick if quick else Quick()
+    seeds = definition.seeds or list(range(1, definition.runs + 1))
+    wanted = runs or shorter.runs
+    if wanted is not None:
+        seeds = definition.seeds[:wanted] if definition.seeds else list(range(1, wanted + 1))
+    base = _base_scenario(definition.scenario, folder, where)
+    points = []
+    for labels in _combinations(definition, shorter):
+        points.append(_point(definition, base, labels, shorter.set, folder, where))
+    return Experiment(definition, points, seeds, hook)
+
+
+def _point(
+    definition: Definition,
+    scenario: Scenario,
+    labels: dict[str, str],
+    shorter: Mapping[str, object],
+    folder: Path,
+    where: str,
+) -> Point:
+    values: dict[str, object] = {}
+    overrides: dict[str, object] = {**definition.set}
+    for axis in definition.axes:
+        value = values[axis.name] = axis.values[labels_of(axis).index(labels[axis.name])]
+        key = axis.key or axis.name
+        if key == "scenario":
+            scenario = _base_scenario(value, folder, f"{where}: axes.{axis.name}")
+        elif key == "set":
+            if not isinstance(value, dict):
+                raise UserError(f"{where}: axes.{axis.name}: with key = 'set' every value is a table of settings")
+            overrides |= value
+        else:
+            overrides[key] = value
+    if definition.measures:
+        overrides["measure.more"] = msgspec.to_builtins([*scenario.measure.more, *definition.measures])
+    name = " / ".join(labels.values())
+    at = f"{where}: at {name}"
+    return Point(name=name, labels=labels, values=values, scenario=apply(scenario, {**overrides, **shorter}, at))
+
+
+def _base_scenario(written: object, folder: Path, where: str) -> Scenario:
+    if isinstance(written, str):
+        return load((folder / written).resolve())
+    if not isinstance(written, dict):
+        raise UserError(f"{where}: a scenario is a file name or a table")
+    return scenario_from({**written, "base": str(folder.resolve())}, f"{where}: scenario")
+
+
+def _combinations(definition: Definition, quick: Quick) -> list[dict[str, str]]:
+    kept = {axis: texts(labels) for axis, labels in quick.axes.items()}
+    names = [axis.name for axis in definition.axes]
+    if definition.points is None:
+        product = itertools.product(*(labels_of(axis) for axis in definition.axes))
+        made = [dict(zip(names, labels, strict=True)) for labels in product]
+    else:
+        made = _listed(definition)
+    return [labels for labels in made if all(labels[axis] in wanted for axis, wanted in kept.items())]
+
+
+def _listed(definition: Definition) -> list[dict[str, str]]:
+    """The points that a definition lists, each once: of lists all combinations, defaults where nothing is named."""
+    made: dict[tuple[str, ...], dict[str, str]] = {}
+    for entry in definition.points or []:
+        wanted = {
+            axis.name: texts(entry.get(axis.name, "" if axis.default is None else axis.default))
+            for axis in definition.axes
+        }
+        for labels in itertools.product(*wanted.values()):
+            made[labels] = dict(zip(wanted, labels, strict=True))
+    return list(made.values())
+
+
+def _located(text: str) -> tuple[Path, str]:
+    given = Path(text)
+    if given.is_dir():
+        return given / FILE, ""
+    if given.suffix == ".toml" or given.is_file():
+        return given, ""
+    name, _, figure = text.partition("/")
+    shipped = _shipped()
+    if name in shipped:
+        return shipped[name], figure
+    for path in shipped.values():
+        if name in read_definition(path).aliases:
+            return path, figure
+    close = difflib.get_close_matches(name, shipped, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    there = ", ".join(sorted(shipped)) or "none"
+    raise UserError(f"there is no experiment {text!r}: {hint}there are {there}; or give a folder or a .toml file")
+
+
+def _only(definition: Definition, figure: str, path: Path) -> Definition:
+    figures = [entry for entry in definition.figures if entry.name == figure]
+    if not figures:
+        there = ", ".join(entry.name for entry in definition.figures) or "none"
+        raise UserError(f"{path}: there is no figure {figure!r}; there are {there}")
+    claims = [entry for entry in definition.claims if entry.figure == figure]
+    return msgspec.structs.replace(definition, figures=figures, claims=claims)
+
+
+def _pruned(experiment: Experiment) -> Experiment:
+    """Without the points that neither a figure shows nor a claim names."""
+    definition = experiment.definition
+    shown = [selector for figure in definition.figures for selector in (figure.where, *figure.also)]
+    for claim in definition.claims:
+        shown += [claim.left, claim.right] if claim.kind == "compare" else [claim.of]
+    points = [point for point in experiment.points if any(point.chosen(selector) for selector in shown)]
+    return replace(experiment, points=points)

@@ -1,0 +1,134 @@
+"""The rows of runs.parquet: one per run, with its settings, its metrics and, if it failed, its error."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, Bounds
+from carrycast.sim.scenario.measures import METRIC_MEANINGS, SERIES
+from carrycast.version import metadata_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Record: TypeAlias = dict[str, object]
+
+REAL_METRICS = frozenset(
+    {"delivery_ratio", "delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean"},
+)
+"""Means and shares; all others are counts."""
+
+METRICS = tuple(METRIC_MEANINGS)
+
+IDENTITY_COLUMNS = (
+    ("experiment", "string"),
+    ("point", "string"),
+    ("parameters", "string"),
+    ("seed", "int64"),
+    ("protocol", "string"),
+    ("run", "string"),
+    ("key", "string"),
+    ("fingerprint", "string"),
+    ("cpu_s", "double"),
+)
+"""`parameters` is a JSON object, axis to value; `run` is the run's name in its trace; `key` stands for all that decides
+its outcome, code included."""
+
+
+def bounds_of(metric: str, difference: bool = False) -> Bounds | None:
+    """Between which values a metric, or the difference of two of its values, must lie; shares know bounds."""
+    if not metric.endswith(("_ratio", "_share")):
+        return None
+    return DIFFERENCE_OF_SHARES if difference else SHARE
+
+
+MORE = "more"
+"""The column of the metrics that an experiment asked for besides the usual ones: a JSON object, or null."""
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Settings as JSON in one certain order. An infinite number is `Infinity`, as Python, Spark and JavaScript's JSON5
+    read it: the bare standard has no such number, and nothing else means the same."""
+    return json.dumps(msgspec.to_builtins(value), sort_keys=indent is None, ensure_ascii=False, indent=indent)
+
+
+def json_value(text: str | bytes) -> object:
+    """What `json_text` wrote."""
+    value: object = json.loads(text)
+    return value
+
+
+def record_columns() -> list[tuple[str, str]]:
+    """The columns in their order, with Arrow's names of their types."""
+    metrics = [(name, "double" if name in REAL_METRICS else "int64") for name in METRICS]
+    return [*IDENTITY_COLUMNS, *metrics, (MORE, "string"), ("error", "string")]
+
+
+def metric_columns(found: Mapping[str, object], series: Mapping[str, object] | None = None) -> Record:
+    """The metrics of a run as its record has them, and its samples over time."""
+    usual = {name: value for name, value in found.items() if name in METRIC_MEANINGS}
+    more = {name: value for name, value in found.items() if name not in METRIC_MEANINGS}
+    if series:
+        more[SERIES] = series
+    return {**usual, MORE: msgspec.json.encode(more).decode() if more else None}
+
+
+SCHEMA_VERSION = "1"
+"""Of runs.parquet and of the files of a ledger; another meaning of a column is another version."""
+_VERSION_KEY = b"carrycast.runs"
+
+
+def record_schema() -> "pa.Schema":
+    """The Arrow schema of runs.parquet."""
+    import pyarrow as pa
+
+    columns = [(name, pa.type_for_alias(kind)) for name, kind in record_columns()]
+    return pa.schema(columns, metadata={_VERSION_KEY: SCHEMA_VERSION.encode()})
+
+
+def is_record_schema(schema: "pa.Schema") -> bool:
+    """Whether a table has these columns in this version; one that says nothing of its version is of the first."""
+    written = metadata_value(schema.metadata, _VERSION_KEY, b"1").decode()
+    return written == SCHEMA_VERSION and bool(schema.equals(record_schema()))
+
+
+def record_ddl() -> str:
+    """The same schema as Spark writes it."""
+    spark = {"string": "string", "int64": "bigint", "double": "double"}
+    return ", ".join(f"`{name}` {spark[kind]}" for name, kind in record_columns())
+
+
+def record_table(records: list[Record]) -> "pa.Table":
+    """Records as an Arrow table; a column that a record lacks is null."""
+    import pyarrow as pa
+
+    schema = record_schema()
+    return pa.table(
+        {field.name: pa.array([record.get(field.name) for record in records], field.type) for field in schema},
+        schema=schema,
+    )
+
+
+def metric_value(record: Mapping[str, object], metric: str) -> float | None:
+    """A metric of a run, or None where it does not exist or the run failed."""
+    if metric in METRIC_MEANINGS:
+        value = record.get(metric)
+    else:
+        written = record.get(MORE)
+        more = msgspec.json.decode(written, type=dict[str, object]) if isinstance(written, str) else {}
+        value = more.get(metric)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def series_value(record: Mapping[str, object], metric: str) -> list[tuple[float, float | None]]:
+    """The samples over time behind a metric of a run; none where they do not exist or the run failed."""
+    written = record.get(MORE)
+    if not isinstance(written, str):
+        return []
+    return msgspec.json.decode(written, type=_Sampled).series.get(metric, [])
+
+
+class _Sampled(msgspec.Struct):
+    series: dict[str, list[tuple[float, float | None]]] = {}

@@ -1,0 +1,335 @@
+"""From an experiment's name to its report: sweep, metrics, claims, figures, page, and again from a directory."""
+
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from platform import python_version
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from carrycast.analysis.reports.figures import draw
+from carrycast.analysis.reports.page import Section, Summary, page
+from carrycast.analysis.reports.tables import csv_text
+from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.code import code_digest
+from carrycast.analysis.spark.definition import Definition
+from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.experiment import HOOK, Experiment, Point, load_experiment, with_own
+from carrycast.analysis.spark.failures import failure_lines
+from carrycast.analysis.spark.lock import held
+from carrycast.analysis.spark.master import checked_master, runs_here
+from carrycast.analysis.spark.means import Means
+from carrycast.analysis.spark.measured import measure
+from carrycast.analysis.spark.metrics import paired, summary
+from carrycast.analysis.spark.plan import machines
+from carrycast.analysis.spark.records import Record, json_text, json_value
+from carrycast.analysis.spark.results import Results
+from carrycast.analysis.spark.sentence import reference_pairs, sentences
+from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark.sweep import RUNS_FILE, read_runs, read_table, swept
+from carrycast.analysis.spark.warned import experiment_warnings, keep_warnings, kept_warnings, tell_warnings
+from carrycast.analysis.spark.watch import linked_player, make_players
+from carrycast.core.settings import typed
+from carrycast.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFINITIONS = "experiments"
+Summaries = Mapping[tuple[str, str, str], Interval]
+"""(experiment, point, metric) -> mean or difference, and its interval."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a reproduction left."""
+
+    out: Path
+    runs: int
+    failed: int
+    claims: list[Claim]
+    reasons: list[str] = field(default_factory=list)
+    """Why runs failed."""
+    means: list[Means] = field(default_factory=list)
+    differences: Summaries = field(default_factory=dict)
+    """To the points that are the reference of experiments that have one, paired by seed."""
+    warnings: list[str] = field(default_factory=list)
+    """Why runs say less than they seem to."""
+
+    @property
+    def page(self) -> Path:
+        """The page to open."""
+        return self.out / "index.html"
+
+    def as_row(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "report": str(self.page),
+            "runs": self.runs,
+            "failed": self.failed,
+            "warnings": self.warnings,
+            "claims": [claim.as_row() for claim in self.claims],
+            "means": [means.as_row() for means in self.means],
+        }
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment as a report directory keeps it: with the settings of every point."""
+
+    definition: Definition
+    points: list[Point]
+    seeds: list[int]
+
+
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    quick: bool = False,
+    runs: int | None = None,
+    master: str | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Run experiments, judge their claims, draw and write everything into one directory."""
+    experiments = [load_experiment(name, quick, runs) for name in names]
+    twice = {experiment.name for experiment in experiments}
+    if len(twice) != len(experiments):
+        raise UserError("an experiment is named twice; name each once")
+    return reproduce_experiments(experiments, out, session("carrycast", master), quiet)
+
+
+def reproduce_experiments(
+    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", quiet: bool = False, watch: bool = False
+) -> Report:
+    """The same for experiments that are there already. The report shows whatever else the directory holds, too.
+
+    With `watch` each gets the page on which its first runs are played, also if that takes a while.
+    """
+    names = {experiment.name for experiment in experiments}
+    with held(out):
+        _sweep(experiments, out, lambda: spark, quiet)
+        if watch:
+            make_players(experiments, read_runs(out), out, at_once=True)
+        return _written(out, spark, names)
+
+
+def sweep_experiment(experiment: Experiment, out: Path, master: str | None = None, quiet: bool = False) -> list[Record]:
+    """Do an experiment's runs and nothing else, for `report` to judge later; which they were, and their errors.
+
+    If all are done, no Spark starts.
+    """
+    if master is not None:
+        checked_master(master)
+    with held(out):
+        rows = _sweep([experiment], out, lambda: session("carrycast", master), quiet)
+    told: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
+    return told
+
+
+def _sweep(
+    experiments: Sequence[Experiment], out: Path, spark: "Callable[[], SparkSession]", quiet: bool
+) -> "pa.Table":
+    """Warn, do the runs, and keep what the report needs."""
+    warnings = {experiment.name: experiment_warnings(experiment) for experiment in experiments}
+    if not quiet:
+        for found in warnings.values():
+            tell_warnings(found)
+    rows = swept(experiments, out, spark, quiet=quiet)
+    _store(experiments, out)
+    for name, found in warnings.items():
+        keep_warnings(found, out / DEFINITIONS / name)
+    return rows
+
+
+def warnings_in(out: Path, experiment: Experiment) -> list[str]:
+    """The warnings that a sweep kept of an experiment."""
+    return kept_warnings(out / DEFINITIONS / experiment.name)
+
+
+def report(out: Path, master: str | None = None) -> Report:
+    """Make claims, figures, tables and page anew from what a sweep left in a directory."""
+    read_runs(out)
+    stored_experiments(out)
+    spark = session("carrycast", master)
+    with held(out):
+        return _written(out, spark)
+
+
+def stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
+    """The experiments of a report directory. If some are named, others that cannot be read are left out, and said."""
+    found = []
+    for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
+        with _needed(path.parent.name, names):
+            found.append(_stored(path))
+    if not found:
+        raise UserError(f"{out}: has no experiments/*/definition.json; give a directory that sweep or reproduce wrote")
+    return sorted(found, key=lambda experiment: experiment.definition.order)
+
+
+def _stored(path: Path) -> Experiment:
+    try:
+        table = json_value(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    stored = typed(table, _Stored, str(path))
+    hook = path.parent / HOOK
+    found = Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
+    return with_own(found, path.parent)
+
+
+@contextmanager
+def _needed(name: str, names: Collection[str] | None) -> Iterator[None]:
+    """What another version of carrycast left must not spoil the report of what was run now."""
+    try:
+        yield
+    except UserError as error:
+        if names is None or name in names:
+            raise
+        print(f"carrycast: {error}; {name} is left out of the report", file=sys.stderr)
+
+
+def _store(experiments: Sequence[Experiment], out: Path) -> None:
+    """Beside those of other experiments, whose runs stay too."""
+    for experiment in experiments:
+        folder = out / DEFINITIONS / experiment.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        files = [file.name for file in experiment.own_files]
+        definition = msgspec.structs.replace(experiment.definition, metrics_from=files)
+        stored = _Stored(definition=definition, points=experiment.points, seeds=experiment.seeds)
+        if experiment.hook is not None:
+            shutil.copy(experiment.hook, folder / HOOK)
+        for file in experiment.own_files:
+            shutil.copy(file, folder / file.name)
+        write_whole(folder / "definition.json", json_text(stored, indent=1).encode())
+
+
+def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
+    """The report of everything in a directory; what is returned is about the experiments named, or all."""
+    experiments = stored_experiments(out, names)
+    measure(experiments, out, spark)
+    records = read_runs(out)
+    make_players(experiments, records, out)
+    metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
+    summaries = summaries_of(out, spark, metrics)
+    differences = _differences_of(experiments, out, spark, metrics)
+    sections = []
+    for experiment in experiments:
+        with _needed(experiment.name, names):
+            sections.append(_section(experiment, records, summaries, differences, out, spark))
+    claims = [claim for section in sections for claim in section.claims]
+    for section in sections:
+        name = section.experiment.name
+        for found in section.figures:
+            write_whole(out / "figures" / f"{name}-{found.figure.name}.png", found.png)
+            write_whole(out / "figures" / f"{name}-{found.figure.name}.svg", found.svg)
+            write_whole(out / "tables" / f"{name}-{found.figure.name}.csv", csv_text(found.rows).encode())
+        write_whole(out / "tables" / f"{name}-means.csv", csv_text(_mean_rows(section, section.summary)).encode())
+        if section.differences is not None:
+            write_whole(
+                out / "tables" / f"{name}-differences.csv", csv_text(_mean_rows(section, section.differences)).encode()
+            )
+    rows = [claim.as_row() for claim in claims]
+    write_whole(out / "claims.csv", csv_text(rows).encode())
+    write_whole(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
+    title = sections[0].experiment.definition.title if len(sections) == 1 else "carrycast: experiments"
+    write_whole(
+        out / "index.html", page(title or sections[0].experiment.name, sections, versions(experiments)).encode()
+    )
+    mine = [record for record in records if names is None or record["experiment"] in names]
+    failed = sum(record["error"] is not None for record in mine)
+    judged = [claim for claim in claims if names is None or claim.experiment in names]
+    means = [
+        Means(section.experiment, section.summary)
+        for section in sections
+        if names is None or section.experiment.name in names
+    ]
+    told = [section for section in sections if names is None or section.experiment.name in names]
+    warnings = [
+        text if len(told) == 1 else f"{section.experiment.name}: {text}"
+        for section in told
+        for text in section.warnings
+    ]
+    return Report(out, len(mine), failed, judged, failure_lines(mine), means, differences, warnings)
+
+
+def _section(
+    experiment: Experiment,
+    records: Sequence[Record],
+    summaries: Summaries,
+    differences: Summaries,
+    out: Path,
+    spark: "SparkSession",
+) -> Section:
+    mine = [record for record in records if record["experiment"] == experiment.name]
+    results = Results(experiment, mine, out, spark)
+    drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
+    known = _of(experiment, summaries)
+    compared = _of(experiment, differences) if experiment.definition.reference else None
+    said = sentences(experiment, known, compared) if compared is not None else []
+    player = linked_player(experiment.name, out)
+    warnings = warnings_in(out, experiment)
+    return Section(experiment, mine, known, drawn, judge(results), player, compared, said, warnings)
+
+
+def _of(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
+    return {key[1:]: one for key, one in found.items() if key[0] == experiment.name}
+
+
+def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
+    """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
+    return {
+        (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
+        for row in summary(_rows(out, spark), metrics).collect()
+    }
+
+
+def _rows(out: Path, spark: "SparkSession") -> "DataFrame":
+    """The rows of runs.parquet. The executors of a cluster need not see the file: they are sent what is in it."""
+    if runs_here(spark):
+        return spark.read.parquet(str((out / RUNS_FILE).resolve()))
+    return spark.createDataFrame(read_table(out))
+
+
+def _differences_of(
+    experiments: Sequence[Experiment], out: Path, spark: "SparkSession", metrics: Sequence[str]
+) -> Summaries:
+    """The paired differences of points to their references, by Spark, for experiments that have one."""
+    pairs = [(experiment.name, *pair) for experiment in experiments for pair in reference_pairs(experiment)]
+    if not pairs:
+        return {}
+    wanted = spark.createDataFrame(pairs, "experiment string, point string, reference string")
+    return {
+        (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
+        for row in paired(_rows(out, spark), wanted, metrics).collect()
+    }
+
+
+def _mean_rows(section: Section, summary: Summary) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for point in section.experiment.points:
+        for metric in section.experiment.metrics:
+            found = summary.get((point.name, metric), Interval(0, None, None, None))
+            rows.append({**point.labels, "metric": metric, **found.shown()})
+    return rows
+
+
+def versions(experiments: Sequence[Experiment]) -> dict[str, str]:
+    """What the numbers depend on besides the settings."""
+    found = {"Python": python_version()}
+    for package in ("carrycast", "numpy", "msgspec", "pyspark", "pyarrow"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "(source)"
+    used = {
+        machine for experiment in experiments for point in experiment.points for machine in machines(point.scenario)
+    }
+    found["code"] = code_digest(*sorted(used))
+    return found

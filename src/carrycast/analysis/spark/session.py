@@ -1,0 +1,284 @@
+"""The one Spark session of a process: embedded in it unless a cluster is named.
+
+The settings suit what carrycast asks of Spark: few, long, independent simulations in Python, then small tables. The
+Java side should cost next to nothing beside them.
+"""
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.spark.cluster.cargo import own_import_paths, ship_code
+from carrycast.analysis.spark.cluster.crew import await_crew
+from carrycast.analysis.spark.configuration import JAVA_OPTIONS, PYTHON, together
+from carrycast.analysis.spark.java import find_java, make_java_home
+from carrycast.analysis.spark.master import available_cores, await_master, checked_master, cores_of, is_here, is_local
+from carrycast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A lost worker is tried again; what fails this often is broken. It is also Spark's own default on clusters.
+ATTEMPTS_PER_TASK = 4
+# Spark idles at 200 MB; tables of metrics and the shuffles of a trace fit beside it, also on a small laptop.
+DRIVER_MEMORY = "1g"
+# How long the Java side may take to clean up after itself, on a busy machine too, before it is ended.
+STOP_TIMEOUT_S = 60.0
+
+# Errors of Spark are one line each, and none where they raise in the caller too or a lost worker is replaced.
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m %ex{short.message}%n%ex{none}
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = off
+logger.task.name = org.apache.spark.TaskContextImpl
+logger.task.level = off
+logger.deploy.name = org.apache.spark.deploy
+logger.deploy.level = off
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = off
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+# Spark announces on standard error that it sets the root level to this logger's, unless the two agree.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.files.name = org.apache.spark.sql.execution.datasources
+logger.files.level = off
+logger.tasks.name = org.apache.spark.util.Utils
+logger.tasks.level = off
+logger.streaming.name = org.apache.spark.sql.execution.streaming
+logger.streaming.level = off
+"""
+
+
+class _Running:
+    """A started session, the master it runs on and the directory that goes with it."""
+
+    def __init__(self, spark: "SparkSession", master: str, scratch: Path) -> None:
+        self.spark = spark
+        self.master = master
+        self.scratch = scratch
+
+
+# One Java process serves a Python process, so its session is process-wide.
+_lock = threading.RLock()
+_running: _Running | None = None
+_asked: dict[str, str] = {}
+
+
+def configure(settings: Mapping[str, str]) -> None:
+    """Settings of Spark for the session that this process will start; a UserError if it has others already."""
+    global _asked
+    with _lock:
+        if _running is not None and dict(settings) != _asked:
+            raise UserError(f"Spark already runs on {_running.master} in this process: stop it to change its settings")
+        _asked = dict(settings)
+
+
+def scratch_of(spark: "SparkSession") -> Path:
+    """A directory that goes when the session of this process does."""
+    with _lock:
+        if _running is None or _running.spark is not spark:
+            raise WorkError("on a cluster only a session of carrycast.analysis.spark.session can be used")
+        return _running.scratch
+
+
+def session(name: str, master: str | None = None, cores: int | None = None) -> "SparkSession":
+    """The Spark session of this process, started on the first call.
+
+    `master` is a cluster's address; without one Spark runs inside this process on `cores` cores (all there are).
+    Workers can import whatever this process can when the session starts; those of a cluster are sent carrycast and
+    whatever else has been imported from outside the installation.
+    """
+    global _running
+    with _lock:
+        wanted = checked_master(master) if master is not None else _local_master(cores)
+        if _running is not None and _running.spark.sparkContext._jsc is not None:
+            if (master is not None or cores is not None) and wanted != _running.master:
+                raise UserError(f"Spark already runs on {_running.master} in this process: stop it to use {wanted}")
+            return _running.spark
+        stop()
+        await_master(wanted)
+        scratch = Path(tempfile.mkdtemp(prefix="carrycast-"))
+        spark: SparkSession | None = None
+        try:
+            spark = _start(name, wanted, scratch)
+            if not is_local(wanted):
+                ship_code(spark, scratch)
+                await_crew(spark, wanted)
+        except BaseException:
+            if spark is not None:
+                spark.stop()
+            _end_java()
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        _running = _Running(spark, wanted, scratch)
+        return spark
+
+
+def stop() -> None:
+    """End the session of this process, its Java and its files. Without a session this does nothing."""
+    global _running
+    with _lock:
+        if _running is None:
+            return
+        running, _running = _running, None
+        running.spark.stop()
+        _end_java()
+        shutil.rmtree(running.scratch, ignore_errors=True)
+
+
+atexit.register(stop)
+
+
+def _local_master(cores: int | None) -> str:
+    if cores is not None and cores < 1:
+        raise UserError(f"Spark cannot run on {cores} cores: give 1 or more")
+    return f"local[{cores or available_cores()},{ATTEMPTS_PER_TASK}]"
+
+
+def check_installed() -> None:
+    """Refuse at once what will need Spark, before it has shown or written anything."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise UserError("Spark is not installed: `pip install 'carrycast[pipeline]'`") from error
+
+
+def _start(name: str, master: str, scratch: Path) -> "SparkSession":
+    check_installed()
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkConf
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    java_home = make_java_home(scratch, find_java())
+    settings = _settings(master, scratch)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with _environment(_variables(master, java_home, settings, scratch)):
+        try:
+            return SparkSession.builder.appName(name).config(conf=conf).getOrCreate()
+        except (Py4JError, PySparkRuntimeError) as error:
+            cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+            reason = cause.strip().splitlines()[0]
+            if "stopped SparkContext" in reason:
+                reason = "the cluster has ended it, as it does when executors fail at once; its workers' logs say why"
+            raise WorkError(f"Spark did not start on {master}: {reason}") from error
+
+
+def _settings(master: str, scratch: Path) -> dict[str, str]:
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    java_options = [
+        f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        # Collecting in parallel and compiling to the last degree cost more CPU than short jobs win back.
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        # With that alone it keeps room for 48 MB of compiled code; a watch that runs for hours needs more.
+        "-XX:ReservedCodeCacheSize=192m",
+        # No file of counters in the machine's temp directory.
+        "-XX:-UsePerfData",
+    ]
+    ours = {
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.task.maxFailures": str(ATTEMPTS_PER_TASK),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    fixed = {
+        "spark.master": master,
+        JAVA_OPTIONS: " ".join(java_options),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    cores = cores_of(master)
+    if cores is not None:
+        fixed |= {"spark.default.parallelism": str(cores), "spark.sql.shuffle.partitions": str(cores)}
+    if is_here(master):
+        fixed |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if is_local(master):
+        fixed["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(own_import_paths())
+    else:
+        # Rows and traces come home by the task, and no more than a few tasks' are held here at once.
+        ours["spark.driver.maxResultSize"] = "0"
+    return together(ours, fixed, _asked)
+
+
+def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    variables = {"JAVA_HOME": str(java_home)}
+    if is_here(master):
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if PYTHON in settings:
+        variables["PYSPARK_PYTHON"] = settings[PYTHON]
+    elif is_local(master) or "PYSPARK_PYTHON" not in os.environ:
+        variables["PYSPARK_PYTHON"] = sys.executable
+    if master.startswith("local"):
+        # Spark is the one installed beside this Python, whatever else the machine has.
+        package = find_spec("pyspark")
+        assert package is not None
+        assert package.origin is not None
+        home = Path(package.origin).parent
+        variables["SPARK_HOME"] = str(home if is_local(master) else _lent(home, scratch / "spark"))
+    return variables
+
+
+def _lent(home: Path, to: Path) -> Path:
+    """Spark's folder once more, as links: the workers of a `local-cluster` keep what they do in it."""
+    to.mkdir()
+    for path in home.iterdir():
+        (to / path.name).symlink_to(path)
+    return to
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the processes started meanwhile; Spark reads some from nowhere else."""
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _end_java() -> None:
+    """End the Java process too: Spark would keep it, with its settings, until Python exits."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark.SparkContext._gateway if pyspark is not None else None
+    if pyspark is None or gateway is None:
+        return
+    gateway.shutdown()
+    process = gateway.proc
+    pyspark.SparkContext._gateway = None
+    pyspark.SparkContext._jvm = None
+    if process is None:
+        return
+    with suppress(OSError):
+        process.stdin.close()  # Spark's gateway ends when its standard input does.
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

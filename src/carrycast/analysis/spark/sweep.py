@@ -1,0 +1,231 @@
+"""The sweep: a DataFrame of runs to do -> one simulation per row, anywhere -> a DataFrame of their metrics.
+
+Rows are independent and their seeds come with them, so any partitioning gives the same result. What is done is written
+at once and skipped by the next start; a run that raises becomes a row with its error; a worker that dies is replaced by
+Spark, and a run that kills every worker given to it becomes an error too.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from carrycast.analysis.spark.cluster.away import run_away
+from carrycast.analysis.spark.cluster.crew import reason_of
+from carrycast.analysis.spark.disk import room, whole
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.journal import Journal
+from carrycast.analysis.spark.ledger import RUNS_FOLDER, Ledger
+from carrycast.analysis.spark.lock import held
+from carrycast.analysis.spark.master import runs_here
+from carrycast.analysis.spark.plan import PlannedRun, planned_runs, tasks
+from carrycast.analysis.spark.progress import progress
+from carrycast.analysis.spark.records import (
+    Record,
+    is_record_schema,
+    record_ddl,
+    record_schema,
+    record_table,
+)
+from carrycast.analysis.spark.session import scratch_of
+from carrycast.analysis.spark.single import DEADLY_ATTEMPTS, Simulate, died, done, settle
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.engine.mishap import told
+from carrycast.sim.engine.run import run as simulate_run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+RUNS_FILE = "runs.parquet"
+# Rows that go home together: a batch of one costs as much as the shortest of runs.
+MOST_AT_ONCE = 256
+
+
+def sweep(
+    experiments: Sequence[Experiment],
+    out: Path,
+    spark: "SparkSession",
+    simulate: Simulate = simulate_run,
+    partitions: int | None = None,
+    quiet: bool = False,
+) -> list[Record]:
+    """`swept` in a folder that nobody else writes to meanwhile."""
+    with held(out):
+        rows: list[Record] = swept(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
+    return rows
+
+
+def swept(
+    experiments: Sequence[Experiment],
+    out: Path,
+    start: Callable[[], "SparkSession"],
+    simulate: Simulate = simulate_run,
+    partitions: int | None = None,
+    quiet: bool = False,
+) -> "pa.Table":
+    """Do every run that is not done yet and write `runs.parquet`; returns the experiments' rows, ordered by plan.
+
+    Rows that other experiments have in `runs.parquet` stay there. Spark is started if there is a run to do. The caller
+    holds the folder.
+    """
+    import pyarrow as pa
+
+    planned = [run for experiment in experiments for run in planned_runs(experiment)]
+    ledger = Ledger(out / RUNS_FOLDER)
+    finished = ledger.open()
+    done = set(finished["key"].to_pylist())
+    missing = [run for run in planned if run.key not in done]
+    if missing:
+        title = ", ".join(experiment.name for experiment in experiments)
+        spark = start()
+        with progress(title, len(missing), ledger.count, quiet):
+            finished = pa.concat_tables([finished, _simulated(spark, missing, out, simulate, partitions)])
+    places = {key: place for place, key in enumerate(finished["key"].to_pylist())}
+    rows = finished.take([places[run.key] for run in planned])
+    write_runs(pa.concat_tables([_others(experiments, out, ledger), rows]), out)
+    if missing:
+        ledger.close(finished.filter(finished["error"].is_null()))
+    for kept in ledger.set_aside:
+        print(f"carrycast: {kept}: has other columns than this version, or is cut; set aside", file=sys.stderr)
+    return rows
+
+
+def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
+    """The runs to do as a DataFrame whose partitions are the tasks."""
+    parts = tasks(runs, spark.sparkContext.defaultParallelism, not runs_here(spark))
+    if partitions is not None:
+        parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
+    rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
+    schema = ", ".join(f"{field} {'bigint' if field == 'seed' else 'string'}" for field in PlannedRun.__struct_fields__)
+    # One element per slice, unpacked on the other side, so that a slice is a task.
+    rdd = spark.sparkContext.parallelize(rows, len(rows)).flatMap(_itself)
+    return spark.createDataFrame(rdd, schema, verifySchema=False)
+
+
+def simulated(runs: "DataFrame", out: Path, simulate: Simulate = simulate_run) -> "DataFrame":
+    """The plan that simulates: runs to do -> rows as runs.parquet has them."""
+    return runs.mapInArrow(worker(str(out), simulate), record_ddl())
+
+
+def write_runs(rows: "pa.Table", out: Path) -> None:
+    """Write `runs.parquet`, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with whole(out / RUNS_FILE) as unfinished:
+        pq.write_table(rows, unfinished, compression="zstd")
+
+
+def read_runs(out: Path) -> list[Record]:
+    """The rows of a `runs.parquet`."""
+    rows: list[Record] = read_table(out).to_pylist()
+    return rows
+
+
+def read_table(out: Path) -> "pa.Table":
+    """The same as a table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = out / RUNS_FILE
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file; give a directory that sweep or reproduce wrote") from None
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: cannot be read: {told(error)}") from None
+    if not is_record_schema(table.schema):
+        raise UserError(f"{path}: does not have the columns of a sweep; run the sweep again")
+    return table
+
+
+def _others(experiments: Sequence[Experiment], out: Path, ledger: Ledger) -> "pa.Table":
+    """The rows that other experiments have in `runs.parquet`; a file that cannot be used is set aside."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (out / RUNS_FILE).exists():
+        return record_table([])
+    try:
+        rows = read_table(out)
+    except UserError:
+        ledger.put_aside(out / RUNS_FILE)
+        return record_table([])
+    mine = pa.array([experiment.name for experiment in experiments])
+    return rows.filter(pc.invert(pc.is_in(rows["experiment"], mine)))
+
+
+def _simulated(
+    spark: "SparkSession", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, partitions: int | None
+) -> "pa.Table":
+    """The rows of runs, done here or on a cluster."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    frame = runs_frame(spark, runs, partitions)
+    try:
+        if not runs_here(spark):
+            return record_table(run_away(spark, frame, runs, out, simulate, scratch_of(spark)))
+        rows = simulated(frame, out.resolve(), simulate).toArrow()
+    except (PySparkException, Py4JError, WorkError) as error:
+        if _interrupted(error):
+            raise KeyboardInterrupt from None
+        if isinstance(error, WorkError):
+            raise error from None
+        reason = reason_of(error)
+        hint = "" if "start it again" in reason else "; start it again to go on where it stopped"
+        raise WorkError(f"the sweep failed: {reason}{hint}") from None
+    return rows.cast(record_schema())
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether the user stopped the job: Spark then fails too, and its error hides the interrupt."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _itself(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]]:
+    return rows
+
+
+def worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """What runs in a worker's process: a partition's rows in, their records out. Its journal has each at once."""
+
+    def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None:
+            settle()
+        folder = Path(out) / RUNS_FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        with room(folder), Journal(folder, context.partitionId() if context is not None else 0) as journal:
+            for batch in batches:
+                for first in range(0, batch.num_rows, MOST_AT_ONCE):
+                    rows = batch.slice(first, MOST_AT_ONCE).to_pylist()
+                    runs = msgspec.convert(rows, list[PlannedRun])
+                    records = [_done(planned, journal, Path(out), simulate) for planned in runs]
+                    yield from record_table(records).to_batches()
+
+    return work
+
+
+def _done(planned: PlannedRun, journal: Journal, out: Path, simulate: Simulate) -> Record:
+    if planned.key in journal.done:
+        return journal.done[planned.key]
+    if journal.deaths.get(planned.key, 0) >= DEADLY_ATTEMPTS:
+        record = died(planned)
+    else:
+        journal.start(planned.key)
+        try:
+            record = done(planned, out, simulate)
+        except WorkError:
+            journal.give_up(planned.key)
+            raise
+    journal.add(record)
+    return record

@@ -1,0 +1,133 @@
+"""The headline of each experiment, quickly: what a newcomer sees first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.player import player_of_scenario
+from carrycast.analysis.reports.style import metric_label, metric_scale
+from carrycast.analysis.reports.tables import number
+from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
+from carrycast.analysis.spark.reproduce import Report, reproduce_experiments, summaries_of
+from carrycast.analysis.spark.session import session
+from carrycast.analysis.spark.statistics import Interval
+from carrycast.sim.engine.run import run
+from carrycast.trace import Level
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+NONE = Interval(0, None, None, None)
+OPENING = "baselines/islands"
+OPENING_PROTOCOLS = ["flooding", "epidemic"]
+"""One that sends and forgets, and one that carries."""
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Islands:
+    """One run of two protocols where the network is always partitioned."""
+
+    nodes: int
+    shares: Mapping[str, float]
+    """The delivery ratio of each."""
+    page: Path
+    """Where both are played side by side."""
+
+
+def islands(out: Path) -> Islands:
+    """What convinces, within seconds: no Spark, two runs, and a page that plays them."""
+    experiment = load_experiment(OPENING, quick=True)
+    points = [point for point in experiment.points if point.chosen({"protocol": list(OPENING_PROTOCOLS)})]
+    scenarios = {point.labels["protocol"]: point.scenario for point in points}
+    shares = {
+        label: run(scenario, SEED, Level.METRICS).metrics["delivery_ratio"] or 0.0
+        for label, scenario in scenarios.items()
+    }
+    page = out / "islands.html"
+    write_whole(page, player_of_scenario(scenarios, SEED).encode())
+    return Islands(points[0].scenario.nodes, shares, page)
+
+
+@dataclass(frozen=True)
+class Tour:
+    """What was run, and what came out."""
+
+    experiments: Sequence[Experiment]
+    summaries: Mapping[tuple[str, str, str], Interval]
+    report: Report
+
+    def tables(self) -> "list[tuple[str, Table]]":
+        """For each experiment a title, and a row per point: a column per axis that varies and per headline metric.
+
+        Means alone: of so few runs an interval tells little, and the report has it.
+        """
+        return [(_title(experiment), self._table(experiment)) for experiment in self.experiments]
+
+    def _table(self, experiment: Experiment) -> "Table":
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
+        headline = experiment.definition.headline
+        assert headline is not None, "a tour has only experiments with a headline"
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+        axes = told_apart(experiment)
+        places = {axis: experiment.labels(axis).index for axis in axes}
+        points = sorted(
+            experiment.points, key=lambda point: [place(point.labels[axis]) for axis, place in places.items()]
+        )
+        columns = {
+            metric: [self._mean(experiment.name, point.name, metric) for point in points] for metric in headline.metrics
+        }
+        # What is the same at all points tells nothing.
+        telling = {metric: cells for metric, cells in columns.items() if len(set(cells)) > 1} or columns
+        for axis in axes:
+            table.add_column(escape(axis), no_wrap=True)
+        for metric in telling:
+            table.add_column(escape(metric_label(metric)), justify="right")
+        for point, *cells in zip(points, *telling.values(), strict=True):
+            table.add_row(*(escape(point.labels[axis]) for axis in axes), *cells)
+        return table
+
+    def _mean(self, experiment: str, point: str, metric: str) -> str:
+        mean = self.summaries.get((experiment, point, metric), NONE).mean
+        return number(None if mean is None else mean * metric_scale(metric))
+
+
+def told_apart(experiment: Experiment) -> list[str]:
+    """The axes whose labels tell the points apart: none that is constant, none that follows from those before it."""
+    axes: list[str] = []
+    for axis in (axis.name for axis in experiment.definition.axes):
+        before = {tuple(point.labels[name] for name in axes) for point in experiment.points}
+        after = {tuple(point.labels[name] for name in [*axes, axis]) for point in experiment.points}
+        if len(after) > len(before):
+            axes.append(axis)
+    return axes
+
+
+def tour(out: Path, master: str | None = None, quiet: bool = False) -> Tour:
+    """Run the headline of every experiment that has one."""
+    experiments = []
+    for name in experiment_names():
+        full = load_experiment(name, quick=True)
+        headline = full.definition.headline
+        if headline is not None:
+            chosen = f"{name}/{headline.figure}" if headline.figure else name
+            experiments.append(load_experiment(chosen, quick=True))
+    experiments.sort(key=lambda experiment: experiment.definition.order)
+    spark = session("carrycast", master)
+    report = reproduce_experiments(experiments, out, spark, quiet)
+    metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
+    return Tour(experiments, summaries_of(out, spark, metrics), report)
+
+
+def _title(experiment: Experiment) -> str:
+    """What the headline asks; of a paper its number too, and how many runs answer."""
+    definition = experiment.definition
+    assert definition.headline is not None
+    number = f"{definition.aliases[0]}: " if definition.paper and definition.aliases else ""
+    runs = len(experiment.seeds)
+    return f"{number}{definition.headline.title or definition.title} ({runs} run{'s' if runs > 1 else ''})"

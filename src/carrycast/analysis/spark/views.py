@@ -1,0 +1,110 @@
+"""What a folder holds, as views to ask in SQL: `runs`, and of traces `trace`, `events` and `subscriptions`."""
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from carrycast.analysis.spark.cluster.crew import check_shared
+from carrycast.analysis.spark.sweep import RUNS_FILE, read_table
+from carrycast.analysis.spark.trace_metrics import read_tables
+from carrycast.errors import UserError, WorkError
+from carrycast.trace import Level
+from carrycast.trace.files import TABLES, check_trace, find_traces
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RUNS = "runs"
+# A question changes nothing; what changes something is not asked here.
+_QUESTION = re.compile(r"\s*\(*\s*(select|with|from|values|table|describe|desc|show|explain)\b", re.IGNORECASE)
+
+
+class Held(NamedTuple):
+    """What folders hold: files of runs, and folders of traces."""
+
+    runs: list[str]
+    traces: list[Path]
+
+    @property
+    def views(self) -> list[str]:
+        """The names of the views that tell of it."""
+        return [*([RUNS] if self.runs else []), *(TABLES if self.traces else [])]
+
+
+def held_in(folders: Sequence[Path]) -> Held:
+    """What there is to ask; a UserError where there is nothing, or something that cannot be read."""
+    found = Held([], [])
+    for folder in folders:
+        swept, traced = (folder / RUNS_FILE).is_file(), _traces(folder)
+        if not swept and not traced:
+            raise UserError(f"{folder}: holds neither a {RUNS_FILE} nor a trace; give what sweep or --trace wrote")
+        if swept:
+            read_table(folder)
+            found.runs.append(str((folder / RUNS_FILE).resolve()))
+        found.traces.extend(one for one in traced if one not in found.traces)
+    return found
+
+
+def register_views(spark: "SparkSession", held: Held) -> None:
+    """Make the views of what folders hold known to a session. `runs` is what a sweep wrote; its column `run` is that of
+    the traces beside it. Of several folders a view has the rows of all."""
+    for name in (RUNS, *TABLES):
+        spark.catalog.dropTempView(name)
+    if held.runs:
+        check_shared(spark, *map(Path, held.runs))
+        spark.read.parquet(*held.runs).createOrReplaceTempView(RUNS)
+    if held.traces:
+        for name, frame in zip(TABLES, read_tables(spark, held.traces), strict=True):
+            frame.createOrReplaceTempView(name)
+
+
+def asked(folders: Sequence[Path], question: str, start: Callable[[], "SparkSession"]) -> "DataFrame":
+    """The answer to a question in SQL about what folders hold. What cannot be asked is refused before Spark starts."""
+    from pyspark.errors import AnalysisException
+
+    if not _QUESTION.match(question):
+        raise UserError("a question begins with select or with, show, describe or explain; nothing is changed here")
+    held = held_in(folders)
+    # PySpark writes some of its errors to standard error as well, a page each.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    spark = start()
+    register_views(spark, held)
+    try:
+        return spark.sql(question)
+    except AnalysisException as error:
+        # Its parser's errors are of the same kind.
+        raise UserError(f"{told(error)}; there are {', '.join(held.views)}") from None
+
+
+def told(error: Exception) -> str:
+    """What Spark says of a question, in a line: without its codes, and where in the text it is."""
+    text = str(error).split("JVM stacktrace")[0]
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return re.sub(r"^\[[\w.]+\]\s*|\s*SQLSTATE: \w+\s*", " ", first).strip().rstrip(".; ")
+
+
+def answer(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], bool]:
+    """The first rows of an answer, and whether there are more."""
+    from pyspark.errors import PySparkException
+
+    try:
+        table = frame.limit(most + 1).toArrow()
+    except PySparkException as error:
+        raise WorkError(f"the question failed: {told(error)}") from None
+    # Two columns of an answer may have one name.
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return rows[:most], len(rows) > most
+
+
+def _traces(folder: Path) -> list[Path]:
+    if not folder.exists():
+        raise UserError(f"{folder}: there is no such file or folder")
+    try:
+        found = find_traces([folder])
+    except UserError:
+        return []
+    for one in found:
+        check_trace(one, Level.DELIVERIES)
+    return found

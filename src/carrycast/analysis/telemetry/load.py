@@ -1,0 +1,127 @@
+"""Frames and drops of each minute, summed up over the steps in which their rows came."""
+
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.spark.trace_metrics import frame_counts
+from carrycast.analysis.telemetry.minutes import MINUTE_S, drop_reason, minute, usable
+from carrycast.trace.schema import Kind, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+FRAMES = (
+    *("transmissions", "control_transmissions", "receptions"),
+    *("data_bytes", "control_bytes", "discovery_bytes", "total_bytes", "airtime_us"),
+)
+LEFT_OUT_COLUMNS = (
+    ("run", "string"),
+    ("minute_s", "int64"),
+    ("node", "int64"),
+    ("reason", "string"),
+    ("rows", "int64"),
+)
+"""What no other table has: rows of a minute that was final when they came (`late`), deliveries of events that are not
+there or whose minute was final (`event_unknown`), rows without run, node or time (`malformed`)."""
+WAITING_COLUMNS = tuple(column for column in LEFT_OUT_COLUMNS if column[0] != "reason")
+"""Deliveries whose event is not there, by the minute and the node of the delivery."""
+_BY = ["run", "minute_s", "node", "reason"]
+
+
+def counted(trace: "DataFrame") -> "DataFrame":
+    """The rows of one step, by run, minute, node and the reason of a drop; `full`: the trace tells of frames.
+
+    What can stand in no minute has none.
+    """
+    from pyspark.sql import functions as f
+
+    sound = usable()
+    time_s = f.when(sound, f.col("time_s"))
+    return trace.groupBy("run", f.when(sound, minute()).alias("minute_s"), "node", drop_reason(), "full").agg(
+        f.count(f.lit(1)).alias("rows"),
+        # Deliveries are judged with their events, however late they are themselves.
+        f.count_if(f.col("kind") == Kind.DELIVER.value).alias("delivered"),
+        f.min(time_s).alias("first_s"),
+        f.max(time_s).alias("last_s"),
+        f.count_if(f.col("kind") == Kind.DROP.value).alias("drops"),
+        *frame_counts(),
+    )
+
+
+def last_final(watermark_s: float | None, wait_s: float = 0.0) -> float:
+    """The last minute that can no longer change, if what belongs to a minute is waited for so long after it."""
+    return -1.0 if watermark_s is None else watermark_s - MINUTE_S - wait_s
+
+
+def is_final(minute_s: "pa.ChunkedArray", watermark_s: float | None, wait_s: float = 0.0) -> "pa.ChunkedArray":
+    """Whether minutes can no longer change."""
+    import pyarrow.compute as pc
+
+    return pc.less_equal(minute_s, last_final(watermark_s, wait_s))
+
+
+def left_out(rows: "pa.Table", reason: str) -> "pa.Table":
+    """Rows of run, minute, node and a number, as the table of what is left out has them."""
+    import pyarrow as pa
+
+    run, minute_s, node, number = rows.columns[:4]
+    reasons = pa.array([reason] * rows.num_rows, pa.string())
+    return pa.table([run, minute_s, node, reasons, number], schema=arrow_schema(LEFT_OUT_COLUMNS))
+
+
+def late(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+    """Those of a step that no minute takes any more, or that none could ever take."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pc.is_valid(rows["minute_s"])
+    by = ["run", "minute_s", "node"]
+
+    def told(wanted: "pa.ChunkedArray", amount: "pa.ChunkedArray", reason: str) -> "pa.Table":
+        lost = rows.select(by).append_column("rows", amount).filter(pc.and_(wanted, pc.greater(amount, 0)))
+        return left_out(lost.group_by(by, use_threads=False).aggregate([("rows", "sum")]), reason)
+
+    over = pc.fill_null(is_final(rows["minute_s"], watermark_s), False)
+    others = pc.subtract(rows["rows"], rows["delivered"])
+    return pa.concat_tables(
+        [told(over, others, "late"), told(pc.invert(known), rows["rows"], "malformed")], promote_options="default"
+    )
+
+
+def merged(before: "pa.Table | None", rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+    """What is known of the minutes that were not final before a step, by node and reason."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wait_still = pc.and_(rows["full"], pc.invert(is_final(rows["minute_s"], watermark_s)))
+    sums = [*FRAMES, "drops"]
+    new = rows.filter(pc.fill_null(wait_still, False)).select([*_BY, *sums])
+    all_rows = new if before is None else pa.concat_tables([before, new], promote_options="default")
+    found = all_rows.group_by(_BY, use_threads=False).aggregate([(name, "sum") for name in sums])
+    return found.rename_columns([*_BY, *sums])
+
+
+def load_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+    """As `load_by_minute` has it, and whether it is final."""
+    found = rows.group_by(["run", "minute_s"], use_threads=False).aggregate(
+        [("node", "count_distinct"), *((name, "sum") for name in FRAMES)]
+    )
+    found = found.rename_columns(["run", "minute_s", "nodes", *FRAMES])
+    return found.append_column("final", is_final(found["minute_s"], watermark_s))
+
+
+def drops_table(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+    """As `drops_by_minute` has it, and whether it is final."""
+    import pyarrow.compute as pc
+
+    by = ["run", "minute_s", "reason"]
+    found = rows.filter(pc.is_valid(rows["reason"])).group_by(by, use_threads=False).aggregate([("drops", "sum")])
+    found = found.rename_columns([*by, "drops"])
+    return found.append_column("final", is_final(found["minute_s"], watermark_s))
+
+
+def still_open(rows: "pa.Table", watermark_s: float | None) -> "pa.Table":
+    """What a step leaves to the next."""
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.invert(is_final(rows["minute_s"], watermark_s)))

@@ -1,0 +1,194 @@
+"""What became of the events of each minute: kept from step to step until the minute is final.
+
+The state are events and their first deliveries. A step judges only the minutes that it touches: those of its events, of
+the events that it delivers, and those in which other subscriptions stood than was known.
+"""
+
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from carrycast.analysis.spark.trace_metrics import ORDER, spark_schema
+from carrycast.analysis.telemetry.arrivals import changed_since
+from carrycast.analysis.telemetry.folder import WatchFolder, read_rows, write_rows
+from carrycast.analysis.telemetry.load import WAITING_COLUMNS, is_final, last_final, left_out
+from carrycast.analysis.telemetry.minutes import KEY, MINUTE_S, deliveries_by_minute, minute, usable
+from carrycast.trace.schema import EVENT_COLUMNS, SUBSCRIPTION_COLUMNS, Kind, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TABLE_COLUMNS = (
+    *(("run", "string"), ("minute_s", "int64")),
+    *((name, "int64") for name in ("published", "eligible", "delivered")),
+    *((name, "double") for name in ("delivery_ratio", "delay_mean_s", "delay_p50_s", "delay_p95_s", "hops_mean")),
+    ("delays_negative", "int64"),
+)
+
+
+_DELIVERED = ("run", "time_s", "node", "kind", "event", "subscription", "hops", "part", "place")
+_EVENT_SCHEMA = f"{spark_schema(EVENT_COLUMNS)}, minute_s bigint"
+_DELIVERY_SCHEMA = (
+    "run string, time_s double, node bigint, kind string, event string, subscription string, hops int, part int, "
+    "place bigint"
+)
+
+
+class Judged(NamedTuple):
+    """What a step finds of publications."""
+
+    rows: "pa.Table"
+    """Of every minute that was not final before."""
+    left_out: "pa.Table"
+    waiting: "pa.Table"
+    """Deliveries whose event is not there: it has not come yet, or its minute was final."""
+
+
+class Publications:
+    """The publications of a watch, and what each step does with them."""
+
+    def __init__(self, spark: "SparkSession", folder: WatchFolder) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._wait_s = folder.settings.wait_s
+
+    def judge(
+        self, step: int, trace: "DataFrame", events: "DataFrame", subscriptions: "pa.Table", watermark_s: float | None
+    ) -> Judged:
+        """Take new rows into account. `watermark_s` is what it is after them; what is late goes by that before."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyspark.sql import functions as f
+
+        over_s = last_final(self._folder.commit.watermark_s, self._wait_s)
+        late = _late(events, over_s)
+        sound = events.where(usable(node="source")).withColumn("minute_s", minute())
+        new = sound.where(f.col("minute_s") > over_s)
+        handed = trace.where((f.col("kind") == Kind.DELIVER.value) & usable()).select(*_DELIVERED)
+        known = self._state("events", _EVENT_SCHEMA).unionByName(new).persist()
+        delivered = _first(self._state("deliveries", _DELIVERY_SCHEMA).unionByName(handed)).persist()
+        try:
+            modulated = subscriptions["processor"].null_count < subscriptions.num_rows
+            touched = self._touched(known, new, handed, modulated)
+            touched |= self._resubscribed(known, subscriptions, over_s)
+            rows = self._rows(touched, delivered, known, subscriptions)
+            final = is_final(rows["minute_s"], watermark_s, self._wait_s)
+            stray, waiting = self._leave(step, known, delivered, over_s, last_final(watermark_s, self._wait_s))
+        finally:
+            known.unpersist()
+            delivered.unpersist()
+        state = self._folder.state(step)
+        write_rows(state / "judged.parquet", rows.filter(pc.invert(final)))
+        write_rows(state / "subscriptions.parquet", subscriptions)
+        lost = pa.concat_tables([late, stray], promote_options="default")
+        return Judged(rows.append_column("final", final), lost, waiting)
+
+    def _state(self, name: str, schema: str) -> "DataFrame":
+        path = self._folder.state(self._folder.commit.step) / name
+        if not path.exists():
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(str(path.resolve()))
+
+    def _touched(
+        self, known: "DataFrame", new: "DataFrame", handed: "DataFrame", modulated: bool
+    ) -> set[tuple[str, int]]:
+        """The minutes of events that are new, or newly delivered, and, where subscriptions have processors, of those
+        that these were made of."""
+        from pyspark.sql import functions as f
+
+        keys = ["run", "event"]
+        met = new.select(*keys).unionByName(handed.select(*keys))
+        if modulated:
+            made = known.where("derived_from is not null").join(met, keys, "semi")
+            met = met.unionByName(made.select("run", f.explode(f.split("derived_from", " ")).alias("event")))
+        minutes = known.join(met, keys, "semi").select(*KEY).distinct()
+        return {(row["run"], row["minute_s"]) for row in minutes.collect()}
+
+    def _resubscribed(self, known: "DataFrame", subscriptions: "pa.Table", over_s: float) -> set[tuple[str, int]]:
+        """The minutes whose events others should get than was known."""
+        from pyspark.sql import functions as f
+
+        path = self._folder.state(self._folder.commit.step) / "subscriptions.parquet"
+        before = read_rows(path) if path.exists() else arrow_schema(SUBSCRIPTION_COLUMNS).empty_table()
+        changed_s = changed_since(before, subscriptions, over_s)
+        if changed_s is None:
+            return set()
+        minutes = known.where(f.col("minute_s") + MINUTE_S > changed_s).select(*KEY).distinct()
+        return {(row["run"], row["minute_s"]) for row in minutes.collect()}
+
+    def _rows(
+        self, touched: set[tuple[str, int]], delivered: "DataFrame", known: "DataFrame", subscriptions: "pa.Table"
+    ) -> "pa.Table":
+        """Of all minutes that were not final: those that are touched anew, the others as they were."""
+        import pyarrow as pa
+
+        path = self._folder.state(self._folder.commit.step) / "judged.parquet"
+        schema = arrow_schema(TABLE_COLUMNS)
+        before = read_rows(path) if path.exists() else schema.empty_table()
+        if not touched:
+            return before
+        minutes = zip(before["run"].to_pylist(), before["minute_s"].to_pylist(), strict=True)
+        kept = pa.array([one not in touched for one in minutes], pa.bool_())
+        stands = self._spark.createDataFrame(subscriptions)
+        fresh = deliveries_by_minute(delivered, known, stands, _any_of(touched)).toArrow()
+        return pa.concat_tables([before.filter(kept), fresh.cast(schema)], promote_options="default")
+
+    def _leave(
+        self, step: int, known: "DataFrame", delivered: "DataFrame", over_s: float, limit_s: float
+    ) -> "tuple[pa.Table, pa.Table]":
+        """Write what the next step needs. Minutes that are final now are left behind, with their deliveries; what was
+        delivered in them of events that nobody knows is left out, and told. What was delivered of such events since
+        then waits, and is told as well."""
+        import pyarrow.compute as pc
+        from pyspark.sql import functions as f
+
+        keys = ["run", "event"]
+        unknown = delivered.join(known, keys, "anti")
+        counted = unknown.groupBy("run", minute(), "node").agg(f.count(f.lit(1)).alias("rows")).toArrow()
+        waiting = counted.cast(arrow_schema(WAITING_COLUMNS))
+        lost = waiting.schema.empty_table()
+        # All the same until another minute is over.
+        if limit_s // MINUTE_S > over_s // MINUTE_S:
+            over = pc.less_equal(waiting["minute_s"], limit_s)
+            lost, waiting = waiting.filter(over), waiting.filter(pc.invert(over))
+            known = known.where(f.col("minute_s") > limit_s)
+            delivered = delivered.join(known, keys, "semi").unionByName(unknown.where(minute() > limit_s))
+        for name, frame in (("events", known), ("deliveries", delivered)):
+            frame.coalesce(1).write.mode("overwrite").parquet(str((self._folder.state(step) / name).resolve()))
+        return left_out(lost, "event_unknown"), waiting
+
+
+def _any_of(minutes: set[tuple[str, int]]) -> "Column":
+    """Whether a row is of one of some minutes: a condition, where a join would be a job more."""
+    from pyspark.sql import functions as f
+
+    of_run: dict[str, list[int]] = {}
+    for run, minute_s in sorted(minutes):
+        of_run.setdefault(run, []).append(minute_s)
+    wanted = [(f.col("run") == run) & f.col("minute_s").isin(times) for run, times in of_run.items()]
+    return reduce(lambda one, other: one | other, wanted)
+
+
+def _late(events: "DataFrame", over_s: float) -> "pa.Table":
+    """Events whose minute was final when they came, and those that can stand in none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyspark.sql import functions as f
+
+    sound = usable(node="source")
+    at = f.when(sound, minute()).alias("minute_s")
+    lost = events.select("run", at, "source").where(f.col("minute_s").isNull() | (f.col("minute_s") <= over_s))
+    found = lost.groupBy("run", "minute_s", "source").agg(f.count(f.lit(1))).toArrow()
+    no_minute = found["minute_s"].is_null()
+    return pa.concat_tables(
+        [left_out(found.filter(no_minute), "malformed"), left_out(found.filter(pc.invert(no_minute)), "late")]
+    )
+
+
+def _first(deliveries: "DataFrame") -> "DataFrame":
+    """The first of each event to each subscription; its order is that of whole runs."""
+    from pyspark.sql import functions as f
+
+    first = f.min(f.struct(*ORDER, "hops")).alias("first")
+    kept = deliveries.groupBy("run", "event", "node", "subscription", "kind").agg(first)
+    return kept.select("run", "event", "node", "subscription", "kind", "first.*")

@@ -1,0 +1,154 @@
+"""The stream: Spark tells which files are new and remembers in which step each was taken; a step does the rest.
+
+It is a stream of names, not of rows. So a file that cannot be read is told and passed over, where a stream of rows
+would end, and end again at each start; and what is read is read as the batch job reads it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.telemetry.arrivals import PARTS
+from carrycast.analysis.telemetry.folder import Commit, WatchFolder
+from carrycast.analysis.telemetry.step import Steps
+from carrycast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+FILES_AT_ONCE = 10_000
+"""In one step, so that a backlog of any length needs so much memory and no more."""
+STOP_S = 60.0
+"""How long the step under way may take once the end is asked for."""
+LOOK_S = 0.2
+_SETTINGS = {
+    # Each step is a dozen small jobs: to plan them stage by stage and to compile code for each costs more than they do.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+}
+_NAMES = "path string, modificationTime timestamp, length bigint, content binary"
+_GLOB = set("*?[]{}\\")
+
+
+def checked_folders(folders: Sequence[Path], out: Path) -> list[str]:
+    """The folders to watch, as Spark is told; a UserError for what cannot be watched."""
+    found: dict[str, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: there is no such folder; give where nodes write their traces")
+        path = folder.resolve()
+        if _GLOB & set(str(path)):
+            raise UserError(
+                f"{folder}: has one of {' '.join(sorted(_GLOB))} in its path, which Spark takes for a pattern"
+            )
+        if path == out.resolve() or path in out.resolve().parents:
+            raise UserError(f"--out {out}: lies in {folder}, which is watched; give another")
+        found[str(path)] = None
+    for one in found:
+        if any(Path(other) in Path(one).parents for other in found):
+            raise UserError(f"{one}: lies in another folder that is watched; name one of them")
+    return list(found)
+
+
+class Watcher:
+    """A watch that runs: started, looked at, ended."""
+
+    def __init__(self, spark: "SparkSession", folder: WatchFolder) -> None:
+        self.folder = folder
+        # Its settings are its own, whoever else uses Spark in this process.
+        self._spark = spark.newSession()
+        for key, value in _SETTINGS.items():
+            self._spark.conf.set(key, value)
+        self._steps = Steps(self._spark, self.folder)
+        self._busy = threading.Lock()
+        self._error: BaseException | None = None
+        self._query: StreamingQuery | None = None
+        self._seen = folder.commit.step
+        """The last step that was looked at."""
+
+    @property
+    def commit(self) -> Commit:
+        """How far it is."""
+        return self.folder.commit
+
+    @property
+    def behind_s(self) -> float | None:
+        """How old the oldest row of the last step was when it stood in the tables."""
+        return self._steps.behind_s
+
+    def start(self, every_s: float, once: bool) -> None:
+        """Begin, or go on where an earlier watch of this folder was."""
+        # A step may be over before anybody waits for it.
+        self._seen = self.commit.step
+        frames = [self._names(folder) for folder in self.folder.settings.folders]
+        names = frames[0]
+        for frame in frames[1:]:
+            names = names.unionByName(frame)
+        writer = names.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self.folder.checkpoint))
+        self._query = (
+            writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s:g} seconds")
+        ).start()
+
+    def run(self, ended: threading.Event, look: Callable[[], None]) -> None:
+        """Until the end is asked for, or all is done that there was to do; `look` is called after each step."""
+        query = self._query
+        assert query is not None, "it was started"
+        going = True
+        while going:
+            going = not ended.wait(LOOK_S) and query.isActive
+            if not going:
+                self.stop()
+            if self.commit.step != self._seen:
+                self._seen = self.commit.step
+                look()
+
+    def stop(self) -> None:
+        """End between two steps; why, if it ended by itself and badly."""
+        query, self._query = self._query, None
+        if query is None:
+            return
+        held = self._busy.acquire(timeout=STOP_S)
+        query.stop()
+        if held:
+            self._busy.release()
+        if isinstance(self._error, UserError | WorkError):
+            raise self._error
+        failed = query.exception()
+        if failed is not None:
+            first = next(line for line in str(self._error or failed).splitlines() if line.strip())
+            raise WorkError(
+                f"the watch failed: {first.strip()}; its tables are whole: the same command goes on from there, with "
+                "another --out it begins anew"
+            )
+
+    def _names(self, folder: str) -> "DataFrame":
+        reader = self._spark.readStream.format("binaryFile").schema(_NAMES)
+        for key, value in {
+            "recursiveFileLookup": "true",
+            "pathGlobFilter": PARTS,
+            "maxFilesPerTrigger": str(FILES_AT_ONCE),
+            # Files that are older than others by more than a week are files all the same.
+            "maxFileAge": "36500d",
+        }.items():
+            reader = reader.option(key, value)
+        # The content is not asked for, so it is not read here.
+        return reader.load(folder).select("path")
+
+    def _take(self, names: "DataFrame", step: int) -> None:
+        with self._busy:
+            try:
+                paths = [Path(row["path"].removeprefix("file:")) for row in names.collect()]
+                if step > self.commit.step + 1:
+                    raise WorkError(
+                        f"{self.folder.out}: its checkpoint is at step {step}, its tables at {self.commit.step}; they "
+                        "do not belong together: give --out another folder"
+                    )
+                self._steps.take(step, paths)
+            except BaseException as error:
+                self._error = error
+                raise

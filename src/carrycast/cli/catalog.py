@@ -1,0 +1,273 @@
+"""`protocols`, `routers`, `applications`, `mobility`, `experiments`: what there is, and what can be set."""
+
+import argparse
+import typing
+from collections.abc import Callable, Iterable
+
+from carrycast.cli.options import add_json, console, print_json, say
+from carrycast.errors import UserError
+
+if typing.TYPE_CHECKING:
+    import msgspec
+
+    from carrycast.core.protocol import StateMachine
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare them."""
+    protocols = commands.add_parser("protocols", help="list the protocols, or the settings of one")
+    protocols.add_argument("name", nargs="?", metavar="PROTOCOL")
+    add_json(protocols)
+    protocols.set_defaults(command=_protocols)
+    routers = commands.add_parser("routers", help="list the routers, or the settings of one")
+    routers.add_argument("name", nargs="?", metavar="ROUTER")
+    add_json(routers)
+    routers.set_defaults(command=_routers)
+    applications = commands.add_parser("applications", help="list what nodes can run above a protocol, or its settings")
+    applications.add_argument("name", nargs="?", metavar="APPLICATION")
+    add_json(applications)
+    applications.set_defaults(command=_applications)
+    mobility = commands.add_parser("mobility", help="list the movement models, or the settings of one")
+    mobility.add_argument("name", nargs="?", metavar="MODEL")
+    add_json(mobility)
+    mobility.set_defaults(command=_mobility)
+    experiments = commands.add_parser("experiments", help="list the experiments, or the figures of one")
+    experiments.add_argument("name", nargs="?", metavar="EXPERIMENT")
+    add_json(experiments)
+    experiments.set_defaults(command=_experiments)
+
+
+def settings_of(kind: "type[msgspec.Struct]") -> list[dict[str, object]]:
+    """Name, type, default and meaning of each setting."""
+    import msgspec
+
+    rows: list[dict[str, object]] = []
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in msgspec.structs.fields(kind):
+        default: object = None if field.required else field.default
+        if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        hint = hints[field.name]
+        rows.append(
+            {
+                "name": field.encode_name,
+                "type": _type_text(hint),
+                "default": msgspec.to_builtins(default),
+                "required": field.required,
+                "meaning": next((text for text in _descriptions(hint) if text), ""),
+            }
+        )
+    return rows
+
+
+def _descriptions(hint: object) -> Iterable[str]:
+    import msgspec
+
+    for meta in getattr(hint, "__metadata__", ()):
+        if isinstance(meta, msgspec.Meta) and meta.description:
+            yield meta.description
+    for part in typing.get_args(hint):
+        yield from _descriptions(part)
+
+
+def _type_text(hint: object) -> str:
+    import msgspec
+
+    if hasattr(hint, "__metadata__"):
+        meta = [item for item in hint.__metadata__ if isinstance(item, msgspec.Meta)]
+        bounds = [_bounds(item) for item in meta]
+        return " ".join([_type_text(typing.get_args(hint)[0]), *filter(None, bounds)])
+    arguments = [part for part in typing.get_args(hint) if part is not type(None)]
+    origin = typing.get_origin(hint)
+    if origin in (list, tuple) and arguments[1:] in ([], [Ellipsis]):
+        return f"list of {_type_text(arguments[0])}"
+    if origin is dict:
+        return f"table of {_type_text(arguments[-1])}"
+    if arguments and not isinstance(hint, type) and origin is not typing.Literal:
+        return " or ".join(_type_text(part) for part in arguments)
+    if origin is typing.Literal:
+        return " or ".join(repr(part) for part in arguments)
+    names: dict[object, str] = {float: "number", int: "whole number", str: "text", bool: "true or false"}
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _bounds(meta: "msgspec.Meta") -> str:
+    parts = [(">=", meta.ge), (">", meta.gt), ("<=", meta.le), ("<", meta.lt)]
+    return ", ".join(f"{sign} {value:g}" for sign, value in parts if value is not None)
+
+
+def _protocols(arguments: argparse.Namespace) -> int:
+    from carrycast.core.protocol.optional import INTERFACES
+    from carrycast.core.protocol.registry import protocol_named, protocol_names
+
+    def row(name: str) -> dict[str, object]:
+        kind = protocol_named(name)
+        also = [interface.__name__ for interface in INTERFACES if issubclass(kind, interface)]
+        return {**_machine(kind), "also": also, "router": getattr(kind, "router", None) or None}
+
+    rows = _rows(arguments.name, protocol_names, row)
+    return _show(arguments, "protocols", rows, "settings: carrycast protocols PROTOCOL")
+
+
+def _rows(
+    wanted: str | None, names: Callable[[], list[str]], row: Callable[[str], dict[str, object]]
+) -> list[dict[str, object]]:
+    """The one that is wanted; or all, of which one that is broken says why and hides no other."""
+    from carrycast.core.protocol.registry import BrokenFolderError
+
+    if wanted is not None:
+        return [row(wanted)]
+    rows: list[dict[str, object]] = []
+    for name in names():
+        try:
+            rows.append(row(name))
+        except BrokenFolderError as error:
+            rows.append({"name": name, "summary": "cannot be used", "broken": str(error)})
+    return rows
+
+
+def _routers(arguments: argparse.Namespace) -> int:
+    from carrycast.core.protocol.registry import router_named, router_names
+
+    rows = _rows(arguments.name, router_names, lambda name: _machine(router_named(name)))
+    return _show(
+        arguments, "routers", rows, "settings: carrycast routers ROUTER; a scenario names one in its table `router`"
+    )
+
+
+def _applications(arguments: argparse.Namespace) -> int:
+    from carrycast.core.protocol.application import application_named, applications
+
+    kinds = [application_named(arguments.name)] if arguments.name else list(applications().values())
+    rows: list[dict[str, object]] = []
+    for kind in kinds:
+        settings = settings_of(kind.settings_type)
+        rows.append({"name": kind.name, "summary": kind.summary, "needs": sorted(kind.needs), "settings": settings})
+    hint = (
+        "settings: carrycast applications APPLICATION; scenarios and configs name them in their tables `applications`"
+    )
+    return _show(arguments, "applications", rows, hint)
+
+
+def _machine(kind: "type[StateMachine]") -> dict[str, object]:
+    """What protocols and routers have in common."""
+    return {
+        "name": kind.name,
+        "summary": kind.summary,
+        "variants": {variant: dict(settings) for variant, settings in kind.variants.items()},
+        "needs": sorted(kind.needs),
+        "roles": sorted(kind.needs_roles | kind.settings_type().needs_roles()),
+        "offers": sorted(getattr(kind, "offers", ())),
+        "may change while it runs": sorted(kind.retunable),
+        "settings": settings_of(kind.settings_type),
+    }
+
+
+def _mobility(arguments: argparse.Namespace) -> int:
+    from carrycast.sim.mobility.registry import lookup, models
+
+    kinds = models() if arguments.name is None else {arguments.name: lookup(arguments.name)}
+    rows = [{"name": name, "summary": kind.summary, "settings": settings_of(kind)} for name, kind in kinds.items()]
+    return _show(arguments, "mobility", rows, "settings: carrycast mobility MODEL")
+
+
+def _experiments(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.experiment import experiment_names, load_experiment
+
+    rows: list[dict[str, object]] = []
+    for experiment in map(load_experiment, experiment_names() if arguments.name is None else [arguments.name]):
+        definition = experiment.definition
+        rows.append(
+            {
+                "name": experiment.name,
+                "summary": definition.title,
+                "runs": sum(len(experiment.seeds_at(point)) for point in experiment.points),
+                "points": len(experiment.points),
+                "paper": definition.paper,
+                "description": definition.description.strip(),
+                "figures": [{"name": figure.name, "title": figure.title} for figure in definition.figures],
+            }
+        )
+    return _show(
+        arguments,
+        "experiments",
+        rows,
+        "more of one: carrycast experiments EXPERIMENT; run it: carrycast reproduce EXPERIMENT",
+        _print_experiment,
+    )
+
+
+def _show(
+    arguments: argparse.Namespace,
+    what: str,
+    rows: list[dict[str, object]],
+    hint: str,
+    print_one: Callable[[dict[str, object]], None] | None = None,
+) -> int:
+    """All of them in a list, or the one that was asked for with all there is to say of it."""
+    if arguments.json:
+        print_json({what: rows})
+    elif arguments.name is None:
+        _print_list(rows, hint)
+    else:
+        (print_one or _print_settings)(rows[0])
+    return 0
+
+
+def _print_experiment(row: dict[str, object]) -> None:
+    from rich.table import Table
+
+    console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
+    if row["paper"]:
+        console().print(f"[dim]{row['paper']}[/dim]")
+    for paragraph in str(row["description"]).split("\n\n"):
+        console().print("\n" + " ".join(paragraph.split()), highlight=False)
+    console().print(f"\n{row['runs']} runs at {row['points']} points, and these figures:")
+    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
+    figures = row["figures"]
+    assert isinstance(figures, list)
+    for figure in figures:
+        table.add_row(f"[bold]{figure['name']}[/bold]", figure["title"])
+    console().print(table)
+    run = f"carrycast reproduce {row['name']}"
+    console().print(f"[dim]run all: {run}; one: {run}/FIGURE[/dim]")
+
+
+def _print_list(rows: list[dict[str, object]], hint: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for row in rows:
+        if "broken" in row:
+            continue
+        variants = row.get("variants")
+        named = f"[dim]({', '.join(variants)})[/dim]" if isinstance(variants, dict) and variants else ""
+        table.add_row(f"[bold]{row['name']}[/bold]", f"{escape(str(row['summary']))} {named}")
+    console().print(table)
+    for row in rows:
+        if "broken" in row:
+            say(f"{row['name']}: {row['broken']}")
+    console().print(f"[dim]{hint}[/dim]")
+
+
+def _print_settings(row: dict[str, object]) -> None:
+    from rich.table import Table
+
+    console().print(f"[bold]{row['name']}[/bold]: {row['summary']}")
+    for key in ("needs", "roles", "offers", "also", "may change while it runs"):
+        values = row.get(key)
+        if isinstance(values, list) and values:
+            console().print(f"{key}: {', '.join(values)}")
+    if row.get("router") is not None:
+        console().print(f"router: {row['router']}, unless a variant or a scenario names another")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("setting", "default", "type", "meaning"):
+        table.add_column(column, no_wrap=column == "setting")
+    settings = row["settings"]
+    if not isinstance(settings, list):
+        raise UserError(f"{row['name']} has no settings")
+    for setting in settings:
+        default = "(needed)" if setting["required"] else str(setting["default"])
+        table.add_row(f"[bold]{setting['name']}[/bold]", default, setting["type"], setting["meaning"])
+    console().print(table)

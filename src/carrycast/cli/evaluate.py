@@ -1,0 +1,294 @@
+"""`compare`, `sweep`, `reproduce`, `report`: what runs many simulations, on Spark; `verify`: some of them again."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carrycast.cli.options import add_json, add_master, add_scenario, console, print_json, say, warn
+from carrycast.cli.watching import resumable
+from carrycast.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from carrycast.analysis.spark.claims import Claim
+    from carrycast.analysis.spark.experiment import Experiment
+    from carrycast.analysis.spark.reproduce import Report
+    from carrycast.analysis.spark.verify import Verified
+
+PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare them."""
+    compare = commands.add_parser(
+        "compare",
+        help="several protocols on one scenario: one table, one picture",
+        description="Run several protocols on one scenario with the same movement and say how they differ.",
+    )
+    add_scenario(compare)
+    compare.add_argument(
+        "--protocols",
+        default="drift,epidemic,flooding",
+        metavar="P,Q,R",
+        help="as in flooding,gossip:p=0.3,epidemic, instead of the scenario's; the first is the reference "
+        "(default drift,epidemic,flooding)",
+    )
+    compare.add_argument("--runs", type=int, default=10, metavar="N", help="seeds 1 to N (default 10)")
+    compare.add_argument(
+        "--discovery", choices=["beacon", "oracle"], help="how nodes find links (default: the scenario's)"
+    )
+    add_out(compare, "out/compare-SCENARIO")
+    compare.set_defaults(command=_compare)
+
+    _add_sweep(commands)
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="an experiment from its runs to its report",
+        description="Run experiments, judge their claims, draw their figures and write one report.",
+    )
+    reproduce.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT[/FIGURE]", help="names, paper numbers, TOML files (default: all)"
+    )
+    _add_size(reproduce)
+    reproduce.add_argument("--require-claims", action="store_true", help="exit with 1 if a claim fails")
+    add_out(reproduce, "out/reproduce")
+    reproduce.set_defaults(command=_reproduce)
+
+    report = commands.add_parser(
+        "report", help="write a report anew from the runs in a directory", description="Write a report anew."
+    )
+    report.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    add_master(report)
+    add_json(report)
+    report.set_defaults(command=_report)
+
+    verify = commands.add_parser(
+        "verify",
+        help="run some of a report's runs again and compare",
+        description="Draw runs of a report, do them again with carrycast as it is now, and compare fingerprints: "
+        "whether what was measured then is what would be measured today. Exits with 1 if one differs.",
+    )
+    verify.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    verify.add_argument("--runs", type=int, default=10, metavar="N", help="how many are drawn (default 10)")
+    verify.add_argument("--seed", type=int, default=1, metavar="N", help="of the draw (default 1)")
+    add_json(verify)
+    verify.set_defaults(command=_verify)
+
+
+def _add_sweep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sweep = commands.add_parser(
+        "sweep",
+        help="run an experiment's simulations",
+        description="Run the simulations of an experiment that are not done yet; `carrycast report DIR` judges them. "
+        "With --vary the experiment is a scenario and what varies in it.",
+    )
+    sweep.add_argument(
+        "experiment", metavar="EXPERIMENT", help="a name (carrycast experiments) or a TOML file; with --vary a scenario"
+    )
+    sweep.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="KEY=VALUES",
+        help="as in --vary radio.range_m=100,200,300 --vary protocol=flooding,epidemic: all combinations",
+    )
+    sweep.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="with --vary: a setting of every point"
+    )
+    _add_size(sweep)
+    add_out(sweep, "out/sweep")
+    sweep.set_defaults(command=_sweep)
+
+
+def _add_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="fewer runs and points; minutes instead of hours")
+    parser.add_argument("--runs", type=int, metavar="N", help="seeds per point (default: the experiment's)")
+
+
+def add_out(parser: argparse.ArgumentParser, default: str) -> None:
+    """Where everything goes, on which machines, and `--json`."""
+    parser.add_argument(
+        "--out", type=Path, default=Path(default), metavar="DIR", help=f"where everything goes (default {default})"
+    )
+    add_master(parser)
+    add_json(parser)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.compare import compare
+    from carrycast.sim.scenario.overrides import parse_assignment
+    from carrycast.sim.scenario.protocol_text import parse_protocols
+
+    out = Path(str(arguments.out).replace("SCENARIO", arguments.scenario.stem))
+    with resumable(out):
+        found = compare(
+            arguments.scenario,
+            parse_protocols(arguments.protocols),
+            out,
+            arguments.runs,
+            arguments.master,
+            None if arguments.discovery is None else {"mode": arguments.discovery},
+            quiet=arguments.json or arguments.quiet,
+            settings=dict(parse_assignment(text) for text in arguments.set),
+        )
+    explain(found.report.reasons)
+    # Without --json they were told before the runs.
+    warn(found.report.warnings, not arguments.json or arguments.quiet)
+    if arguments.json:
+        print_json(found.as_row())
+    elif found.report.failed < found.report.runs:
+        for table in found.tables(console().width):
+            console().print(table)
+        say(f"picture {found.picture}")
+        say(f"report  {found.report.page}")
+        for line in found.sentences:
+            say(line)
+    return 1 if found.report.failed else 0
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.failures import failure_lines
+    from carrycast.analysis.spark.reproduce import sweep_experiment, warnings_in
+
+    experiment, out = _to_sweep(arguments), arguments.out
+    with resumable(out):
+        records = sweep_experiment(experiment, out, arguments.master, arguments.json or arguments.quiet)
+    done, failed = len(records), sum(record["error"] is not None for record in records)
+    explain(failure_lines(records))
+    warnings = warnings_in(out, experiment)
+    warn(warnings, not arguments.json or arguments.quiet)
+    if arguments.json:
+        print_json({"out": str(arguments.out), "runs": done, "failed": failed, "warnings": warnings})
+    else:
+        say(f"{done} runs in {arguments.out}, {failed} failed")
+        say(f"next: carrycast report {arguments.out}")
+    return 1 if failed else 0
+
+
+def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
+    """An experiment by its name or file, or a scenario with what is to vary."""
+    from carrycast.analysis.spark.experiment import load_experiment
+    from carrycast.analysis.spark.session import check_installed
+    from carrycast.analysis.spark.vary import varied
+
+    if not arguments.vary:
+        if arguments.set:
+            raise UserError("--set: goes with --vary; the settings of an experiment stand in its file")
+        experiment = load_experiment(_named(arguments.experiment), arguments.quick, arguments.runs)
+    elif arguments.quick:
+        raise UserError("--quick: is for experiments; with --vary say how many runs: --runs N")
+    else:
+        experiment = varied(Path(arguments.experiment), arguments.vary, arguments.set, arguments.runs)
+    check_installed()
+    return experiment
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.experiment import experiment_names
+    from carrycast.analysis.spark.reproduce import reproduce
+
+    names = [_named(name) for name in arguments.experiments] or experiment_names()
+    if not arguments.experiments and not (arguments.quick or arguments.runs or arguments.json or arguments.quiet):
+        explain(
+            ["all experiments with all their runs take many hours; --quick takes minutes, Ctrl-C keeps what is done"]
+        )
+    with resumable(arguments.out):
+        found = reproduce(
+            names,
+            arguments.out,
+            arguments.quick,
+            arguments.runs,
+            arguments.master,
+            quiet=arguments.json or arguments.quiet,
+        )
+    warn(found.warnings, not arguments.json or arguments.quiet)
+    _print_report(found, arguments.json)
+    if found.failed:
+        return 1
+    return 1 if arguments.require_claims and any(claim.holds is False for claim in found.claims) else 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.reproduce import report
+
+    if not arguments.directory.is_dir():
+        raise UserError(f"{arguments.directory}: there is no such directory")
+    found = report(arguments.directory, arguments.master)
+    warn(found.warnings, arguments.quiet)
+    _print_report(found, arguments.json)
+    return 1 if found.failed else 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from carrycast.analysis.spark.progress import progress
+    from carrycast.analysis.spark.verify import drawn, verify
+
+    if not arguments.directory.is_dir():
+        raise UserError(f"{arguments.directory}: there is no such directory")
+    if arguments.runs < 1:
+        raise UserError("--runs: at least 1")
+    chosen = drawn(arguments.directory, arguments.runs, arguments.seed)
+    found: list[Verified] = []
+    with progress("verify", len(chosen), lambda: len(found), arguments.json or arguments.quiet):
+        for one in verify(arguments.directory, chosen):
+            found.append(one)
+    other = [one for one in found if not one.same]
+    for one in other:
+        why = "another fingerprint" if one.error is None else one.error.strip().splitlines()[-1]
+        explain([f"{one.experiment}: {one.point}, seed {one.seed}: {why}"])
+    if arguments.json:
+        rows = [{"experiment": one.experiment, "point": one.point, "seed": one.seed, "same": one.same} for one in found]
+        print_json({"runs": rows, "same": len(found) - len(other)})
+    else:
+        say(f"{len(found) - len(other)} of {len(found)} runs came out the same, to the last byte")
+    return 1 if other else 0
+
+
+def _named(name: str) -> str:
+    """An experiment by its name or by the number of its paper."""
+    paper, slash, figure = name.partition("/")
+    return PAPERS.get(paper, paper) + slash + figure
+
+
+def explain(reasons: list[str]) -> None:
+    """Why runs failed, where errors go: also beside `--json`."""
+    for line in reasons:
+        print(f"carrycast: {line}", file=sys.stderr)
+
+
+def _print_report(found: "Report", as_json: bool) -> None:
+    explain(found.reasons)
+    if as_json:
+        print_json(found.as_row())
+        return
+    for means in found.means:
+        say(means.title)
+        console().print(means.table())
+        say(f"{means.rest}\n")
+    if found.claims:
+        console().print(_claims_table(found.claims))
+        say("the whole 95 % interval decides; undecided: a part of it agrees, and more runs may tell")
+    if found.failed:
+        console().print(f"[bold red]{found.failed} of {found.runs} runs failed[/bold red]; the report names each")
+    say(f"report {found.page}")
+
+
+def _claims_table(claims: "list[Claim]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    from carrycast.analysis.reports.tables import interval_texts
+
+    table = Table(title="Claims", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in ("", "claim", "ours", "95 % interval"):
+        table.add_column(column, justify="right" if column == "ours" else "left")
+    marks = {True: "[green]holds[/green]", False: "[red]fails[/red]", None: "[yellow]undecided[/yellow]"}
+    for claim in claims:
+        alone = "" if claim.holds is claim.together else " [dim]alone[/dim]"
+        mark = "[dim]calibration[/dim]" if claim.calibration else marks[claim.holds] + alone
+        ours, low, high = interval_texts(claim.ours, claim.low, claim.high)
+        table.add_row(mark, escape(claim.statement), ours, "" if claim.low is None else f"{low} to {high}")
+    return table

@@ -1,0 +1,112 @@
+"""`new protocol`, `new scenario`, `new experiment`: something that works, to start from."""
+
+import argparse
+import keyword
+import re
+from pathlib import Path
+
+from carrycast.cli.options import new_folder, say
+from carrycast.errors import UserError
+
+FILES = {
+    "__init__.py": "init.txt",
+    "protocol.py": "protocol.txt",
+    "README.md": "readme.txt",
+    "test_{name}.py": "test.txt",
+}
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare it."""
+    new = commands.add_parser("new", help="start a new protocol, scenario or experiment")
+    kinds = new.add_subparsers(metavar="KIND", required=True)
+    protocol = kinds.add_parser(
+        "protocol",
+        help="a folder with a working protocol",
+        description="Make a folder with a protocol that works (each node passes an event on once), its settings, its "
+        "README and its test. In a checkout it goes beside the others; elsewhere below --dir.",
+    )
+    protocol.add_argument("name", metavar="NAME", help="lower case, as in fleet_cast")
+    protocol.add_argument("--dir", type=Path, metavar="DIR", help="where to make carrycast/protocols/NAME")
+    protocol.set_defaults(command=_new_protocol)
+    for kind, makes, command in (
+        ("scenario", "NAME.toml, a scenario that runs", _new_scenario),
+        ("experiment", "NAME/ with an experiment and its scenario", _new_experiment),
+    ):
+        other = kinds.add_parser(kind, help=makes, description=f"Make {makes}, with a word on each part of it.")
+        other.add_argument("name", metavar="NAME", help="lower case, as in night_bus")
+        other.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+        other.set_defaults(command=command)
+
+
+def _new_protocol(arguments: argparse.Namespace) -> int:
+    from carrycast.core.protocol.registry import protocol_names
+
+    name = _checked_name(arguments.name, "a protocol's", "fleet_cast")
+    if name in protocol_names():
+        raise UserError(f"there is a protocol {name!r} already; choose another name")
+    root = _root(arguments.dir)
+    folder = root / "carrycast" / "dissemination" / name
+    if folder.is_dir():
+        raise UserError(f"{folder}: exists already")
+    class_name = "".join(part.capitalize() for part in name.split("_"))
+    new_folder(folder, "--dir")
+    for file, template in FILES.items():
+        text = _filled(template, name).replace("@Name@", class_name)
+        (folder / file.format(name=name)).write_text(text, "utf-8")
+    say(f"made {folder}")
+    prefix = "" if root.resolve() == Path("src").resolve() else f"PYTHONPATH={root} "
+    scenario = "examples/quick.toml" if Path("examples/quick.toml").is_file() else "SCENARIO.toml"
+    say(f"run it:  {prefix}carrycast run {scenario} --protocol {name}")
+    say(f"test it: {prefix}python -m pytest {folder}")
+    return 0
+
+
+def _new_scenario(arguments: argparse.Namespace) -> int:
+    name = _checked_name(arguments.name, "a scenario's", "night_bus")
+    new_folder(arguments.dir, "--dir")
+    path: Path = arguments.dir / f"{name}.toml"
+    _write(path, "scenario.txt", name)
+    say(f"made {path}")
+    say(f"run it:     carrycast run {path}")
+    say(f"compare it: carrycast compare {path} --protocols flooding,epidemic")
+    return 0
+
+
+def _new_experiment(arguments: argparse.Namespace) -> int:
+    name = _checked_name(arguments.name, "an experiment's", "night_bus")
+    folder: Path = arguments.dir / name
+    new_folder(folder, "--dir")
+    _write(folder / "experiment.toml", "experiment.txt", name)
+    _write(folder / "scenario.toml", "scenario.txt", name)
+    say(f"made {folder}")
+    say(f"run it: carrycast reproduce {folder / 'experiment.toml'} --quick --out out/{name}")
+    return 0
+
+
+def _checked_name(name: str, whose: str, example: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or keyword.iskeyword(name):
+        raise UserError(f"{name!r}: {whose} name has lower-case letters, digits and underscores, as in {example}")
+    return name
+
+
+def _write(path: Path, template: str, name: str) -> None:
+    """A new file; one that is there already stays as it is."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(_filled(template, name))
+    except FileExistsError:
+        raise UserError(f"{path}: exists already") from None
+
+
+def _filled(template: str, name: str) -> str:
+    from importlib import resources
+
+    text = (resources.files("carrycast.cli") / "template" / template).read_text("utf-8")
+    return text.replace("@name@", name)
+
+
+def _root(chosen: Path | None) -> Path:
+    if chosen is not None:
+        return chosen
+    return Path("src") if Path("src/carrycast/protocols").is_dir() else Path()

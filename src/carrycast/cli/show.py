@@ -1,0 +1,161 @@
+"""`show`: a run as a page that moves."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carrycast.cli.options import add_json, print_json, say
+from carrycast.cli.watching import watched
+from carrycast.errors import UserError, WorkError
+
+if TYPE_CHECKING:
+    from carrycast.sim.scenario.scenario import Scenario
+
+
+def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare it."""
+    show = commands.add_parser(
+        "show",
+        help="watch a run: one HTML page on which nodes move",
+        description="Simulate a scenario, or take a trace, and write one HTML file that plays it: nodes, links, "
+        "islands, and each event on its way. The file needs no network; open it in any browser.",
+    )
+    show.add_argument(
+        "source",
+        nargs="?",
+        type=Path,
+        metavar="SCENARIO|TRACE|REPORT",
+        help="a scenario (TOML), or the folder of a trace or a report",
+    )
+    show.add_argument(
+        "--live",
+        nargs="+",
+        metavar="ADDRESS",
+        help="instead: a live network, by the control channels of its nodes; a local page until Ctrl-C",
+    )
+    show.add_argument("--port", type=int, metavar="N", help="with --live, where the page is (default: any free port)")
+    show.add_argument(
+        "--protocol",
+        metavar="P[,P2]",
+        help="instead of the scenario's; two stand side by side on the same movement",
+    )
+    show.add_argument("--experiment", metavar="NAME", help="of a report that has several: whose first runs")
+    show.add_argument("--seed", type=int, metavar="N", help="of the run (default 1)")
+    show.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace a setting of a scenario")
+    show.add_argument("--out", type=Path, metavar="FILE", help="where the page goes (default out/show-NAME.html)")
+    add_json(show)
+    show.set_defaults(command=_show)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    if arguments.live is not None:
+        return _show_live(arguments)
+    if arguments.source is None:
+        raise UserError("show: name a scenario or a trace, or the control channels of live nodes with --live")
+    if arguments.port is not None:
+        raise UserError("--port: is for --live; a scenario or a trace becomes a file")
+    from carrycast.analysis.player import player_of_scenario, player_of_trace
+
+    source: Path = arguments.source
+    out: Path = arguments.out or Path("out") / f"show-{source.resolve().stem}.html"
+    if out.is_dir():
+        raise UserError(f"--out {out}: is a folder; give the name of a file, such as {out / 'player.html'}")
+    if arguments.experiment is not None or (source / "experiments").is_dir():
+        return _show_report(arguments)
+    if source.suffix == ".toml":
+        quiet = arguments.json or arguments.quiet
+        text = player_of_scenario(
+            _scenarios(arguments),
+            1 if arguments.seed is None else arguments.seed,
+            lambda scenario: watched(scenario.duration_s, quiet),
+        )
+    else:
+        if arguments.protocol is not None or arguments.seed is not None or arguments.set:
+            raise UserError(f"{source}: a trace is shown as it was; --protocol, --seed and --set are for scenarios")
+        text = player_of_trace(source)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WorkError(f"{out}: the page cannot be written: {error.strerror or error}") from None
+    _tell(out, arguments.json)
+    return 0
+
+
+def _tell(page: Path, as_json: bool) -> None:
+    size_bytes = page.stat().st_size
+    if as_json:
+        print_json({"page": str(page), "size_bytes": size_bytes})
+    else:
+        size = f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.0f} kB"
+        say(f"page {page} ({size}); open it in a browser")
+
+
+def _show_report(arguments: argparse.Namespace) -> int:
+    """The page that a report leads to."""
+    from carrycast.analysis.spark.reproduce import stored_experiments
+    from carrycast.analysis.spark.sweep import read_runs
+    from carrycast.analysis.spark.watch import make_player
+
+    source: Path = arguments.source
+    given = (arguments.protocol, arguments.seed, arguments.out)
+    if arguments.set or any(one is not None for one in given):
+        raise UserError(f"{source}: of a report its own runs are shown; --protocol, --seed, --set and --out are no use")
+    found = {experiment.name: experiment for experiment in stored_experiments(source)}
+    name = arguments.experiment if arguments.experiment is not None or len(found) > 1 else next(iter(found))
+    if name not in found:
+        raise UserError(f"--experiment: name one of {', '.join(sorted(found))}")
+    _tell(make_player(found[name], read_runs(source), source), arguments.json)
+    return 0
+
+
+def _show_live(arguments: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    given = (arguments.source, arguments.protocol, arguments.seed, arguments.out, arguments.experiment)
+    if arguments.set or any(one is not None for one in given):
+        raise UserError("--live: takes control channels and --port, and nothing of a scenario or a trace")
+    if arguments.port is not None and not 0 <= arguments.port <= 65535:
+        raise UserError(f"--port: 0 to 65535, not {arguments.port}")
+    from carrycast.analysis.live_page.nodes import Watchers
+    from carrycast.analysis.live_page.server import PageServer
+
+    watchers = Watchers(arguments.live)
+    with PageServer(watchers, _title(arguments.live), arguments.port or 0) as server:
+        watchers.start()
+        try:
+            if arguments.json:
+                print_json({"page": server.address})
+            else:
+                say(f"page {server.address}; open it in a browser; Ctrl-C ends it")
+            sys.stdout.flush()
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+        finally:
+            watchers.stop()
+    return 0
+
+
+def _title(addresses: list[str]) -> str:
+    return f"{len(addresses)} live nodes" if len(addresses) > 1 else f"the live node at {addresses[0]}"
+
+
+def _scenarios(arguments: argparse.Namespace) -> "dict[str, Scenario]":
+    """The scenario under each protocol, by the protocol's label."""
+    from carrycast.sim.scenario.overrides import apply, chosen_scenario, parse_assignment
+    from carrycast.sim.scenario.protocol_text import parse_protocols, protocol_label
+    from carrycast.sim.scenario.scenario import load
+
+    settings = dict(parse_assignment(text) for text in arguments.set)
+    if arguments.protocol is None:
+        scenario = chosen_scenario(arguments.source, None, settings)
+        return {protocol_label(scenario.protocol): scenario}
+    protocols = parse_protocols(arguments.protocol, "--protocol")
+    if len(protocols) > 2:
+        raise UserError(f"--protocol: the page shows at most two protocols, not {len(protocols)}")
+    scenario = load(arguments.source)
+    return {
+        protocol_label(protocol): apply(apply(scenario, {"protocol": protocol}, "--protocol"), settings)
+        for protocol in protocols
+    }

@@ -1,0 +1,180 @@
+"""Processors: user code from events to events, run by the host and never by a handler.
+
+A user writes a plain function. It takes one event (or, with `inputs` above one, a list of them) and returns the
+attributes of the result as a dict, or `(attributes, payload)` with the payload as bytes, a list of such results, or
+None for nothing. A function that keeps state takes it as a second argument and returns `(result, state)`; the state is
+bytes, so that it can move with the processor.
+"""
+
+import enum
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TypeAlias
+
+import msgspec
+
+from carrycast.core.matching.eligibility import joint_policy
+from carrycast.core.model import FOREVER_S, Attributes, Event, EventId, Processor, ProcessorId
+from carrycast.core.model.event import MAX_PAYLOAD_BYTES
+from carrycast.core.model.subscription import MAX_STATE_BYTES
+
+UserFunction: TypeAlias = Callable[..., object]
+
+
+MAX_TOLD = 300
+"""Characters of a user's error; the first ones say what is wrong."""
+MAX_JOBS = 64
+"""Calls that may wait for one processor of a node; more are answered with `processor_busy`."""
+
+
+class Fault(enum.StrEnum):
+    """Why a job of a processor has no result, in every world. Only where functions run apart can the last three be."""
+
+    RAISED = "processor_raised"
+    RESULT = "processor_result"
+    """It gave back something that is no result."""
+    STATE_TOO_LONG = "processor_state_too_long"
+    UNKNOWN = "processor_unknown"
+    """The node has no such processor."""
+    BUSY = "processor_busy"
+    TIMEOUT = "processor_timeout"
+    DIED = "processor_died"
+    NOT_STARTED = "processor_not_started"
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What a call made: an event that has no id yet."""
+
+    attributes: Attributes
+    payload: bytes = b""
+
+
+class ProcessorError(Exception):
+    """What is wrong with the user's function or with what it did. Told to the protocol, never fatal."""
+
+    def __init__(self, text: str, fault: Fault = Fault.NOT_STARTED) -> None:
+        super().__init__(text)
+        self.fault = fault
+
+    @property
+    def told(self) -> str:
+        """The fault, for programs, and the text, for people."""
+        return f"{self.fault}: {self}"
+
+
+def split_function(text: str) -> tuple[str, str]:
+    """The file and the name of a function given as `file.py:name`; ProcessorError if it is not."""
+    file, colon, name = text.rpartition(":")
+    if not colon:
+        raise ProcessorError(f"{text!r} names no function: write it as file.py:name")
+    if not file or not name.isidentifier():
+        raise ProcessorError(f"{text!r} is not of the form file.py:name")
+    return file, name
+
+
+def load_function(path: Path, name: str) -> UserFunction:
+    """A user's function from its file; ProcessorError says what is wrong with it."""
+    if not path.is_file():
+        raise ProcessorError(f"there is no file {path}")
+    if path.suffix != ".py":
+        raise ProcessorError(f"{path} is no Python file")
+    module = ModuleType(f"carrycast_processor_{path.stem}")
+    module.__file__ = str(path)
+    try:
+        # Never from compiled code that Python has kept: it takes a file changed within a second for the same.
+        exec(compile(path.read_bytes(), path, "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        raise ProcessorError(f"{path} raised {_told(error)}") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ProcessorError(f"{path} has no function {name!r}")
+    loaded: UserFunction = function
+    return loaded
+
+
+def _told(error: BaseException) -> str:
+    """What a user's error says, in one line that can be printed and kept; its text is the user's code too."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    line = " ".join(text.encode("utf-8", "replace").decode().split())
+    return f"{type(error).__name__}: {line[:MAX_TOLD]}" if line else type(error).__name__
+
+
+def _required(function: UserFunction) -> int:
+    """How many arguments a function has to be given by place."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        # Some functions written in C do not tell.
+        return 1
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in by_place and one.default is inspect.Parameter.empty for one in parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A processor and the function that does its work."""
+
+    processor: Processor
+    function: UserFunction
+    stateful: bool
+
+    @classmethod
+    def of(cls, processor: Processor, function: UserFunction) -> "Installed":
+        """Install a function; one that requires a second argument keeps state."""
+        return cls(processor, function, _required(function) > 1)
+
+    def run(self, state: bytes, events: Sequence[Event]) -> tuple[bytes, list[Result]]:
+        """Call the function; the new state and the results. Raises only ProcessorError."""
+        # Copies: other nodes of a simulation hold the same event, and a function may change the attributes it gets.
+        given = [msgspec.structs.replace(event, attributes=dict(event.attributes)) for event in events]
+        argument: object = given[0] if self.processor.inputs == 1 else given
+        try:
+            outcome = self.function(argument, state) if self.stateful else self.function(argument)
+        except (Exception, SystemExit) as error:
+            raise ProcessorError(f"{self.processor.id} raised {_told(error)}", Fault.RAISED) from error
+        if self.stateful:
+            if not (isinstance(outcome, tuple) and len(outcome) == 2 and isinstance(outcome[1], bytes)):
+                raise ProcessorError(f"{self.processor.id} must return (result, state as bytes)", Fault.RESULT)
+            outcome, state = outcome
+            if len(state) > MAX_STATE_BYTES:
+                raise ProcessorError(f"{self.processor.id} keeps {len(state)} bytes", Fault.STATE_TOO_LONG)
+        found = [] if outcome is None else outcome if isinstance(outcome, list) else [outcome]
+        return state, [self._result(one) for one in found]
+
+    def _result(self, found: object) -> Result:
+        attributes, payload = found if isinstance(found, tuple) and len(found) == 2 else (found, b"")
+        if not isinstance(attributes, dict):
+            what = type(attributes).__name__
+            raise ProcessorError(f"{self.processor.id} returned {what}, not a dict of attributes", Fault.RESULT)
+        if not isinstance(payload, bytes | bytearray):
+            what = type(payload).__name__
+            raise ProcessorError(f"{self.processor.id} returned a payload that is {what}, not bytes", Fault.RESULT)
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            told = f"{self.processor.id} returned a payload of {len(payload)} bytes; an event has {MAX_PAYLOAD_BYTES}"
+            raise ProcessorError(told, Fault.RESULT)
+        return Result(attributes, bytes(payload))
+
+
+def derived_event(
+    processor: ProcessorId, inputs: Sequence[Event], result: Result, identity: EventId, now: float
+) -> Event:
+    """The event that a result becomes: it names what it was made of, lives as long as the shortest of them, and is for
+    whom all of them are for."""
+    try:
+        return Event(
+            id=identity,
+            attributes=dict(result.attributes),
+            payload=result.payload,
+            time_s=now,
+            lease_s=min((event.lease_s for event in inputs), default=FOREVER_S),
+            access=joint_policy(inputs),
+            derived_from=tuple(event.id for event in inputs),
+        )
+    except (ValueError, TypeError) as error:
+        raise ProcessorError(f"{processor} returned attributes that are no event: {error}", Fault.RESULT) from error

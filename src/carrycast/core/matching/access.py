@@ -1,0 +1,174 @@
+"""For one attribute: from a value of an event to the filters that may match because of it."""
+
+from dataclasses import dataclass
+
+from carrycast.core.matching.intervals import (
+    NumberCut,
+    NumberIntervals,
+    StringCut,
+    StringIntervals,
+    intersection,
+    number_points,
+    string_points,
+    strings_with_prefix,
+)
+from carrycast.core.matching.patterns import LikePattern
+from carrycast.core.matching.ranges import RangeIndex
+from carrycast.core.matching.topics import TopicFilter
+from carrycast.core.matching.trie import TopicTrie
+from carrycast.core.matching.values import PRESENT, ValueSet
+from carrycast.core.model import Scalar
+
+# What a lookup costs beside the entries it finds, in entries tested: a tree walk or a few bisections against a hash.
+_TREE_COST = 8
+_RANGE_COST = 16
+
+# A string behind those that filters name; it stands for the upper end of a range that has none.
+_LAST_CHARACTER = "\U0010ffff"
+
+# An estimate need not be exact where it is bad: counting stops here, so that adding a filter stays cheap.
+_PROBED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The ways by which a set of values is reached: single values, ranges, a topic filter, or any value at all."""
+
+    booleans: tuple[bool, ...] = ()
+    numbers: tuple[float, ...] = ()
+    strings: tuple[str, ...] = ()
+    number_ranges: NumberIntervals = ()
+    string_ranges: StringIntervals = ()
+    topics: TopicFilter | None = None
+    any_value: bool = False
+
+
+def route_to(values: ValueSet) -> Route:
+    """The route to the values; it may lead to more than them, never to fewer. Absence cannot be reached."""
+    if values == PRESENT:
+        return Route(any_value=True)
+    topics = next((p for p, negated in values.patterns if isinstance(p, TopicFilter) and not negated), None)
+    strings = values.strings
+    for pattern, negated in values.patterns:
+        if isinstance(pattern, LikePattern) and not negated:
+            strings = intersection(strings, strings_with_prefix(pattern.prefix()))
+    return Route(
+        values.booleans,
+        tuple(point for piece in values.numbers for point in number_points((piece,)) or ()),
+        () if topics else tuple(point for piece in strings for point in string_points((piece,)) or ()),
+        tuple(piece for piece in values.numbers if number_points((piece,)) is None),
+        () if topics else tuple(piece for piece in strings if string_points((piece,)) is None),
+        topics,
+    )
+
+
+class AttributeAccess:
+    """The entries (by number) that are reached through one attribute."""
+
+    __slots__ = (
+        "_any_value",
+        "_booleans",
+        "_number_ranges",
+        "_numbers",
+        "_size",
+        "_string_ranges",
+        "_strings",
+        "_topics",
+    )
+
+    def __init__(self) -> None:
+        self._booleans: dict[bool, dict[int, None]] = {}
+        self._numbers: dict[float, dict[int, None]] = {}
+        self._strings: dict[str, dict[int, None]] = {}
+        self._number_ranges: RangeIndex[NumberCut] = RangeIndex()
+        self._string_ranges: RangeIndex[StringCut] = RangeIndex()
+        self._topics = TopicTrie()
+        self._any_value: dict[int, None] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def cost(self, route: Route) -> int:
+        """About how many entries an event reaches by this route; so the route with the least cost is taken.
+
+        What is entered already tells what to expect: a range costs as much as is found at the worse of its ends, so one
+        without an end costs as much as all others without that end.
+        """
+        cost = sum(len(self._booleans.get(value, ())) for value in route.booleans)
+        cost += sum(len(self._numbers.get(value, ())) for value in route.numbers)
+        cost += sum(len(self._strings.get(value, ())) for value in route.strings)
+        if route.topics is not None:
+            cost += _TREE_COST + self._topics.depth(route.topics)
+        if route.number_ranges:
+            (low, _), (_, high) = route.number_ranges[0], route.number_ranges[-1]
+            # Just below the upper end, where side 0 of a cut would already be behind it.
+            inside: NumberCut = (high[0], high[1] - 1)
+            ranges = self._number_ranges
+            cost += _RANGE_COST + max(ranges.depth(low, _PROBED), ranges.depth(inside, _PROBED))
+        if route.string_ranges:
+            start, end = route.string_ranges[0][0], route.string_ranges[-1][1]
+            last: StringCut = (0, _LAST_CHARACTER) if end == (1, "") else start
+            cost += _RANGE_COST + max(
+                self._string_ranges.depth(start, _PROBED), self._string_ranges.depth(last, _PROBED)
+            )
+        if route.any_value:
+            cost += _RANGE_COST + self._size
+        return cost
+
+    def add(self, entry: int, route: Route) -> None:
+        """Make the entry reachable by the route. A number is used for one route, and once removed never again."""
+        self._size += 1
+        for boolean in route.booleans:
+            self._booleans.setdefault(boolean, {})[entry] = None
+        for number in route.numbers:
+            self._numbers.setdefault(number, {})[entry] = None
+        for string in route.strings:
+            self._strings.setdefault(string, {})[entry] = None
+        for low, high in route.number_ranges:
+            self._number_ranges.add(entry, low, high)
+        for start, end in route.string_ranges:
+            self._string_ranges.add(entry, start, end)
+        if route.topics is not None:
+            self._topics.add(entry, route.topics)
+        if route.any_value:
+            self._any_value[entry] = None
+
+    def remove(self, entry: int, route: Route) -> None:
+        """Undo `add` of the same route."""
+        self._size -= 1
+        for boolean in route.booleans:
+            del self._booleans[boolean][entry]
+        for number in route.numbers:
+            del self._numbers[number][entry]
+            if not self._numbers[number]:
+                del self._numbers[number]
+        for string in route.strings:
+            del self._strings[string][entry]
+            if not self._strings[string]:
+                del self._strings[string]
+        if route.number_ranges:
+            self._number_ranges.remove(entry)
+        if route.string_ranges:
+            self._string_ranges.remove(entry)
+        if route.topics is not None:
+            self._topics.remove(entry, route.topics)
+        if route.any_value:
+            del self._any_value[entry]
+
+    def reach(self, value: Scalar, found: list[int]) -> None:
+        """Append the entries that an attribute of this value may match; some perhaps more than once."""
+        if self._any_value:
+            found.extend(self._any_value)
+        if isinstance(value, bool):
+            found.extend(self._booleans.get(value, ()))
+        elif isinstance(value, str):
+            found.extend(self._strings.get(value, ()))
+            if len(self._string_ranges):
+                found.extend(self._string_ranges.find((0, value)))
+            if len(self._topics):
+                found.extend(self._topics.find(value))
+        else:
+            found.extend(self._numbers.get(value, ()))
+            if len(self._number_ranges):
+                found.extend(self._number_ranges.find((value, 0)))

@@ -1,0 +1,144 @@
+"""One form and one text for filters that say the same.
+
+Negations are pushed into the predicates. Under SQL's three-valued logic this changes nothing: `not x < 5` and `x >= 5`
+are both unknown when x is absent or no number, and otherwise opposite. What is left has no negation above a predicate,
+so whether it is TRUE follows from which of its predicates are TRUE: unknown and false need not be told apart, and
+evaluation is two-valued.
+"""
+
+from carrycast.core.matching.lexer import KEYWORDS
+from carrycast.core.matching.terms import (
+    NEGATED,
+    And,
+    Between,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Literal,
+    Matches,
+    Node,
+    Not,
+    Operator,
+    Or,
+)
+
+_TRUE = Constant(True)
+_FALSE = Constant(False)
+
+
+def canonical(node: Node, negated: bool = False) -> Node:
+    """The canonical form of the node, or of its negation."""
+    match node:
+        case Not(operand):
+            return canonical(operand, not negated)
+        case And(operands) | Or(operands):
+            conjunction = isinstance(node, And) is not negated
+            return _combined([canonical(operand, negated) for operand in operands], conjunction)
+        case Constant(value):
+            return Constant(value is not negated)
+        case Compare(attribute, operator, literal):
+            return Compare(attribute, NEGATED[operator] if negated else operator, literal)
+        case Between(attribute, low, high, inverse):
+            return Between(attribute, low, high, inverse is not negated)
+        case In(attribute, literals, inverse):
+            return _membership(attribute, literals, inverse is not negated)
+        case Like(attribute, pattern, inverse):
+            only = pattern.literal()
+            if only is not None:
+                return _equality(attribute, Literal(Kind.STRING, only), inverse is not negated)
+            return Like(attribute, pattern, inverse is not negated)
+        case Matches(attribute, topics, inverse):
+            only = topics.literal()
+            if only is not None:
+                return _equality(attribute, Literal(Kind.STRING, only), inverse is not negated)
+            return Matches(attribute, topics, inverse is not negated)
+        case IsNull(attribute, inverse):
+            return IsNull(attribute, inverse is not negated)
+
+
+def _equality(attribute: str, literal: Literal, negated: bool) -> Node:
+    return Compare(attribute, Operator.NE if negated else Operator.EQ, literal)
+
+
+def _membership(attribute: str, literals: tuple[Literal, ...], negated: bool) -> Node:
+    unique = dict.fromkeys(literals)
+    if len(unique) == 1:
+        return _equality(attribute, literals[0], negated)
+    # Kinds are kept apart, and within one the values compare.
+    ordered = sorted(unique, key=lambda literal: (literal.kind, literal.value))
+    return In(attribute, tuple(ordered), negated)
+
+
+def _combined(operands: list[Node], conjunction: bool) -> Node:
+    neutral, absorbing = (_TRUE, _FALSE) if conjunction else (_FALSE, _TRUE)
+    by_text: dict[str, Node] = {}
+    for operand in operands:
+        if isinstance(operand, And if conjunction else Or):
+            by_text.update((_operand_text(inner), inner) for inner in operand.operands)
+        elif operand == absorbing:
+            return absorbing
+        elif operand != neutral:
+            by_text[_operand_text(operand)] = operand
+    if not by_text:
+        return neutral
+    unique = tuple(by_text[text] for text in sorted(by_text))
+    if len(unique) == 1:
+        return unique[0]
+    return And(unique) if conjunction else Or(unique)
+
+
+def text_of(node: Node) -> str:
+    """The canonical text of a canonical node; parsing it gives the same node again."""
+    match node:
+        case Constant(value):
+            return "true" if value else "false"
+        case Compare(attribute, operator, literal):
+            return f"{_name(attribute)} {operator.value} {_literal(literal)}"
+        case Between(attribute, low, high, negated):
+            return f"{_name(attribute)} {_not(negated)}between {_literal(low)} and {_literal(high)}"
+        case In(attribute, literals, negated):
+            return f"{_name(attribute)} {_not(negated)}in ({', '.join(_literal(literal) for literal in literals)})"
+        case Like(attribute, pattern, negated):
+            return f"{_name(attribute)} {_not(negated)}like {pattern.sql()}"
+        case Matches(attribute, topics, negated):
+            return f"{_name(attribute)} {_not(negated)}matches {_string(str(topics))}"
+        case IsNull(attribute, negated):
+            return f"{_name(attribute)} is {_not(negated)}null"
+        case And(operands):
+            return " and ".join(_operand_text(operand) for operand in operands)
+        case Or(operands):
+            return " or ".join(_operand_text(operand) for operand in operands)
+        case Not(operand):
+            return f"not ({text_of(operand)})"
+
+
+def _operand_text(node: Node) -> str:
+    # `and` binds tighter than `or`, so only a disjunction inside of a conjunction needs parentheses; and a disjunction
+    # is never an operand of another, since those are merged.
+    return f"({text_of(node)})" if isinstance(node, Or) else text_of(node)
+
+
+def _not(negated: bool) -> str:
+    return "not " if negated else ""
+
+
+def _name(attribute: str) -> str:
+    plain = attribute.isascii() and attribute.replace(".", "_").isidentifier() and not attribute.startswith(".")
+    if plain and attribute.lower() not in KEYWORDS:
+        return attribute
+    return '"' + attribute.replace('"', '""') + '"'
+
+
+def _literal(literal: Literal) -> str:
+    if isinstance(literal.value, str):
+        return _string(literal.value)
+    if isinstance(literal.value, bool):
+        return "true" if literal.value else "false"
+    return repr(literal.value)
+
+
+def _string(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

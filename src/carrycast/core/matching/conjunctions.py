@@ -1,0 +1,307 @@
+"""Many conjunctions, reached through the attributes they name: by an event, or by one that covers or is covered.
+
+A tree of tables. In each, a conjunction is entered under one of its conditions: under a single value if it names one,
+the rarest, else under an interval. Where too many share a value they form a table of their own, entered under what else
+they ask. So an event, and a conjunction that is compared, meets few others that it has nothing to do with.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from carrycast.core.matching.conditions import (
+    BOTH_OPEN,
+    CLOSED,
+    OTHER,
+    POINT,
+    Condition,
+    Conditions,
+    all_hold,
+    atoms_of,
+)
+from carrycast.core.matching.intervals import NumberCut
+from carrycast.core.matching.ranges import RangeIndex
+from carrycast.core.model import Attributes
+
+# More than this share a value: looking at each costs more than a table of their own.
+LISTED = 8
+# A plain scan of so many intervals is faster than a tree.
+SCANNED = 192
+
+
+class Placed:
+    """A conjunction in the tree. `owner` is what it stands for; the first conditions are those it is entered under."""
+
+    __slots__ = ("conditions", "owner", "residual")
+
+    def __init__(self, owner: object, conditions: Conditions) -> None:
+        self.owner = owner
+        self.conditions = conditions
+        self.residual: Conditions = conditions
+        """What is still to be tested when it has been reached."""
+
+
+# A set of more values than this is not taken apart; of fewer, if something else leads to the conjunction as well.
+SPREAD = 64
+SPREAD_BESIDE = 16
+
+
+def placements(conditions: Conditions) -> list[Conditions] | None:
+    """Conjunctions that together say the same, each with a point or an interval by which it is reached; None if there
+    are none, or too many. One of several values (`role in (...)`) is taken apart: where many conjunctions share their
+    other values, that is how they differ."""
+    simple = any(kind != OTHER for _, _, _, kind in conditions)
+    best: tuple[int, list[Condition]] | None = None
+    for place, (name, values, _, kind) in enumerate(conditions):
+        atoms = None if kind != OTHER or values.absent else atoms_of(name, values)
+        if atoms and (best is None or len(atoms) < len(best[1])):
+            best = place, atoms
+    if best is None or len(best[1]) > (SPREAD_BESIDE if simple else SPREAD):
+        return [conditions] if simple else None
+    place, atoms = best
+    return [(*conditions[:place], atom, *conditions[place + 1 :]) for atom in atoms]
+
+
+class _Ranges:
+    """Intervals of numbers, taken as closed: what is reached at an open end is tested again."""
+
+    __slots__ = ("_few", "_many", "_next", "_numbers", "_placed")
+
+    def __init__(self) -> None:
+        self._few: list[tuple[float, float, Placed]] = []
+        self._many: RangeIndex[NumberCut] | None = None
+        self._placed: dict[int, Placed] = {}
+        self._numbers: dict[Placed, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._few) + len(self._placed)
+
+    def __iter__(self) -> Iterator[Placed]:
+        yield from (placed for _, _, placed in self._few)
+        yield from self._placed.values()
+
+    def add(self, low: float, high: float, placed: Placed) -> None:
+        if self._many is None:
+            self._few.append((low, high, placed))
+            if len(self._few) > SCANNED:
+                few, self._few, self._many = self._few, [], RangeIndex()
+                for item in few:
+                    self._enter(self._many, *item)
+        else:
+            self._enter(self._many, low, high, placed)
+
+    def _enter(self, many: RangeIndex[NumberCut], low: float, high: float, placed: Placed) -> None:
+        number = self._numbers[placed] = self._next
+        self._next += 1
+        self._placed[number] = placed
+        many.add(number, (low, 0), (high, 1))
+
+    def remove(self, placed: Placed) -> None:
+        if self._many is None:
+            self._few = [item for item in self._few if item[2] is not placed]
+            return
+        number = self._numbers.pop(placed)
+        self._many.remove(number)
+        del self._placed[number]
+        if not self._placed:
+            self._many = None
+
+    def containing(self, low: float, high: float) -> list[Placed]:
+        """Those that contain all from low to high."""
+        if self._many is None:
+            return [placed for start, end, placed in self._few if start <= low and high <= end]
+        placed = self._placed
+        return [placed[number] for number in self._many.containing((low, 0), (high, 1))]
+
+    def within(self, low: float, high: float) -> list[Placed]:
+        """Those that reach from low to high at most."""
+        if self._many is None:
+            return [placed for start, end, placed in self._few if low <= start and end <= high]
+        placed = self._placed
+        return [placed[number] for number in self._many.within((low, 0), (high, 1))]
+
+
+class ConjunctionTree:
+    """Conjunctions, each with at least one point or interval of numbers."""
+
+    __slots__ = ("_depth", "_plain", "_points", "_ranges")
+
+    def __init__(self, depth: int = 0) -> None:
+        self._depth = depth
+        self._points: dict[str, dict[object, Placed | list[Placed] | ConjunctionTree]] = {}
+        self._ranges: dict[str, _Ranges] = {}
+        self._plain: dict[Placed, None] = {}
+        """Those that ask for nothing more by which they could be reached."""
+
+    def __bool__(self) -> bool:
+        return bool(self._points or self._ranges or self._plain)
+
+    def add(self, placed: Placed) -> None:
+        """Enter a conjunction under the best of its conditions."""
+        depth, conditions = self._depth, placed.conditions
+        place = self._best(conditions)
+        if place is None:
+            placed.residual = conditions[depth:]
+            self._plain[placed] = None
+            return
+        chosen = conditions[place]
+        if place != depth:
+            rest = (*conditions[depth:place], *conditions[place + 1 :])
+            conditions = placed.conditions = (*conditions[:depth], chosen, *rest)
+        name, low, high, kind = chosen
+        if kind == POINT:
+            self._add_point(name, low, placed)
+            return
+        # An interval is reached as if it were closed.
+        placed.residual = conditions[depth + (kind == CLOSED) :]
+        ranges = self._ranges.get(name)
+        if ranges is None:
+            ranges = self._ranges[name] = _Ranges()
+        ranges.add(low, high, placed)
+
+    def remove(self, placed: Placed) -> None:
+        """Take one out that was added."""
+        if placed in self._plain:
+            del self._plain[placed]
+            return
+        name, low, _, kind = placed.conditions[self._depth]
+        if kind != POINT:
+            ranges = self._ranges[name]
+            ranges.remove(placed)
+            if not len(ranges):
+                del self._ranges[name]
+            return
+        table = self._points[name]
+        bucket = table[low]
+        if not isinstance(bucket, Placed):
+            bucket.remove(placed)
+        if isinstance(bucket, Placed) or not bucket:
+            del table[low]
+            if not table:
+                del self._points[name]
+
+    def _add_point(self, name: str, value: object, placed: Placed) -> None:
+        table = self._points.setdefault(name, {})
+        bucket = table.get(value)
+        if isinstance(bucket, ConjunctionTree):
+            bucket.add(placed)
+            return
+        placed.residual = placed.conditions[self._depth + 1 :]
+        if bucket is None:
+            table[value] = placed
+        elif isinstance(bucket, Placed):
+            table[value] = [bucket, placed]
+        else:
+            bucket.append(placed)
+            if len(bucket) > LISTED:
+                tree = table[value] = ConjunctionTree(self._depth + 1)
+                for each in bucket:
+                    tree.add(each)
+
+    def _best(self, conditions: Conditions) -> int | None:
+        """The place of the condition to enter by: the rarest value, else the interval that the fewest name."""
+        best, least = None, 0
+        for place in range(self._depth, len(conditions)):
+            name, low, _, kind = conditions[place]
+            if kind == OTHER:
+                continue
+            if kind == POINT:
+                bucket = self._points.get(name, {}).get(low)
+                cost = 0 if bucket is None else len(bucket) if isinstance(bucket, list) else 1
+                cost = LISTED if isinstance(bucket, ConjunctionTree) else cost
+            else:
+                cost = 2 * LISTED + len(self._ranges.get(name, ()))
+            if best is None or cost < least:
+                best, least = place, cost
+        return best
+
+    # Looking for some.
+
+    def match(self, attributes: Attributes, found: list[Placed]) -> None:
+        """Append those that an event with these attributes meets."""
+        for placed in self._plain:
+            if not placed.residual or all_hold(placed.residual, attributes):
+                found.append(placed)
+        points, ranges = self._points, self._ranges
+        for name, value in attributes.items():
+            table = points.get(name)
+            if table is not None:
+                bucket = table.get((value,) if isinstance(value, bool) else value)
+                if isinstance(bucket, Placed):
+                    if not bucket.residual or all_hold(bucket.residual, attributes):
+                        found.append(bucket)
+                elif isinstance(bucket, list):
+                    for placed in bucket:
+                        if not placed.residual or all_hold(placed.residual, attributes):
+                            found.append(placed)
+                elif bucket is not None:
+                    bucket.match(attributes, found)
+            if ranges and name in ranges and isinstance(value, int | float) and not isinstance(value, bool):
+                for placed in ranges[name].containing(value, value):
+                    if not placed.residual or all_hold(placed.residual, attributes):
+                        found.append(placed)
+
+    def coverers(self, samples: Mapping[str, Condition], found: list[Placed]) -> None:
+        """Append those that may cover a conjunction, of which each condition is given, or a part of it."""
+        found.extend(self._plain)
+        for name, condition in samples.items():
+            _, low, high, kind = condition
+            if kind in (POINT, OTHER):
+                for bucket in _within(self._points.get(name, {}), condition):
+                    if isinstance(bucket, ConjunctionTree):
+                        bucket.coverers(samples, found)
+                    else:
+                        found.extend(_listed(bucket))
+            ranges = self._ranges.get(name)
+            if ranges is not None and kind != OTHER and not isinstance(low, str | tuple):
+                found.extend(ranges.containing(low, low if kind == POINT else high))
+
+    def covered(self, wide: Mapping[str, Condition], found: list[Placed]) -> None:
+        """Append those that conditions, by name, may cover."""
+        found.extend(self._plain)
+        for name, table in self._points.items():
+            for bucket in _within(table, wide.get(name)):
+                if isinstance(bucket, ConjunctionTree):
+                    bucket.covered(wide, found)
+                else:
+                    found.extend(_listed(bucket))
+        for name, ranges in self._ranges.items():
+            atoms = _atoms(wide.get(name))
+            if atoms is None:
+                found.extend(ranges)
+                continue
+            for _, low, high, kind in atoms:
+                if kind != POINT:
+                    found.extend(ranges.within(low, high))
+
+
+def _listed(bucket: Placed | list[Placed]) -> Iterable[Placed]:
+    return bucket if isinstance(bucket, list) else (bucket,)
+
+
+def _within(
+    table: dict[object, Placed | list[Placed] | ConjunctionTree], condition: Condition | None
+) -> Iterable[Placed | list[Placed] | ConjunctionTree]:
+    """The buckets of the values that a condition allows, or of more."""
+    atoms = _atoms(condition)
+    if atoms is None:
+        return table.values()
+    found = []
+    for _, low, high, kind in atoms:
+        if kind == POINT:
+            found += [table[low]] if low in table else []
+        else:
+            assert CLOSED <= kind <= BOTH_OPEN
+            found += [
+                bucket for value, bucket in table.items() if isinstance(value, int | float) and low <= value <= high
+            ]
+    return found
+
+
+def _atoms(condition: Condition | None) -> list[Condition] | None:
+    """The points and intervals of a condition; None if they are not all that it allows."""
+    if condition is None:
+        return None
+    name, values, _, kind = condition
+    if kind != OTHER:
+        return [condition]
+    return None if values.absent else atoms_of(name, values)

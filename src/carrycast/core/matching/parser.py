@@ -1,0 +1,252 @@
+"""From text to terms: a recursive-descent parser with exact positions.
+
+filter     = [ or ]
+or         = and { "or" and }
+and        = not { "and" not }
+not        = "not" not | condition
+condition  = "(" or ")" | "true" | "false" | attribute [ test ] | literal comparison attribute
+test       = comparison literal
+           | [ "not" ] "between" literal "and" literal
+           | [ "not" ] "in" "(" literal { "," literal } ")"
+           | [ "not" ] "like" string [ "escape" string ]
+           | [ "not" ] "matches" string
+           | "is" [ "not" ] "null"
+comparison = "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
+"""
+
+from carrycast.core.matching.errors import FilterError, expectation, limit
+from carrycast.core.matching.lexer import Token, TokenKind, tokenize
+from carrycast.core.matching.patterns import parse_like
+from carrycast.core.matching.terms import (
+    MIRRORED,
+    And,
+    Between,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Literal,
+    Matches,
+    Node,
+    Not,
+    Operator,
+    Or,
+)
+from carrycast.core.matching.topics import parse_topic_filter
+
+# Deeper than filters that people write, far below the depth at which recursion over terms could fail.
+MAX_DEPTH = 32
+
+# A term is a test of an attribute or an element of an `in` list. The bound keeps one event's cost per filter small.
+MAX_TERMS = 256
+
+_OPERATORS = {operator.value: operator for operator in Operator}
+
+
+def parse(text: str) -> Node:
+    """The terms of the text as written; empty text is `true`. Raises FilterError."""
+    return _Parser(text).filter()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._next = 0
+        self._depth = 0
+        self._terms = 0
+
+    def filter(self) -> Node:
+        if self._peek().kind is TokenKind.END:
+            return Constant(True)
+        node = self._or()
+        if self._peek().kind is not TokenKind.END:
+            raise self._expected("'and', 'or' or the end")
+        return node
+
+    def _or(self) -> Node:
+        operands = [self._and()]
+        while self._accept("or"):
+            operands.append(self._and())
+        return operands[0] if len(operands) == 1 else Or(tuple(operands))
+
+    def _and(self) -> Node:
+        operands = [self._not()]
+        while self._accept("and"):
+            operands.append(self._not())
+        return operands[0] if len(operands) == 1 else And(tuple(operands))
+
+    def _not(self) -> Node:
+        token = self._peek()
+        if not self._accept("not"):
+            return self._condition()
+        self._enter(token)
+        node = Not(self._not())
+        self._depth -= 1
+        return node
+
+    def _condition(self) -> Node:
+        token = self._peek()
+        if self._accept_symbol("("):
+            self._enter(token)
+            node = self._or()
+            if not self._accept_symbol(")"):
+                raise self._expected("'and', 'or' or ')'")
+            self._depth -= 1
+            return node
+        self._count_term(token)
+        if token.kind is TokenKind.NAME:
+            self._next += 1
+            return self._test(str(token.value))
+        literal = self._optional_literal()
+        if literal is None:
+            raise self._expected("a condition")
+        operator = self._comparison()
+        if operator is None:
+            if isinstance(literal.value, bool):
+                return Constant(literal.value)
+            raise self._expected("a comparison")
+        name = self._peek()
+        if name.kind is not TokenKind.NAME:
+            raise self._expected("an attribute")
+        self._next += 1
+        return Compare(str(name.value), MIRRORED[operator], literal)
+
+    def _test(self, attribute: str) -> Node:
+        operator = self._comparison()
+        if operator is not None:
+            return Compare(attribute, operator, self._literal())
+        if self._accept("is"):
+            negated = self._accept("not")
+            if not self._accept("null"):
+                raise self._expected("'null'" if negated else "'null' or 'not null'")
+            return IsNull(attribute, negated)
+        negated = self._accept("not")
+        if self._accept("between"):
+            low = self._literal()
+            if not self._accept("and"):
+                raise self._expected("'and'")
+            return Between(attribute, low, self._literal(), negated)
+        if self._accept("in"):
+            return In(attribute, self._list(), negated)
+        if self._accept("like"):
+            return self._like(attribute, negated)
+        if self._accept("matches"):
+            return self._matches(attribute, negated)
+        if negated:
+            raise self._expected("'between', 'in', 'like' or 'matches'")
+        return Compare(attribute, Operator.EQ, Literal(Kind.BOOLEAN, True))
+
+    def _list(self) -> tuple[Literal, ...]:
+        if not self._accept_symbol("("):
+            raise self._expected("'('")
+        literals = [self._literal()]
+        while self._accept_symbol(","):
+            self._count_term(self._peek())
+            literals.append(self._literal())
+        if not self._accept_symbol(")"):
+            raise self._expected("',' or ')'")
+        return tuple(literals)
+
+    def _like(self, attribute: str, negated: bool) -> Node:
+        pattern = self._string("a pattern in quotes")
+        escape: str | None = None
+        if self._accept("escape"):
+            token = self._string("one character in quotes")
+            escape = str(token.value)
+            if len(escape) != 1:
+                raise self._expected_at(token, "one character in quotes")
+        try:
+            return Like(attribute, parse_like(str(pattern.value), escape), negated)
+        except ValueError as error:
+            raise self._expected_at(pattern, str(error)) from None
+
+    def _matches(self, attribute: str, negated: bool) -> Node:
+        token = self._string("a topic filter in quotes")
+        try:
+            return Matches(attribute, parse_topic_filter(str(token.value)), negated)
+        except ValueError as error:
+            raise self._expected_at(token, str(error)) from None
+
+    def _literal(self) -> Literal:
+        if self._peek().is_keyword("null"):
+            raise self._expected("a value (absence is tested with 'is null')")
+        literal = self._optional_literal()
+        if literal is None:
+            raise self._expected("a value")
+        return literal
+
+    def _optional_literal(self) -> Literal | None:
+        token = self._peek()
+        if token.kind is TokenKind.STRING:
+            self._next += 1
+            return Literal(Kind.STRING, token.value)
+        if token.is_keyword("true") or token.is_keyword("false"):
+            self._next += 1
+            return Literal(Kind.BOOLEAN, token.value == "true")
+        signed = token.is_symbol("-") or token.is_symbol("+")
+        if signed:
+            self._next += 1
+            if self._peek().kind is not TokenKind.NUMBER:
+                raise self._expected("a number")
+        number = self._peek()
+        if number.kind is not TokenKind.NUMBER or isinstance(number.value, str):
+            return None
+        self._next += 1
+        return self._number(number, -number.value if token.is_symbol("-") else number.value)
+
+    def _number(self, token: Token, value: int | float) -> Literal:
+        # 1, 1.0 and 1e0 are the same number and get the same literal.
+        if isinstance(value, float):
+            integral = value.is_integer() and -(2**63) <= value < 2**63
+            return Literal(Kind.NUMBER, int(value) if integral else value)
+        if value >= 2**63:
+            raise self._expected_at(token, "an integer of at most 64 bits (or a decimal: append '.0')")
+        return Literal(Kind.NUMBER, value)
+
+    def _comparison(self) -> Operator | None:
+        token = self._peek()
+        operator = _OPERATORS.get(str(token.value)) if token.kind is TokenKind.SYMBOL else None
+        if operator is not None:
+            self._next += 1
+        return operator
+
+    def _string(self, expected: str) -> Token:
+        token = self._peek()
+        if token.kind is not TokenKind.STRING:
+            raise self._expected(expected)
+        self._next += 1
+        return token
+
+    def _peek(self) -> Token:
+        return self._tokens[self._next]
+
+    def _accept(self, keyword: str) -> bool:
+        found = self._peek().is_keyword(keyword)
+        self._next += found
+        return found
+
+    def _accept_symbol(self, symbol: str) -> bool:
+        found = self._peek().is_symbol(symbol)
+        self._next += found
+        return found
+
+    def _enter(self, token: Token) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise limit(self._text, token.offset, f"nested deeper than {MAX_DEPTH} levels")
+
+    def _count_term(self, token: Token) -> None:
+        self._terms += 1
+        if self._terms > MAX_TERMS:
+            raise limit(self._text, token.offset, f"more than {MAX_TERMS} terms")
+
+    def _expected(self, what: str) -> FilterError:
+        return self._expected_at(self._peek(), what)
+
+    def _expected_at(self, token: Token, what: str) -> FilterError:
+        index = self._tokens.index(token)
+        after = self._tokens[index - 1].written if index > 0 else ""
+        return expectation(self._text, token.offset, what, after)

@@ -1,0 +1,132 @@
+"""Can several conditions hold together? Decided by search, with an example where there is one.
+
+`Filter.overlaps` compares boxes and gives up on filters that have too many. A search need not write the boxes down: it
+takes one alternative after the other and turns back at the first attribute that has no value left.
+"""
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from carrycast.core.matching.automata import Budget
+from carrycast.core.matching.intervals import NumberIntervals
+from carrycast.core.matching.relations import Box
+from carrycast.core.matching.terms import And, Constant, Node, Not, Or
+from carrycast.core.matching.values import ValueSet, allowed, both, is_empty, satisfies
+from carrycast.core.model import Scalar
+
+STEPS = 20_000
+"""Predicates that a search may look at: some tens of milliseconds. Conditions that people write need a hundred."""
+
+
+class Answer(enum.Enum):
+    """Whether conditions can hold together."""
+
+    YES = "yes"
+    NO = "no"
+    PERHAPS = "perhaps"
+    """The search was given up."""
+
+
+class Together(NamedTuple):
+    """The answer; if it is yes, what each attribute may then be."""
+
+    answer: Answer
+    box: Box
+
+
+class _GivenUpError(Exception):
+    """Too many steps."""
+
+
+def together(nodes: Iterable[Node]) -> Together:
+    """Whether an event can match all of some canonical nodes. Exact, unless the search is given up."""
+    search = _Search()
+    try:
+        found = search.box({}, list(nodes))
+    except _GivenUpError:
+        return Together(Answer.PERHAPS, {})
+    if found is None:
+        return Together(Answer.NO, {})
+    # When the budget of patterns is gone, sets that may be empty were taken for full.
+    return Together(Answer.YES, found) if search.budget.steps >= 0 else Together(Answer.PERHAPS, {})
+
+
+class _Search:
+    def __init__(self) -> None:
+        self.budget = Budget()
+        self._steps = STEPS
+
+    def box(self, box: dict[str, ValueSet], pending: list[Node]) -> dict[str, ValueSet] | None:
+        """A box within a box in which all of the pending nodes hold."""
+        alternatives: list[Or] = []
+        while pending:
+            self._steps -= 1
+            if self._steps < 0:
+                raise _GivenUpError
+            node = pending.pop()
+            if isinstance(node, Constant):
+                if not node.value:
+                    return None
+            elif isinstance(node, And):
+                pending.extend(node.operands)
+            elif isinstance(node, Or):
+                alternatives.append(node)
+            else:
+                assert not isinstance(node, Not), "a canonical node has no negation above a predicate"
+                values = allowed(node)
+                name = node.attribute
+                box[name] = both(box[name], values) if name in box else values
+                if is_empty(box[name], self.budget):
+                    return None
+        if not alternatives:
+            return box
+        # The one with the fewest ways to go first: it is the soonest to fail.
+        first = min(alternatives, key=lambda node: len(node.operands))
+        others = [node for node in alternatives if node is not first]
+        for operand in first.operands:
+            found = self.box(dict(box), [*others, operand])
+            if found is not None:
+                return found
+        return None
+
+
+def example(box: Box) -> dict[str, Scalar] | None:
+    """Attributes that lie in a box; None if one of them would have to be made up to fit patterns."""
+    found: dict[str, Scalar] = {}
+    for name, values in box.items():
+        value = _value(values)
+        if value is not None:
+            found[name] = value
+        elif not values.absent:
+            return None
+    return found
+
+
+def _value(values: ValueSet) -> Scalar | None:
+    """Some value of a set, the plainest first; None if there is none but absence, or none is found."""
+    if values.booleans:
+        return values.booleans[-1]
+    for start, end in values.strings:
+        # Whatever begins an interval is in it.
+        if not start[0] and start < end and satisfies(start[1], values.patterns):
+            return start[1]
+    return _number(values.numbers)
+
+
+def _number(intervals: NumberIntervals) -> float | None:
+    for (low, above), (high, beyond) in intervals:
+        if low <= 0 <= high and (low, above) <= (0, 0) and (high, beyond) >= (0, 1):
+            return 0
+        if not above and abs(low) != float("inf"):
+            return low
+        if beyond and abs(high) != float("inf"):
+            return high
+        if low == -float("inf"):
+            return high - 1
+        if high == float("inf"):
+            return low + 1
+        middle = (low + high) / 2
+        if low < middle < high:
+            return middle
+    return None

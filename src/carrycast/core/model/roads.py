@@ -1,0 +1,98 @@
+"""Road maps as values: where roads run, the points along them, and how far a place is from them.
+
+Pure and plain Python, so that protocols may compute with a map that their node was given. Distances are compared as
+sums of squares, which every machine rounds alike; nothing here depends on a library's `hypot`.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, isfinite, sqrt
+
+import msgspec
+
+from carrycast.core.model.identity import Position
+
+# A spacing that asks for more points than this is surely in other units than the map.
+MAX_WAYPOINTS = 1_000_000
+
+
+class Road(msgspec.Struct, frozen=True, kw_only=True):
+    """A road along its middle line, through the places of its nodes."""
+
+    id: str
+    nodes: tuple[str, ...]
+    places: tuple[Position, ...]
+    lanes: int
+    """In each direction."""
+    one_way: bool = False
+    speed_limit_mps: float | None = None
+
+    def pieces(self) -> Iterator[tuple[Position, Position]]:
+        """From each node to the next, in a straight line."""
+        return zip(self.places, self.places[1:], strict=False)
+
+
+class RoadMap(msgspec.Struct, frozen=True, kw_only=True):
+    """The roads in a rectangle from (0, 0) to (width_m, height_m). Equal maps are equal values."""
+
+    name: str
+    width_m: float
+    height_m: float
+    lane_m: float
+    """How wide a lane is."""
+    safety_m: float
+    """The distance that vehicles in a lane keep."""
+    roads: tuple[Road, ...]
+
+    def waypoints(self, spacing_m: float = 10.0) -> tuple[Position, ...]:
+        """Points along the middle of the roads, at most so far apart, all nodes among them, each once.
+
+        They come in the order of the roads in the map and along each road. [003 §3.6] speaks of "the waypoint track"
+        and gives no distance; ten meters is far below any radio range.
+        """
+        if not (isfinite(spacing_m) and spacing_m > 0):
+            raise ValueError(f"waypoints are some distance above 0 apart, not {spacing_m}")
+        if self.length_m() / spacing_m > MAX_WAYPOINTS:
+            raise ValueError(f"{spacing_m:g} m between waypoints make more than {MAX_WAYPOINTS} of them")
+        points: dict[Position, None] = {}
+        for road in self.roads:
+            for start, end in road.pieces():
+                parts = max(1, ceil(sqrt(squared_m(start, end)) / spacing_m))
+                for part in range(parts):
+                    points[_between(start, end, part / parts)] = None
+            points[road.places[-1]] = None
+        return tuple(points)
+
+    def distance_m(self, place: Position) -> float:
+        """How far a place is from the middle of the nearest road."""
+        return sqrt(min(squared_m(place, foot(place, *piece)) for road in self.roads for piece in road.pieces()))
+
+    def length_m(self) -> float:
+        """Of all roads together."""
+        return sum(sqrt(squared_m(*piece)) for road in self.roads for piece in road.pieces())
+
+
+def nearest(points: Sequence[Position], place: Position) -> Position:
+    """The point nearest to a place; of several that are equally near, the first."""
+    return min(points, key=lambda point: squared_m(point, place))
+
+
+def squared_m(one: Position, other: Position) -> float:
+    """The distance of two places, squared."""
+    dx_m, dy_m = one[0] - other[0], one[1] - other[1]
+    return dx_m * dx_m + dy_m * dy_m
+
+
+def foot(place: Position, start: Position, end: Position) -> Position:
+    """The point of a segment that is nearest to a place."""
+    dx_m, dy_m = end[0] - start[0], end[1] - start[1]
+    share = ((place[0] - start[0]) * dx_m + (place[1] - start[1]) * dy_m) / (dx_m * dx_m + dy_m * dy_m)
+    return _between(start, end, share)
+
+
+def _between(start: Position, end: Position, share: float) -> Position:
+    """A point of a segment, by its share of the way; both ends exactly."""
+    if share <= 0:
+        return start
+    if share >= 1:
+        return end
+    return Position(start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share)

@@ -1,0 +1,137 @@
+"""What a node knows of the nodes within a few hops: soft state that each of them spreads over that many hops.
+
+A report is passed on hop by hop while it has hops left. Of copies that come over several links the first one counts and
+the others are discarded by their sequence number, so each node is known over exactly one link.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from carrycast.core.model import NodeId
+
+Report = TypeVar("Report")
+
+MAX_NODES = 100_000
+"""More nodes than any horizon holds; forged reports cannot fill the memory."""
+
+COPY_LIFE_S = 60.0
+"""For that long after a report has run out, copies of it are still known to be copies."""
+
+COUNTER_BITS = 32
+
+
+def next_sequence(incarnation: int, counter: int) -> int:
+    """A sequence number that grows over restarts of a node too: after a crash its counter begins anew."""
+    return (incarnation << COUNTER_BITS) + counter
+
+
+class Known(Generic[Report]):
+    """The last report of a node: over which neighbor it came, over how many hops, and until when it is good."""
+
+    __slots__ = ("hops", "report", "sequence", "until", "via")
+
+    def __init__(self, via: NodeId, hops: int, sequence: int, until: float, report: Report) -> None:
+        self.via = via
+        self.hops = hops
+        self.sequence = sequence
+        self.until = until
+        self.report = report
+
+
+class Horizon(Generic[Report]):
+    """The nodes that have reported: all of them, by the neighbor over which each is reached, and by what they want.
+
+    `wanted` gives the filters that a report says its node subscribes to.
+    """
+
+    __slots__ = ("_ended", "_nodes", "_self", "_subscribers", "_wanted", "links")
+
+    def __init__(self, self_id: NodeId, wanted: Callable[[Report], tuple[str, ...]]) -> None:
+        self._self = self_id
+        self._wanted = wanted
+        self._nodes: dict[NodeId, Known[Report]] = {}
+        self._subscribers: dict[str, dict[NodeId, Known[Report]]] = {}
+        self._ended: dict[NodeId, tuple[int, float]] = {}
+        """The last sequence numbers of nodes that are no longer known, so that old copies stay duplicates."""
+        self.links: dict[NodeId, dict[NodeId, Known[Report]]] = {}
+        """The nodes reached over each neighbor; to be read only."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[tuple[NodeId, Known[Report]]]:
+        return iter(self._nodes.items())
+
+    def get(self, node: NodeId) -> Known[Report] | None:
+        """What is known of a node."""
+        return self._nodes.get(node)
+
+    def is_new(self, node: NodeId, sequence: int) -> bool:
+        """Whether a report would be taken in: no copy of one that came before, and not this node's own."""
+        known = self._nodes.get(node)
+        if known is not None:
+            return sequence > known.sequence
+        ended = self._ended.get(node)
+        return node != self._self and len(self._nodes) < MAX_NODES and (ended is None or sequence > ended[0])
+
+    def accept(self, node: NodeId, via: NodeId, hops: int, sequence: int, until: float, report: Report) -> None:
+        """Take a new report in."""
+        old = self._nodes.get(node)
+        if old is not None:
+            if old.via == via and self._wanted(old.report) == self._wanted(report):
+                # The usual case: the next report over the same link.
+                old.hops, old.sequence, old.until, old.report = hops, sequence, until, report
+                return
+            self._drop(node)
+        else:
+            self._ended.pop(node, None)
+        known = self._nodes[node] = Known(via, hops, sequence, until, report)
+        self.links.setdefault(via, {})[node] = known
+        for text in self._wanted(report):
+            self._subscribers.setdefault(text, {})[node] = known
+
+    def nearest(self, texts: Iterable[str]) -> dict[NodeId, int]:
+        """The links that lead to subscribers to any of these filters, each with the hops to its nearest one."""
+        found: dict[NodeId, int] = {}
+        for text in texts:
+            subscribers = self._subscribers.get(text)
+            if subscribers is not None:
+                for known in subscribers.values():
+                    hops = found.get(known.via)
+                    if hops is None or known.hops < hops:
+                        found[known.via] = known.hops
+        return found
+
+    def lose(self, neighbor: NodeId) -> None:
+        """A link is gone, and with it all that is known only over it."""
+        for node in list(self.links.get(neighbor, ())):
+            known = self._drop(node)
+            self._ended[node] = (known.sequence, known.until + COPY_LIFE_S)
+
+    def expire(self, now: float) -> bool:
+        """Forget what is no longer good; True if there was any. To be called now and then: reports are not watched."""
+        over = [node for node, known in self._nodes.items() if known.until <= now]
+        for node in over:
+            known = self._drop(node)
+            self._ended[node] = (known.sequence, now + COPY_LIFE_S)
+        for node in [node for node, (_, until) in self._ended.items() if until <= now]:
+            del self._ended[node]
+        return bool(over)
+
+    def _drop(self, node: NodeId) -> Known[Report]:
+        known = self._nodes.pop(node)
+        _remove(self.links, known.via, node)
+        for text in self._wanted(known.report):
+            _remove(self._subscribers, text, node)
+        return known
+
+
+Key = TypeVar("Key", NodeId, str)
+
+
+def _remove(groups: dict[Key, dict[NodeId, Known[Report]]], key: Key, node: NodeId) -> None:
+    """Take a node out of its group, and out of the table a group that is empty."""
+    group = groups[key]
+    del group[node]
+    if not group:
+        del groups[key]

@@ -1,0 +1,128 @@
+"""The filters that a node has heard of: which of them an event matches, and which of them cover which."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from carrycast.core.matching import Filter, FilterError
+from carrycast.core.matching.shared import MATCHER, relation
+from carrycast.core.model import Event
+
+EVERYTHING = Filter("").text
+"""The canonical text of the filter that every event matches; it covers every other."""
+
+MAX_INTERESTS = 10_000
+"""Filters known at one time; forged ones cannot fill the memory."""
+
+MAX_COMPARED = 512
+"""A filter that is learned when more are known is not compared with them: tables then hold a few idle entries more."""
+
+
+class Interests:
+    """A set of filters, known by their texts. The filter that everything matches is always among them."""
+
+    __slots__ = ("_covering", "_generation", "known")
+
+    def __init__(self) -> None:
+        self.known: dict[str, None] = {EVERYTHING: None}
+        self._generation = MATCHER.generation
+        self._covering: dict[str, list[str]] = {}
+        """For each filter that is covered by known ones: those. That EVERYTHING covers all goes without saying."""
+
+    def learn(self, texts: Collection[str]) -> bool:
+        """Take filters in; False, and nothing is taken in, if one of them does not parse or they are too many."""
+        new = [text for text in texts if text not in self.known]
+        if len(self.known) + len(new) > MAX_INTERESTS:
+            return False
+        try:
+            filters = [Filter(text) for text in new]
+        except FilterError:
+            return False
+        for text, parsed in zip(new, filters, strict=True):
+            MATCHER.add(text, parsed)
+            if len(self.known) <= MAX_COMPARED:
+                self._compare(text)
+            self.known[text] = None
+        return True
+
+    def keep(self, wanted: Iterable[str]) -> None:
+        """Forget all filters but these."""
+        kept = {EVERYTHING, *wanted}
+        gone = [text for text in self.known if text not in kept]
+        for text in gone:
+            del self.known[text]
+            self._covering.pop(text, None)
+        if gone:
+            for text in list(self._covering):
+                left = [other for other in self._covering[text] if other in self.known]
+                if left:
+                    self._covering[text] = left
+                else:
+                    del self._covering[text]
+
+    def match(self, event: Event) -> list[str]:
+        """The filters that an event matches, in the order of their texts, and at the end EVERYTHING."""
+        if self._generation != MATCHER.generation:
+            self._tell_again()
+        known = self.known
+        matched = [text for text in MATCHER.match(event) if text in known]
+        matched.append(EVERYTHING)
+        return matched
+
+    def covering(self, text: str) -> Sequence[str]:
+        """The known filters that cover a filter, but for EVERYTHING, which covers all."""
+        return self._covering.get(text, _NONE)
+
+    def covered_by(self, texts: Collection[str]) -> list[str]:
+        """The known filters that one of these covers, themselves not among them."""
+        if EVERYTHING in texts:
+            return [text for text in self.known if text not in texts]
+        return [
+            covered
+            for covered, others in self._covering.items()
+            if covered not in texts and any(other in texts for other in others)
+        ]
+
+    def uncovered(self, worth: Mapping[str, float]) -> dict[str, float]:
+        """A table of values by filter without the entries that say nothing.
+
+        An entry goes if a covering one has at least its value, so the maximum over the filters that an event matches
+        stays what it was. Of two that cover each other and are worth the same, the one known first stays.
+        """
+        floor = worth.get(EVERYTHING, -1.0)
+        table = {text: value for text, value in worth.items() if value > floor or text == EVERYTHING}
+        if not self._covering:
+            return table
+        order = {text: place for place, text in enumerate(self.known)}
+        kept = {}
+        for text, value in table.items():
+            for other in self._covering.get(text, _NONE):
+                rival = table.get(other)
+                if rival is None or rival < value:
+                    continue
+                if rival > value or order[other] < order[text] or text not in self._covering.get(other, _NONE):
+                    break
+            else:
+                kept[text] = value
+        return kept
+
+    def _compare(self, text: str) -> None:
+        """Find out which known filters cover a new one, and which it covers."""
+        for other in self.known:
+            # In the order of the texts, so that each pair is asked about in one way only.
+            found = relation(text, other) if text < other else _TURNED[relation(other, text)]
+            if found and other != EVERYTHING:
+                if found & 2:
+                    self._covering.setdefault(text, []).append(other)
+                if found & 1:
+                    self._covering.setdefault(other, []).append(text)
+
+    def _tell_again(self) -> None:
+        """The matcher was emptied to make room. It may be once more while this is told: then all is told again."""
+        while self._generation != MATCHER.generation:
+            self._generation = MATCHER.generation
+            for text in self.known:
+                if text != EVERYTHING:
+                    MATCHER.add(text, Filter(text))
+
+
+_NONE: tuple[str, ...] = ()
+_TURNED = (0, 2, 1, 3)

@@ -1,0 +1,46 @@
+"""Neighbors, for protocols to which it does not matter over how many links they are reached."""
+
+from collections.abc import Iterator
+
+from carrycast.core.model import NodeId
+from carrycast.core.protocol import Link
+
+
+class Neighbors:
+    """The nodes with at least one link, in the order in which they came."""
+
+    __slots__ = ("_links",)
+
+    def __init__(self) -> None:
+        self._links: dict[NodeId, tuple[Link, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._links
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._links)
+
+    def add(self, link: Link) -> bool:
+        """A link has come or changed; True if it makes a new neighbor."""
+        links = self._links.get(link.neighbor, ())
+        self._links[link.neighbor] = (*(other for other in links if other.interface != link.interface), link)
+        return not links
+
+    def remove(self, link: Link) -> bool:
+        """A link has gone; True if the neighbor is gone with it."""
+        links = self._links.get(link.neighbor)
+        if links is None:
+            return False
+        left = tuple(other for other in links if other.interface != link.interface)
+        if left:
+            self._links[link.neighbor] = left
+            return False
+        del self._links[link.neighbor]
+        return True
+
+    def cost_s(self, node: NodeId) -> float:
+        """The cost of the cheapest link to a neighbor."""
+        return min(link.cost_s for link in self._links[node])

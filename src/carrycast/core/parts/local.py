@@ -1,0 +1,58 @@
+"""The subscriptions of a node's own applications, and delivery to them."""
+
+from collections.abc import Iterator
+
+from carrycast.core.matching.eligibility import admits
+from carrycast.core.matching.filter import Filter
+from carrycast.core.matching.index import FilterIndex
+from carrycast.core.model import Event, Subscription, SubscriptionId
+from carrycast.core.protocol import Port
+
+
+class LocalSubscriptions:
+    """Delivers each event to every local subscription that it serves, in the order in which they were made."""
+
+    __slots__ = ("_index", "_port", "_subscriptions")
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._index: FilterIndex[SubscriptionId] = FilterIndex()
+        self._subscriptions: dict[SubscriptionId, Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def __contains__(self, subscription: SubscriptionId) -> bool:
+        return subscription in self._subscriptions
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._subscriptions.values())
+
+    def get(self, subscription: SubscriptionId) -> Subscription:
+        """One of them."""
+        return self._subscriptions[subscription]
+
+    def add(self, subscription: Subscription) -> None:
+        """A local application subscribes; the same id again replaces the older."""
+        self.remove(subscription.id)
+        self._subscriptions[subscription.id] = subscription
+        self._index.add(subscription.id, Filter(subscription.filter))
+
+    def remove(self, subscription: SubscriptionId) -> None:
+        """A subscription ends; one that is not there is no mistake."""
+        if self._subscriptions.pop(subscription, None) is not None:
+            self._index.remove(subscription)
+
+    def wants(self, event: Event) -> bool:
+        """Whether any local subscription is served by the event."""
+        return any(admits(event, self._subscriptions[id]) for id in self._index.match(event.attributes))
+
+    def served(self, event: Event) -> list[SubscriptionId]:
+        """The local subscriptions that an event serves."""
+        return [id for id in self._index.match(event.attributes) if admits(event, self._subscriptions[id])]
+
+    def deliver(self, event: Event, hops: int) -> None:
+        """To all that it serves. The caller makes sure that an event comes here once."""
+        for subscription in self._index.match(event.attributes):
+            if event.access is None or admits(event, self._subscriptions[subscription]):
+                self._port.deliver(subscription, event, hops)

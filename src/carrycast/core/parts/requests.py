@@ -1,0 +1,103 @@
+"""Requests that a node answers from what it holds itself: those that begin before its neighbors have told it anything
+stay open, and are answered with what comes.
+
+What others hold nobody knows, so the answer is never said to be complete. A node that has had a neighbor for as long as
+the requester would wait has exchanged with it, and closes the request at once.
+"""
+
+from collections.abc import Iterable
+
+from carrycast.core.matching import serves
+from carrycast.core.model import Event, EventId, NodeId, Request, RequestId, Subscription, SubscriptionId
+from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.links import Neighbors
+from carrycast.core.protocol import AnswersRequests, Fact, Link, Port
+
+REQUESTS = "requests"
+"""The timer."""
+MAX_REQUESTS = 4096
+"""Of one node that are open; each costs a look at every new event."""
+
+
+class AnswersFromOwn(AnswersRequests):
+    """A protocol whose node answers from what it holds itself."""
+
+    _requests: "OpenRequests"
+
+    def on_request_gone(self, now: float, request: RequestId) -> None:
+        self._requests.cancel(request)
+
+
+class _OpenRequest:
+    __slots__ = ("answered", "id", "until", "wanted")
+
+    def __init__(self, request: Request, until: float) -> None:
+        self.id = request.id
+        self.until = until
+        self.wanted = Subscription(SubscriptionId(0, 0), request.filter, attributes=request.attributes)
+        self.answered: set[EventId] = set()
+
+
+class OpenRequests:
+    """The requests of one node's applications."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._links = Neighbors()
+        self._since: dict[NodeId, float] = {}
+        """Since when each neighbor is one."""
+        self._open: dict[RequestId, _OpenRequest] = {}
+        self._armed = False
+
+    def link_up(self, now: float, link: Link) -> None:
+        """A link with a neighbor has come."""
+        if self._links.add(link):
+            self._since[link.neighbor] = now
+
+    def link_down(self, link: Link) -> None:
+        """It has gone."""
+        if self._links.remove(link):
+            del self._since[link.neighbor]
+
+    def ask(self, now: float, request: Request, held: Iterable[Stored]) -> None:
+        """An application asks; what is held that serves it is the beginning of the answer."""
+        one = _OpenRequest(request, now + request.patience_s)
+        for stored in held:
+            one.answered.add(stored.id)
+            self._port.answer(request.id, stored.event, stored.hops)
+        settled = any(now - since >= request.patience_s for since in self._since.values())
+        if len(self._open) >= MAX_REQUESTS:
+            self._port.note(Fact("drop", reason="too_many_asks"))
+        if settled or len(self._open) >= MAX_REQUESTS:
+            self._port.close(request.id, complete=False)
+            return
+        self._open[request.id] = one
+        self._watch(now)
+
+    def meet(self, event: Event, hops: int) -> None:
+        """An event that this node has not held before."""
+        for one in self._open.values():
+            if event.id not in one.answered and serves(event, one.wanted):
+                one.answered.add(event.id)
+                self._port.answer(one.id, event, hops)
+
+    def cancel(self, id: RequestId) -> None:
+        """Nobody waits for it any more."""
+        self._open.pop(id, None)
+
+    def on_timer(self, now: float) -> None:
+        """The patience of a request is over."""
+        for id in [one.id for one in self._open.values() if one.until <= now]:
+            del self._open[id]
+            self._port.close(id, complete=False)
+        self._watch(now)
+
+    def stop(self) -> None:
+        """Disarm the timer."""
+        if self._armed:
+            self._port.cancel_timer(REQUESTS)
+
+    def _watch(self, now: float) -> None:
+        end = min((one.until for one in self._open.values()), default=float("inf"))
+        self._armed = end < float("inf")
+        self._port.set_timer(REQUESTS, max(0.0, end - now))

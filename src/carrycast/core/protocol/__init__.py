@@ -1,0 +1,53 @@
+"""The waist: the one small contract in which protocols and worlds meet."""
+
+from carrycast.core.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings
+from carrycast.core.protocol.effects import BufferedPort, RecordingPort
+from carrycast.core.protocol.host import Capability, DurableStore, GlobalView, Host
+from carrycast.core.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
+from carrycast.core.protocol.optional import (
+    Advertises,
+    AnswersRequests,
+    CountsHolders,
+    KeepsEvents,
+    RunsProcessors,
+    UsesRouter,
+)
+from carrycast.core.protocol.plan import StackPlan
+from carrycast.core.protocol.port import Fact, Gap, Interface, Link, Place, Port, TimerKey, Token
+from carrycast.core.protocol.probes import Probe, Snapshot
+from carrycast.core.protocol.stack import Stack
+
+__all__ = [
+    "Advertises",
+    "AnswersRequests",
+    "Beacon",
+    "BeaconDiscovery",
+    "BeaconSettings",
+    "BufferedPort",
+    "Capability",
+    "DurableStore",
+    "Fact",
+    "Gap",
+    "GlobalView",
+    "Host",
+    "Interface",
+    "CountsHolders",
+    "KeepsEvents",
+    "Link",
+    "Place",
+    "Port",
+    "Probe",
+    "Protocol",
+    "RecordingPort",
+    "Router",
+    "RunsProcessors",
+    "Settings",
+    "Snapshot",
+    "Stack",
+    "StackPlan",
+    "StateMachine",
+    "TimerKey",
+    "Token",
+    "Upward",
+    "UsesRouter",
+]

@@ -1,0 +1,189 @@
+"""Effects as values: what a port was told, in order.
+
+The live host runs handlers against a `BufferedPort` and carries the effects out after the handler has returned, so a
+handler that raises does nothing by halves. Tests read the same values: `assert port.take() == [Broadcast(message)]`.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from carrycast.core.model import Event, EventId, NodeId, ProcessorId, RequestId, SubscriptionId
+from carrycast.core.protocol.port import Fact, Interface, Place, Port, TimerKey, Token
+from carrycast.core.wire import Message
+
+
+class Send(msgspec.Struct, frozen=True, gc=False):
+    """`port.send`"""
+
+    target: NodeId
+    message: Message
+    via: Interface | None = None
+    token: Token | None = None
+
+
+class Broadcast(msgspec.Struct, frozen=True, gc=False):
+    """`port.broadcast`"""
+
+    message: Message
+    on: Interface | None = None
+
+
+class Route(msgspec.Struct, frozen=True, gc=False):
+    """`port.route`"""
+
+    target: NodeId | Place
+    message: Message
+
+
+class RouteEach(msgspec.Struct, frozen=True, gc=False):
+    """`port.route_each`"""
+
+    targets: tuple[NodeId | Place, ...]
+    message: Message
+
+
+class SetTimer(msgspec.Struct, frozen=True, gc=False):
+    """`port.set_timer`"""
+
+    key: TimerKey
+    delay_s: float
+
+
+class CancelTimer(msgspec.Struct, frozen=True, gc=False):
+    """`port.cancel_timer`"""
+
+    key: TimerKey
+
+
+class Deliver(msgspec.Struct, frozen=True, gc=False):
+    """`port.deliver`"""
+
+    subscription: SubscriptionId
+    event: Event
+    hops: int
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """`port.answer`"""
+
+    request: RequestId
+    event: Event
+    hops: int
+
+
+class Close(msgspec.Struct, frozen=True, gc=False):
+    """`port.close`"""
+
+    request: RequestId
+    complete: bool
+
+
+class CloseHistory(msgspec.Struct, frozen=True, gc=False):
+    """`port.close_history`"""
+
+    subscription: SubscriptionId
+    complete: bool
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """`port.held`"""
+
+    event: EventId
+    neighbor: NodeId
+
+
+class Process(msgspec.Struct, frozen=True, gc=False):
+    """`port.process`"""
+
+    processor: ProcessorId
+    state: bytes
+    events: tuple[Event, ...]
+    token: Token
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """`port.note`"""
+
+    fact: Fact
+
+
+Effect: TypeAlias = (
+    Send
+    | Broadcast
+    | Route
+    | RouteEach
+    | SetTimer
+    | CancelTimer
+    | Deliver
+    | Answer
+    | Close
+    | CloseHistory
+    | Held
+    | Process
+    | Note
+)
+
+
+class BufferedPort(Port):
+    """Keeps effects until they are taken."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """Everything since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def send(self, target: NodeId, message: Message, via: Interface | None = None, token: Token | None = None) -> None:
+        self._effects.append(Send(target, message, via, token))
+
+    def broadcast(self, message: Message, on: Interface | None = None) -> None:
+        self._effects.append(Broadcast(message, on))
+
+    def route(self, target: NodeId | Place, message: Message) -> None:
+        self._effects.append(Route(target, message))
+
+    def route_each(self, targets: Sequence[NodeId | Place], message: Message) -> None:
+        self._effects.append(RouteEach(tuple(targets), message))
+
+    def set_timer(self, key: TimerKey, delay_s: float) -> None:
+        self._effects.append(SetTimer(key, delay_s))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self._effects.append(CancelTimer(key))
+
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        self._effects.append(Deliver(subscription, event, hops))
+
+    def answer(self, request: RequestId, event: Event, hops: int) -> None:
+        self._effects.append(Answer(request, event, hops))
+
+    def close(self, request: RequestId, complete: bool) -> None:
+        self._effects.append(Close(request, complete))
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        self._effects.append(CloseHistory(subscription, complete))
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._effects.append(Held(event, neighbor))
+
+    def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
+        self._effects.append(Process(processor, state, tuple(events), token))
+
+    def note(self, fact: Fact) -> None:
+        self._effects.append(Note(fact))
+
+
+class RecordingPort(BufferedPort):
+    """A buffered port for tests, with the common questions."""
+
+    __slots__ = ()
+
+    def take_messages(self) -> list[Message]:
+        """Only what was sent, broadcast or routed, in order; the rest is dropped."""
+        return [effect.message for effect in self.take() if isinstance(effect, Send | Broadcast | Route | RouteEach)]

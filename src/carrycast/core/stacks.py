@@ -1,0 +1,151 @@
+"""A node's stack from the tables that people write, the same in scenarios and in the configurations of live nodes.
+
+`[protocol]` has `name`, perhaps `variant`, and settings of the protocol's own; `[router]` likewise. A protocol that
+sends through a router brings one along, and `router` in its own table or `[router]` puts another in its place.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, TypeVar
+
+from carrycast.core.protocol import BeaconSettings, Capability, Settings, StackPlan, UsesRouter
+from carrycast.core.protocol.machine import Protocol, Router, StateMachine
+from carrycast.core.protocol.registry import protocol_named, router_named
+from carrycast.core.settings import typed, unknown_key
+from carrycast.errors import UserError
+
+M = TypeVar("M", bound=StateMachine)
+
+
+class _Choice(NamedTuple):
+    """What a `[protocol]` table says: the protocol, its settings, and the routers that it names, the nearer first."""
+
+    kind: type[Protocol]
+    settings: Settings
+    written: object
+    brought: object
+
+
+DEFAULT_PROTOCOL = "drift"
+"""What runs where nobody has named a protocol."""
+
+
+def stack_plan(
+    protocol: Mapping[str, object],
+    router: Mapping[str, object] | None,
+    beacons: BeaconSettings | None,
+    offers: frozenset[Capability],
+    where: str,
+    roles: Collection[str] | None = None,
+) -> StackPlan:
+    """The machines of every node; whatever is wrong with them is named with its place.
+
+    `roles` are those that nodes have; None where nobody knows what others are.
+    """
+    choice = _chosen(protocol, where)
+    if roles is not None:
+        _check_roles(choice.kind, choice.settings, roles, where)
+    # Also for a protocol that uses none: what is wrong with it should not wait for one that does.
+    stated = None if router is None else _machine(router, "router", router_named, where)
+    if not issubclass(choice.kind, UsesRouter):
+        _check_needs(choice.kind, choice.settings, offers, f"{where}: protocol")
+        return StackPlan(choice.kind, choice.settings, beacons=beacons)
+    if choice.written is not None or stated is None:
+        named = choice.brought if choice.written is None else choice.written
+        if not named:
+            raise UserError(f"{where}: router: {choice.kind.name} sends through a router; name one")
+        stated = _machine(_router_table(named, where), "protocol.router", router_named, where)
+    router_kind, router_settings = stated
+    _check_needs(router_kind, router_settings, offers, f"{where}: router")
+    _check_needs(choice.kind, choice.settings, offers | router_kind.offers, f"{where}: protocol", router_kind.name)
+    return StackPlan(choice.kind, choice.settings, router_kind, router_settings, beacons)
+
+
+def needed_roles(machine: type[StateMachine], settings: Settings) -> frozenset[str]:
+    """The roles that some nodes must have."""
+    return machine.needs_roles | settings.needs_roles()
+
+
+def needs_beacons(plan: StackPlan) -> bool:
+    """Whether somebody in the stack is to be told of links: not if the router finds its neighbors by itself, and the
+    protocol above listens to nothing but the router."""
+    if plan.router is None or not plan.router.finds_neighbors:
+        return True
+    return plan.protocol.on_link_up is not StateMachine.on_link_up
+
+
+def chosen_protocol(table: Mapping[str, object], where: str) -> tuple[type[Protocol], Settings]:
+    """A protocol and its settings."""
+    choice = _chosen(table, where)
+    return choice.kind, choice.settings
+
+
+def chosen_router(table: Mapping[str, object], where: str) -> tuple[type[Router], Settings]:
+    """A router and its settings."""
+    return _machine(table, "router", router_named, where)
+
+
+def _chosen(table: Mapping[str, object], where: str) -> _Choice:
+    kind, settings = _named(table, "protocol", protocol_named, where)
+    if not issubclass(kind, UsesRouter):
+        if "router" in table:
+            raise UserError(f"{where}: protocol.router: {kind.name} uses no router; leave it out")
+        return _Choice(kind, typed(settings, kind.settings_type, where, "protocol"), None, None)
+    named = settings.pop("router", kind.router)
+    return _Choice(kind, typed(settings, kind.settings_type, where, "protocol"), table.get("router"), named)
+
+
+def _router_table(named: object, where: str) -> Mapping[str, object]:
+    """A router as `name`, `name/variant` or a table."""
+    if isinstance(named, Mapping):
+        return named
+    if not isinstance(named, str):
+        raise UserError(f"{where}: protocol.router: write a name, 'name/variant' or a table, not {named!r}")
+    name, slash, variant = named.partition("/")
+    return {"name": name, "variant": variant} if slash else {"name": name}
+
+
+def _machine(
+    table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
+) -> tuple[type[M], Settings]:
+    kind, settings = _named(table, place, find, where)
+    return kind, typed(settings, kind.settings_type, where, place)
+
+
+def _named(
+    table: Mapping[str, object], place: str, find: Callable[[str], type[M]], where: str
+) -> tuple[type[M], dict[str, object]]:
+    """The machine of a table, and what is written of its settings, those of its variant included."""
+    settings = dict(table)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        kinds = f"{place.rpartition('.')[2]}s"
+        raise UserError(f"{where}: {place}.name: is needed, as a text; `carrycast {kinds}` lists what there is")
+    try:
+        kind = find(name)
+    except UserError as error:
+        raise UserError(f"{where}: {place}.name: {error}") from None
+    variant = settings.pop("variant", None)
+    if variant is not None:
+        if not isinstance(variant, str) or variant not in kind.variants:
+            raise UserError(f"{where}: {place}.variant: {unknown_key(str(variant), list(kind.variants))}")
+        settings = {**kind.variants[variant], **settings}
+    return kind, settings
+
+
+def _check_roles(machine: type[StateMachine], settings: Settings, roles: Collection[str], where: str) -> None:
+    missing = needed_roles(machine, settings) - set(roles)
+    if missing:
+        wanted, there = " and ".join(sorted(missing)), ", ".join(roles) or "none"
+        raise UserError(f"{where}: roles: {machine.name} needs nodes with the role {wanted}; there are {there}")
+
+
+def _check_needs(
+    machine: type[StateMachine], settings: Settings, offers: frozenset[Capability], where: str, router: str = ""
+) -> None:
+    always, also = machine.needs - offers, settings.needs() - offers
+    if always or also:
+        needed = ", ".join(sorted(always | also))
+        because = "" if always else " with these settings"
+        offered = ", ".join(sorted(offers)) or "nothing"
+        over = f", over the router {router}," if router else ""
+        raise UserError(f"{where}: {machine.name} needs {needed}{because}; what is offered{over} is {offered}")

@@ -1,0 +1,43 @@
+"""Messages to bytes and back: versioned, exact in size, bounded, and safe against any bytes."""
+
+from carrycast.core.wire.codec import (
+    HEADER_BYTES,
+    MAX_FRAME_BYTES,
+    Codec,
+    DecodeError,
+    Flaw,
+    Layer,
+    layer_of,
+    reader_of,
+)
+from carrycast.core.wire.message import (
+    LEASE_OVER,
+    MAX_HOPS,
+    EventMessage,
+    Message,
+    Parcel,
+    ParcelMessage,
+    Traffic,
+    carried,
+    hops_after,
+)
+
+__all__ = [
+    "HEADER_BYTES",
+    "LEASE_OVER",
+    "MAX_FRAME_BYTES",
+    "MAX_HOPS",
+    "Codec",
+    "DecodeError",
+    "EventMessage",
+    "Flaw",
+    "Layer",
+    "Message",
+    "Parcel",
+    "ParcelMessage",
+    "Traffic",
+    "carried",
+    "hops_after",
+    "layer_of",
+    "reader_of",
+]

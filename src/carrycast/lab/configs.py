@@ -1,0 +1,161 @@
+"""The live nodes of a scenario: node k of it is node k here, with the same stack, roles, interfaces and processors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from carrycast.core.functions import ProcessorError, load_function, split_function
+from carrycast.core.model import NodeId, Position
+from carrycast.core.protocol import Interface, StackPlan
+from carrycast.core.stacks import stack_plan
+from carrycast.core.streams import stream
+from carrycast.errors import UserError
+from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.link.interface import InterfaceConfig
+from carrycast.node.link.settings import LinkSettings
+from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
+from carrycast.node.runtime.processing import ProcessorConfig
+from carrycast.sim.engine.interfaces import RADIO
+from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.scenario.draws import chosen
+from carrycast.sim.scenario.scenario import ProcessorEntry, Scenario
+from carrycast.trace import Level
+
+MARGIN_S = 10.0
+"""On top of what a call is said to take: a machine that is busy must not make it a failure."""
+
+PACED = """import functools, pathlib, time
+from carrycast.core.functions import load_function
+
+_made = load_function(pathlib.Path({file!r}), {function!r})
+
+
+@functools.wraps(_made)
+def paced(*given):
+    time.sleep({cost_s!r})
+    return _made(*given)
+"""
+"""A function that takes as long as the scenario says that it does."""
+
+_ORIGIN = Position(0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LabNodes:
+    """What all nodes of a run have in common, and where their files go."""
+
+    scenario: Scenario
+    seed: int
+    roles: Mapping[str, list[NodeId]]
+    trajectories: Trajectories | None
+    folder: Path
+
+    def configs(self) -> list[NodeConfig]:
+        """One for each node; a UserError if live nodes cannot run the scenario's stack."""
+        plan = self._plan()
+        processors = self._processors()
+        interfaces = self._interfaces()
+        window_s = self.scenario.computer.load_window_s
+        run = f"{self.scenario.name}/{plan.protocol.name}/{self.seed}/live"
+        made = []
+        for node in range(self.scenario.nodes):
+            facts = self._facts(node)
+            made.append(
+                NodeConfig(
+                    name=f"node-{node}",
+                    node=node,
+                    plan=plan,
+                    interfaces=interfaces[node],
+                    trace=TraceConfig(Level.FULL, run=run),
+                    store=self.folder / f"node-{node}.db",
+                    position=None if facts.whereabouts is None else facts.whereabouts.position,
+                    processors=tuple(processors[node]),
+                    roles=facts.roles,
+                    directory=facts.directory,
+                    area=facts.area,
+                    roads=facts.roads,
+                    load_window_s=window_s,
+                    foreseeable=True,
+                )
+            )
+        return made
+
+    def _plan(self) -> StackPlan:
+        """As the simulator has it, if a live node offers what it needs."""
+        scenario = self.scenario
+        offers = offered(True, self._facts(0))
+        stack_plan(scenario.protocol, scenario.router, None, offers, f"{scenario.name} on live nodes", scenario.roles)
+        return scenario.stack_plan()
+
+    def _facts(self, node: NodeId) -> HostFacts:
+        scenario, model = self.scenario, self.scenario.mobility_model()
+        directory = {"all": tuple(range(scenario.nodes))}
+        directory |= {role: tuple(nodes) for role, nodes in self.roles.items()}
+        there = None
+        if self.trajectories is not None:
+            where = self.trajectories.position(node, 0.0)
+            there = Whereabouts(_ORIGIN if where is None else Position(*where))
+        return HostFacts(
+            there,
+            roles=tuple(role for role, nodes in self.roles.items() if node in nodes),
+            directory=directory,
+            area=None if model is None else scenario.area,
+            roads=model.road_map() if model is not None and model.on_roads() else None,
+        )
+
+    def _interfaces(self) -> list[tuple[InterfaceConfig, ...]]:
+        """Of each node: the radio, if there is one, and the wires that end at it."""
+        scenario = self.scenario
+        delays_s = link_delays(scenario)
+        own: list[dict[Interface, None]] = [{} for _ in range(scenario.nodes)]
+        for node in range(scenario.nodes):
+            if not scenario.has_no_radio:
+                own[node][RADIO] = None
+        for wire in scenario.wires:
+            for pair in wire.pairs(scenario.nodes):
+                for node in pair:
+                    own[node][wire.interface] = None
+        # A node at which no wire ends has one all the same, and nobody at its other end.
+        first = next(iter(delays_s))
+        return [tuple(_interface(name, delays_s[name]) for name in names or {first: None}) for names in own]
+
+    def _processors(self) -> list[list[ProcessorConfig]]:
+        """Those of each node, each in a file that takes its time."""
+        scenario = self.scenario
+        made: list[list[ProcessorConfig]] = [[] for _ in range(scenario.nodes)]
+        for place, entry in enumerate(scenario.resolved().processors):
+            config = self._processor(entry, place)
+            for node in chosen(entry.nodes, dict(self.roles), scenario.nodes, stream(self.seed, f"processor {place}")):
+                if any(other.processor.id == entry.id for other in made[node]):
+                    raise UserError(f"{scenario.name}: processors[{place}].id: node {node} has two {entry.id!r}")
+                made[node].append(config)
+        return made
+
+    def _processor(self, entry: ProcessorEntry, place: int) -> ProcessorConfig:
+        try:
+            file, function = split_function(entry.function)
+            load_function(Path(file), function)
+        except ProcessorError as error:
+            raise UserError(f"{self.scenario.name}: processors[{place}].function: {error}") from None
+        source = Path(file).resolve()
+        if entry.cost_s > 0:
+            text = PACED.format(file=str(source), function=function, cost_s=entry.cost_s)
+            source, function = self.folder / f"processor-{place}.py", "paced"
+            source.write_text(text)
+        return ProcessorConfig(entry.processor(), source, function, entry.cost_s + MARGIN_S)
+
+
+def link_delays(scenario: Scenario) -> dict[Interface, float]:
+    """How long a datagram takes over each interface, in seconds."""
+    wires = {wire.interface: wire.delay_s for wire in scenario.wires}
+    if scenario.has_no_radio:
+        return wires
+    assert isinstance(scenario.radio, DiskRadio), "refused beforehand"
+    return {RADIO: scenario.radio.delay_s, **wires}
+
+
+def _interface(name: Interface, delay_s: float) -> InterfaceConfig:
+    # An acknowledgement takes the way back; costs are those of the simulator.
+    patience_s = min(60.0, max(LinkSettings().ack_timeout_s, 4 * delay_s))
+    return InterfaceConfig(name, link=LinkSettings(ack_timeout_s=patience_s, cost_s=delay_s))

@@ -1,0 +1,193 @@
+"""Live nodes of one process on loopback, between which links come and go.
+
+For tests, and for seeing protocols at work on real sockets without a network. Every node is told of every other; who
+hears whom is decided by each node's reach list, by hand or as a contact plan says.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from types import TracebackType
+
+from carrycast.core.model import Event, EventId, NodeId, SubscriptionId
+from carrycast.core.protocol import Interface
+from carrycast.errors import UserError, WorkError
+from carrycast.lab.loopback.reach import ReachTransport
+from carrycast.node.config import NodeConfig
+from carrycast.node.link.interface import UDP
+from carrycast.node.link.transport import UdpTransport
+from carrycast.node.node import LiveNode
+from carrycast.sim.contacts.plan import ContactPlan
+
+POLL_S = 0.005
+HELD_UP_S = 0.1
+"""What a turn of the loop may count for at most."""
+
+
+class LoopbackNetwork:
+    """`async with LoopbackNetwork(configs) as network:` runs a node for each configuration, at first without links.
+
+    Interfaces of the same name can be linked with each other; a datagram takes as long over one as `delays_s` says.
+    """
+
+    def __init__(self, configs: Iterable[NodeConfig], delays_s: Mapping[Interface, float] | None = None) -> None:
+        self.nodes: dict[NodeId, LiveNode] = {}
+        self.transports: dict[tuple[NodeId, Interface], ReachTransport] = {}
+        self._links: set[tuple[NodeId, NodeId, Interface]] = set()
+        self._configs = {config.node: config for config in configs}
+        self._delays_s = dict(delays_s or {})
+        self._ports: dict[tuple[NodeId, Interface], int] = {}
+        """Where each was heard: one that starts again is heard there again, as a machine that was rebooted."""
+
+    async def __aenter__(self) -> "LoopbackNetwork":
+        try:
+            for id in self._configs:
+                await self.start(id)
+        except BaseException:
+            await self._stop_all()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop_all()
+
+    async def start(self, id: NodeId) -> LiveNode:
+        """Start a node, for the first time or again; its links and its addresses are as they were."""
+        config = self._configs[id]
+        transports = {
+            interface.name: ReachTransport(
+                UdpTransport("127.0.0.1", self._ports.get((id, interface.name), 0), None, interface.link.queue),
+                self._delays_s.get(interface.name, 0.0),
+            )
+            for interface in config.interfaces
+        }
+        node = LiveNode(config, transports)
+        await node.start()
+        for interface, address in node.addresses.items():
+            self._ports[id, interface] = address[1]
+        for other in self.nodes.values():
+            for interface in node.addresses.keys() & other.addresses.keys():
+                node.add_peer(other.addresses[interface], interface)
+                other.add_peer(node.addresses[interface], interface)
+        self.nodes[id] = node
+        for interface, transport in transports.items():
+            self.transports[id, interface] = transport
+        for a, b, interface in self._links:
+            if id in (a, b):
+                self.link(a, b, interface)
+        return node
+
+    async def stop(self, id: NodeId) -> None:
+        """Stop a node cleanly."""
+        await self._without(id).stop()
+
+    async def crash(self, id: NodeId) -> None:
+        """End a node as if its process had been killed: its protocol is not told, and says nothing to its neighbors."""
+        await self._without(id).crash()
+
+    def _without(self, id: NodeId) -> LiveNode:
+        node = self.nodes.pop(id)
+        for interface, address in node.addresses.items():
+            del self.transports[id, interface]
+            for other in self.nodes.values():
+                if interface in other.addresses:
+                    other.remove_peer(address, interface)
+        return node
+
+    def link(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
+        """From now on two nodes hear each other."""
+        self._links.add((a, b, on))
+        for one, other in ((a, b), (b, a)):
+            if (one, on) in self.transports:
+                self.transports[one, on].reach.add(other)
+
+    def cut(self, a: NodeId, b: NodeId, on: Interface = UDP) -> None:
+        """From now on they do not."""
+        self._links -= {(a, b, on), (b, a, on)}
+        for one, other in ((a, b), (b, a)):
+            if (one, on) in self.transports:
+                self.transports[one, on].reach.discard(other)
+
+    def line(self) -> None:
+        """Link each node with the next."""
+        ids = list(self._configs)
+        for a, b in pairwise(ids):
+            self.link(a, b)
+
+    async def play(self, plan: ContactPlan, pace: float = 1.0, on: Interface = UDP) -> None:
+        """Let links come and go as a plan says, from its start to its end; `pace` seconds of it pass in one.
+
+        Node k of the plan is the network's k-th. Links of which the plan says nothing stay as they are, and afterwards
+        those that are open at its end stay open.
+        """
+        if not (pace > 0 and math.isfinite(pace)):
+            raise UserError(f"pace: {pace:g} is no pace; expected seconds of the plan in one second, above 0")
+        ids = list(self._configs)
+        if plan.nodes > len(ids):
+            raise UserError(f"the plan has {plan.nodes} nodes, but the network only {len(ids)}")
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        changes = plan.changes(plan.duration_s)
+        columns = (changes.time_s.tolist(), changes.up.tolist(), changes.a.tolist(), changes.b.tolist())
+        for time_s, up, a, b in zip(*columns, strict=True):
+            # To the time in the plan, so that being late does not add up.
+            late_s = loop.time() - begun_s - time_s / pace
+            if late_s < 0:
+                await asyncio.sleep(-late_s)
+            (self.link if up else self.cut)(ids[a], ids[b], on)
+        await asyncio.sleep(max(0.0, begun_s + plan.duration_s / pace - loop.time()))
+
+    async def discovered(self, within_s: float = 5.0) -> None:
+        """Wait until every node knows exactly the links that it has."""
+        await until(lambda: self.is_discovered, within_s)
+
+    @property
+    def is_discovered(self) -> bool:
+        """Whether every node knows exactly the links that it has."""
+        return all(_known(node) == self._linked(id) for id, node in self.nodes.items())
+
+    def _linked(self, id: NodeId) -> set[tuple[NodeId, Interface]]:
+        ends = [(a, b, on) for a, b, on in self._links if id in (a, b) and {a, b} <= self.nodes.keys()]
+        return {(b if a == id else a, on) for a, b, on in ends}
+
+    async def _stop_all(self) -> None:
+        for id in list(self.nodes):
+            await self.stop(id)
+
+
+def _known(node: LiveNode) -> set[tuple[NodeId, Interface]]:
+    return {(link.neighbor, link.interface) for link in node.links}
+
+
+class Inbox:
+    """A listener that remembers: `node.subscribe("speed > 30", inbox)`."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[EventId, SubscriptionId]] = []
+        self.hops: list[int] = []
+
+    def __call__(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        self.pairs.append((event.id, subscription))
+        self.hops.append(hops)
+
+    @property
+    def events(self) -> list[EventId]:
+        """What was delivered, in order."""
+        return [event for event, _ in self.pairs]
+
+
+async def until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Wait for a condition; a WorkError if it does not come true in time. While the loop is held up, by a busy machine
+    or by the condition itself, nothing can come true: that time counts for little."""
+    loop = asyncio.get_running_loop()
+    waited_s, looked_s = 0.0, loop.time()
+    while not condition():
+        if waited_s > within_s:
+            raise WorkError(f"not so within {within_s:g} s")
+        await asyncio.sleep(POLL_S)
+        now_s = loop.time()
+        waited_s += min(now_s - looked_s, HELD_UP_S)
+        looked_s = now_s

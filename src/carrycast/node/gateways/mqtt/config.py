@@ -1,0 +1,159 @@
+"""What a node's configuration says of its MQTT listener: the table `[mqtt]`. docs/mqtt.md describes each key."""
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.matching.topics import TopicFilter, parse_topic_filter, topics_cover
+from carrycast.core.model import Scalar
+from carrycast.core.model.event import check_attributes
+from carrycast.core.settings import typed
+from carrycast.errors import UserError
+from carrycast.node.link.interface_config import Port, Section
+
+NOTHING_GRANTED = (
+    "mqtt.anonymous = true lets clients without a user connect and grants them no topic; write [mqtt.anonymous] with "
+    'publish = ["TOPIC"] and subscribe = ["TOPIC"]'
+)
+Topics = Annotated[tuple[str, ...], Meta(max_length=1000)]
+Seconds = Annotated[float, Meta(gt=0, le=1e9)]
+MOST_PACKET_BYTES = 1 << 20
+PACKET_BYTES = 1 << 18
+"""Four times what fits in a datagram, deflated: enough for texts and tables."""
+
+
+class AnonymousSection(Section, frozen=True):
+    """`[mqtt.anonymous]`: what clients without a user may do. They have no right that does not stand here."""
+
+    publish: Topics = ()
+    subscribe: Topics = ()
+    attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """What they are, for the access rules of events (docs/access.md)."""
+
+
+class UserSection(Section, frozen=True):
+    """One `[mqtt.users.NAME]`: who may come in, and with what. A password is required, so the topics need not be."""
+
+    password: Annotated[str, Meta(min_length=1, max_length=1024)]
+    publish: Topics = ("#",)
+    subscribe: Topics = ("#",)
+    attributes: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """What this user is, for the access rules of events (docs/access.md)."""
+
+
+class MqttSection(Section, frozen=True):
+    """The table. Limits are those of a small device: each client is a socket, each session takes room in the store."""
+
+    port: Port = 1883
+    host: str = "127.0.0.1"
+    users: dict[str, UserSection] = msgspec.field(default_factory=dict)
+    anonymous: bool | AnonymousSection = False
+    """Whether clients without a user may connect: with the rights of the table, with `true` without any right."""
+    level: Literal["accepted", "stored"] | None = None
+    """When a publication is acknowledged; by default stored where the node's protocol keeps events on disk."""
+    lease_s: Seconds | None = None
+    """How long a message lives that says nothing of it; by default without an end."""
+    max_clients: Annotated[int, Meta(ge=1, le=65_536)] = 512
+    max_sessions: Annotated[int, Meta(ge=1, le=65_536)] = 1000
+    """Of clients that are away, too."""
+    max_subscriptions: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    """Of one client."""
+    max_packet_bytes: Annotated[int, Meta(ge=1024, le=MOST_PACKET_BYTES)] = PACKET_BYTES
+    max_queued: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
+    """Messages for a connected client that reads more slowly than they come."""
+    max_retained: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
+    receive_maximum: Annotated[int, Meta(ge=1, le=65_535)] = 100
+    """Publications of one client, QoS 1 and 2, that are not acknowledged yet."""
+    session_s: Annotated[float, Meta(ge=0, le=1e9)] = 7 * 86_400.0
+    """How long a session outlives its connection at most."""
+    connect_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    """How long a new connection may take to say who it is, and a packet to come in whole."""
+
+
+def configured_section(table: Mapping[str, object], where: str) -> MqttSection:
+    """The checked table; a UserError says what is wrong."""
+    section = typed(dict(table), MqttSection, where, "mqtt")
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if section.host == "localhost" else section.host)
+    except ValueError:
+        raise UserError(f"{where}: mqtt.host: {section.host!r} is no IP address of this machine") from None
+    if not address.is_loopback and _is_unrestricted(section):
+        raise UserError(
+            f"{where}: mqtt: anybody who reaches {section.host} could connect; name [mqtt.users.NAME] with a password, "
+            f"or [mqtt.anonymous] with the topics that anybody may publish and subscribe to"
+        )
+    for name, user in section.users.items():
+        _check_rights(user, f"{where}: mqtt.users.{name}")
+    if isinstance(section.anonymous, AnonymousSection):
+        _check_rights(section.anonymous, f"{where}: mqtt.anonymous")
+    return section
+
+
+def _check_rights(granted: UserSection | AnonymousSection, where: str) -> None:
+    for key, topics in (("publish", granted.publish), ("subscribe", granted.subscribe)):
+        for text in topics:
+            try:
+                parse_topic_filter(text)
+            except ValueError as error:
+                raise UserError(f"{where}.{key}: {text!r}: expected {error}") from None
+    try:
+        check_attributes(granted.attributes)
+    except ValueError as error:
+        raise UserError(f"{where}.attributes: {error}") from None
+
+
+def _is_unrestricted(section: MqttSection) -> bool:
+    """Whether the table names nobody: every program of this machine may do everything, and nobody else connects."""
+    return not section.users and section.anonymous is False
+
+
+class Rights:
+    """What a client may do: nothing but what is granted."""
+
+    def __init__(self, granted: UserSection | AnonymousSection | None = None) -> None:
+        self.attributes: Mapping[str, Scalar] = {} if granted is None else granted.attributes
+        self._publish = [] if granted is None else [parse_topic_filter(text) for text in granted.publish]
+        self._subscribe = [] if granted is None else [parse_topic_filter(text) for text in granted.subscribe]
+
+    def may_publish(self, topic: str) -> bool:
+        return _covered(TopicFilter(tuple(topic.split("/"))), self._publish)
+
+    def may_subscribe(self, topics: TopicFilter) -> bool:
+        return _covered(topics, self._subscribe)
+
+
+class _AllRights(Rights):
+    def may_publish(self, topic: str) -> bool:
+        return True
+
+    def may_subscribe(self, topics: TopicFilter) -> bool:
+        return True
+
+
+def _covered(topics: TopicFilter, by: list[TopicFilter]) -> bool:
+    return any(topics_cover(one, topics) for one in by)
+
+
+def rights_of_user(section: MqttSection, user: str | None) -> Rights:
+    """What a session of this user, or of none, may do by the present configuration."""
+    if _is_unrestricted(section):
+        return _AllRights()
+    if user is not None and section.users:
+        return Rights(section.users.get(user))
+    return Rights(section.anonymous if isinstance(section.anonymous, AnonymousSection) else None)
+
+
+def rights_of(section: MqttSection, user: str | None, password: bytes | None) -> Rights | None:
+    """What a client with these credentials may do; None if it may not come in."""
+    if not section.users or (user is None and section.anonymous is not False):
+        # Where there are no users, a client that gives a name anyway is no other.
+        return rights_of_user(section, None)
+    known = section.users.get(user or "")
+    # Compared for strangers too, so that the time that it takes tells nothing of who is known.
+    expected = (known.password if known is not None else "-").encode()
+    same = hmac.compare_digest(expected, password or b"")
+    return Rights(known) if known is not None and same else None

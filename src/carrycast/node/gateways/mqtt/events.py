@@ -1,0 +1,215 @@
+"""Messages of MQTT to events and back.
+
+An event has the topic as its attribute `topic`, what the payload says if it is JSON, the user properties, and, under
+names that begin with `mqtt.`, what else the message carried, so that it leaves the network as it came in.
+"""
+
+import base64
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from carrycast.core.model import Event, Scalar
+from carrycast.core.model.event import MAX_ATTRIBUTES, MAX_NAME_LENGTH, MAX_TEXT_LENGTH
+from carrycast.node.gateways.mqtt.packets import Message
+from carrycast.node.gateways.mqtt.packing import DEFLATE, ENCODING, unpacked
+from carrycast.node.gateways.mqtt.wishes import TOPIC
+
+QOS = "mqtt.qos"
+"""Every event that was a message has it."""
+RETAIN = "mqtt.retain"
+USER = "mqtt.user"
+RESERVED = "mqtt."
+VALUE = "value"
+"""The attribute of a payload that is one JSON number, text or boolean."""
+MAX_JSON_BYTES = 16_384
+"""A longer payload is carried, but not looked into: its attributes would make the event too long for a datagram."""
+MAX_DEPTH = 8
+ROOM = MAX_ATTRIBUTES - 32
+"""Attributes from payload and user properties; the others are for what MQTT itself says."""
+MAX_TOPIC_BYTES = 65_535
+
+_json_decode = msgspec.json.Decoder().decode
+_json_encode = msgspec.json.Encoder().encode
+_pairs_decode = msgspec.json.Decoder(list[tuple[str, str]]).decode
+
+_CARRIED = {
+    "payload_format": "mqtt.format",
+    "content_type": "mqtt.content_type",
+    "response_topic": "mqtt.response_topic",
+}
+
+
+def attributes_of(message: Message, look_inside: bool = True) -> tuple[dict[str, Scalar], bool]:
+    """The attributes of an event for a message, and whether all that the payload says is among them.
+
+    Of one name, the user property counts before what the payload says, and the topic before both. Without looking
+    inside, neither the payload nor user properties give attributes.
+    """
+    attributes: dict[str, Scalar] = {}
+    complete = _from_payload(message.payload, attributes) if look_inside else False
+    properties = message.properties
+    pairs = properties.get("user", ())
+    for name, value in pairs if look_inside else ():
+        if _free(name, attributes) and len(value) <= MAX_TEXT_LENGTH:
+            attributes[name] = _scalar(value)
+    attributes[TOPIC] = message.topic
+    attributes[QOS] = message.qos
+    if message.retain:
+        attributes[RETAIN] = True
+    for name, attribute in _CARRIED.items():
+        if name in properties:
+            attributes[attribute] = properties[name]
+    if "correlation" in properties:
+        attributes["mqtt.correlation"] = base64.b64encode(properties["correlation"]).decode()
+    if pairs:
+        text = _json_encode(pairs).decode()
+        for part, at in enumerate(range(0, len(text), MAX_TEXT_LENGTH)):
+            attributes[f"{USER}.{part}"] = text[at : at + MAX_TEXT_LENGTH]
+    return attributes, complete
+
+
+def lease_of(message: Message, otherwise_s: float) -> float:
+    """How long the event lives: the message's expiry, a second at least."""
+    expiry_s = message.properties.get("expiry_s")
+    return otherwise_s if expiry_s is None else max(1.0, float(expiry_s))
+
+
+def message_of(event: Event) -> Message | None:
+    """The message for an event, but for its expiry; None if its topic is none that MQTT has."""
+    attributes = event.attributes
+    topic = attributes.get(TOPIC)
+    if not isinstance(topic, str) or not is_topic(topic):
+        return None
+    properties: dict[str, Any] = {}
+    qos = attributes.get(QOS)
+    if type(qos) is not int or qos not in (0, 1, 2):
+        return _foreign(topic, event, properties)
+    for name, attribute in _CARRIED.items():
+        value = attributes.get(attribute)
+        if value in (0, 1) if name == "payload_format" else isinstance(value, str) and "\0" not in value:
+            properties[name] = value
+    properties |= _correlation(attributes.get("mqtt.correlation"))
+    text = "".join(str(attributes[name]) for name in _parts(attributes))
+    if text:
+        properties |= _user(text)
+    # What says that it is packed and is not goes on as it is.
+    packed = attributes.get(ENCODING) == DEFLATE and unpacked(event.payload) is not None
+    return Message(topic, event.payload, qos, attributes.get(RETAIN) is True, properties, packed)
+
+
+class Messages:
+    """The message of an event, made once for all who get it at the same moment."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Event, Message | None] | None = None
+
+    def of(self, event: Event) -> Message | None:
+        """As `message_of` makes it."""
+        if self._last is None or self._last[0] is not event:
+            self._last = event, message_of(event)
+        return self._last[1]
+
+
+def is_topic(text: str) -> bool:
+    """Whether a message may have this topic."""
+    if not text or "+" in text or "#" in text or "\0" in text:
+        return False
+    return len(text) * 4 <= MAX_TOPIC_BYTES or len(text.encode()) <= MAX_TOPIC_BYTES
+
+
+def _foreign(topic: str, event: Event, properties: dict[str, Any]) -> Message:
+    """An event that no MQTT client made: its attributes are user properties, and the payload if it has none."""
+    told = {name: value for name, value in event.attributes.items() if name != TOPIC and "\0" not in name}
+    payload = event.payload or _json_encode(told)
+    properties["user"] = [(name, _written(value)) for name, value in told.items() if "\0" not in str(value)]
+    return Message(topic, payload, 2, False, properties)
+
+
+def _written(value: Scalar) -> str:
+    return value if isinstance(value, str) else _json_encode(value).decode()
+
+
+def _scalar(text: str) -> Scalar:
+    """A user property's text, as a number or a boolean if it is written as JSON writes that and nothing is lost."""
+    try:
+        value = _json_decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    if isinstance(value, int | float) and _fits(value) and _written(value) == text:
+        return value
+    return text
+
+
+def _fits(value: object) -> bool:
+    if isinstance(value, bool):
+        return True
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
+
+
+def _free(name: str, attributes: Mapping[str, Scalar]) -> bool:
+    if not 0 < len(name) <= MAX_NAME_LENGTH or name.startswith(RESERVED):
+        return False
+    return name in attributes or len(attributes) < ROOM
+
+
+def _from_payload(payload: bytes, attributes: dict[str, Scalar]) -> bool:
+    """What a payload of JSON says; whether that is all of it. Of nested objects the names are joined by dots."""
+    if not payload or payload[0] not in b'{"-0123456789tf \t\r\n':
+        return True
+    if len(payload) > MAX_JSON_BYTES:
+        return payload[0] not in b"{"
+    try:
+        value = _json_decode(payload)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return True
+    if isinstance(value, dict):
+        return _flattened(value, "", attributes, MAX_DEPTH)
+    if _fits(value):
+        attributes[VALUE] = value
+    return True
+
+
+def _flattened(value: dict[str, object], prefix: str, attributes: dict[str, Scalar], depth: int) -> bool:
+    """Enter the scalars of an object; False if one is left out. Lists and nulls are none of them."""
+    complete = True
+    for key, inner in value.items():
+        name = prefix + key
+        if isinstance(inner, dict):
+            complete &= depth > 1 and _flattened(inner, name + ".", attributes, depth - 1)
+        elif isinstance(inner, str | int | float):
+            if _fits(inner) and _free(name, attributes):
+                attributes[name] = inner
+            else:
+                complete = False
+    return complete
+
+
+def _correlation(text: Scalar | None) -> dict[str, Any]:
+    try:
+        return {"correlation": base64.b64decode(text, validate=True)} if isinstance(text, str) else {}
+    except ValueError:
+        return {}
+
+
+def _parts(attributes: Mapping[str, Scalar]) -> list[str]:
+    names: list[str] = []
+    while f"{USER}.{len(names)}" in attributes:
+        names.append(f"{USER}.{len(names)}")
+    return names
+
+
+def _user(text: str) -> dict[str, Any]:
+    """Bytes of other nodes are hostile: what is no list of pairs, or cannot be written, is left out."""
+    try:
+        pairs = _pairs_decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    kept = [pair for pair in pairs if all("\0" not in one and len(one.encode()) <= 65_535 for one in pair)]
+    return {"user": kept} if kept else {}

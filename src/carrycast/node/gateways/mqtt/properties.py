@@ -1,0 +1,132 @@
+"""The properties of MQTT 5 packets: which there are, where each may stand, and what it may say [MQTT 5, 2.2.2]."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from carrycast.node.gateways.mqtt.octets import Cursor, binary, text, variable
+from carrycast.node.gateways.mqtt.reasons import PacketError, Reason, malformed, protocol_error
+
+Properties: TypeAlias = Mapping[str, Any]
+"""By name; `user` is a list of pairs, `subscription_id` a list of numbers."""
+NONE: Properties = {}
+
+MAX_USER_PROPERTIES = 256
+"""Of one packet. As many as an event has attributes."""
+
+CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, SUBACK = range(1, 10)
+UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = range(10, 16)
+WILL = 16
+"""The will's own properties, which stand within CONNECT."""
+ACKS = (PUBACK, PUBREC, PUBREL, PUBCOMP)
+
+
+class _Kind(NamedTuple):
+    """How a property is read and written."""
+
+    read: Callable[[Cursor], Any]
+    write: Callable[[Any], bytes]
+
+
+def _pair(cursor: Cursor) -> tuple[str, str]:
+    return cursor.text(), cursor.text()
+
+
+_BYTE = _Kind(Cursor.byte, lambda value: value.to_bytes(1, "big"))
+_SHORT = _Kind(Cursor.short, lambda value: value.to_bytes(2, "big"))
+_LONG = _Kind(Cursor.long, lambda value: value.to_bytes(4, "big"))
+_VARIABLE = _Kind(Cursor.variable, variable)
+_TEXT = _Kind(Cursor.text, text)
+_BINARY = _Kind(Cursor.binary, binary)
+_PAIR = _Kind(_pair, lambda value: text(value[0]) + text(value[1]))
+
+
+class _Property(NamedTuple):
+    number: int
+    name: str
+    kind: _Kind
+    where: tuple[int, ...]
+    least: int = 0
+    most: int | None = None
+
+
+_ALL = (
+    _Property(0x01, "payload_format", _BYTE, (PUBLISH, WILL), most=1),
+    _Property(0x02, "expiry_s", _LONG, (PUBLISH, WILL)),
+    _Property(0x03, "content_type", _TEXT, (PUBLISH, WILL)),
+    _Property(0x08, "response_topic", _TEXT, (PUBLISH, WILL)),
+    _Property(0x09, "correlation", _BINARY, (PUBLISH, WILL)),
+    _Property(0x0B, "subscription_id", _VARIABLE, (PUBLISH, SUBSCRIBE), least=1),
+    _Property(0x11, "session_expiry_s", _LONG, (CONNECT, CONNACK, DISCONNECT)),
+    _Property(0x12, "assigned_client_id", _TEXT, (CONNACK,)),
+    _Property(0x13, "server_keep_alive_s", _SHORT, (CONNACK,)),
+    _Property(0x15, "authentication_method", _TEXT, (CONNECT, CONNACK, AUTH)),
+    _Property(0x16, "authentication_data", _BINARY, (CONNECT, CONNACK, AUTH)),
+    _Property(0x17, "request_problem_information", _BYTE, (CONNECT,), most=1),
+    _Property(0x18, "will_delay_s", _LONG, (WILL,)),
+    _Property(0x19, "request_response_information", _BYTE, (CONNECT,), most=1),
+    _Property(0x1A, "response_information", _TEXT, (CONNACK,)),
+    _Property(0x1C, "server_reference", _TEXT, (CONNACK, DISCONNECT)),
+    _Property(0x1F, "reason", _TEXT, (CONNACK, *ACKS, SUBACK, UNSUBACK, DISCONNECT, AUTH)),
+    _Property(0x21, "receive_maximum", _SHORT, (CONNECT, CONNACK), least=1),
+    _Property(0x22, "topic_alias_maximum", _SHORT, (CONNECT, CONNACK)),
+    _Property(0x23, "topic_alias", _SHORT, (PUBLISH,)),
+    _Property(0x24, "maximum_qos", _BYTE, (CONNACK,), most=1),
+    _Property(0x25, "retain_available", _BYTE, (CONNACK,), most=1),
+    _Property(0x26, "user", _PAIR, tuple(one for one in range(1, 17) if one not in (PINGREQ, PINGRESP))),
+    _Property(0x27, "maximum_packet_size", _LONG, (CONNECT, CONNACK), least=1),
+    _Property(0x28, "wildcards_available", _BYTE, (CONNACK,), most=1),
+    _Property(0x29, "subscription_ids_available", _BYTE, (CONNACK,), most=1),
+    _Property(0x2A, "shared_available", _BYTE, (CONNACK,), most=1),
+)
+_BY_NUMBER = {one.number: one for one in _ALL}
+_BY_NAME = {one.name: one for one in _ALL}
+_MANY = frozenset({"user", "subscription_id"})
+
+
+def read_properties(cursor: Cursor, packet: int) -> Properties:
+    """The properties of a packet of a kind; a PacketError if one may not stand there, or not say that."""
+    length = cursor.variable()
+    if length == 0:
+        return NONE
+    inner = cursor.within(length)
+    found: dict[str, Any] = {}
+    while inner.left:
+        # Numbers of properties are of variable length, and all that there are have one byte.
+        one = _BY_NUMBER.get(inner.variable())
+        if one is None:
+            raise malformed("a property that does not exist")
+        if packet not in one.where:
+            raise protocol_error(f"{one.name} may not stand in this packet")
+        value = one.kind.read(inner)
+        if isinstance(value, int) and (value < one.least or (one.most is not None and value > one.most)):
+            raise protocol_error(f"{one.name} must not be {value}")
+        if one.name == "user":
+            _append_user(found, value, packet)
+        elif one.name in found:
+            raise protocol_error(f"{one.name} stands there twice")
+        else:
+            found[one.name] = [value] if one.name in _MANY else value
+    return found
+
+
+def _append_user(found: dict[str, Any], pair: tuple[str, str], packet: int) -> None:
+    pairs = found.setdefault("user", [])
+    if len(pairs) <= MAX_USER_PROPERTIES:
+        pairs.append(pair)
+    # A publication that has too many is answered as such; one more than may be says that it has.
+    if len(pairs) > MAX_USER_PROPERTIES and packet != PUBLISH:
+        raise PacketError(Reason.QUOTA_EXCEEDED, f"a packet has at most {MAX_USER_PROPERTIES} user properties")
+
+
+def write_properties(properties: Properties) -> bytes:
+    """Properties with their length before them."""
+    if not properties:
+        return b"\0"
+    parts: list[bytes] = []
+    for name, value in properties.items():
+        one = _BY_NAME[name]
+        number = bytes((one.number,))
+        for each in value if name in _MANY else (value,):
+            parts += (number, one.kind.write(each))
+    body = b"".join(parts)
+    return variable(len(body)) + body

@@ -1,0 +1,128 @@
+"""Messages of clients become events of the node, at the level that the listener promises."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from carrycast.core.model import FOREVER_S, Event, EventId, Scalar
+from carrycast.core.protocol.optional import KeepsEvents, log_of
+from carrycast.errors import NotAuthorizedError, UserError, WorkError
+from carrycast.node.gateways import Backing
+from carrycast.node.gateways.mqtt.config import MqttSection, Rights
+from carrycast.node.gateways.mqtt.events import attributes_of, lease_of
+from carrycast.node.gateways.mqtt.packets import Message
+from carrycast.node.gateways.mqtt.packing import DEFLATE, ENCODING, packed
+from carrycast.node.gateways.mqtt.properties import MAX_USER_PROPERTIES
+from carrycast.node.gateways.mqtt.reasons import Reason
+from carrycast.node.gateways.mqtt.retained import Retained
+from carrycast.node.gateways.mqtt.vitals import is_sys
+from carrycast.node.record import LOG
+from carrycast.node.runtime.outgoing import MAX_EVENT_BYTES, check_keeps
+from carrycast.node.runtime.saving import Saved
+
+_encode = msgspec.msgpack.Encoder().encode
+
+Done = Callable[[Reason], None]
+"""Told when a message is as safe as it gets, or why it is not taken."""
+AROUND_BYTES = 512
+"""Of an event, besides attributes and payload: ids, times, a signature."""
+REMEMBERED = 10_000
+"""Events of which it is known who published them, for those who do not want their own."""
+
+
+class Publishing:
+    """The way of messages into the node."""
+
+    def __init__(self, backing: Backing, section: MqttSection, retained: Retained) -> None:
+        self._node = backing.node
+        self._retained = retained
+        self._lease_s = FOREVER_S if section.lease_s is None else section.lease_s
+        if section.level == "stored":
+            try:
+                check_keeps(backing.protocol)
+            except UserError as error:
+                raise UserError(f"mqtt.level: {error}") from None
+        protocol = backing.protocol
+        keeps = isinstance(protocol, KeepsEvents) and protocol.durable
+        self._stored = keeps and section.level != "accepted"
+        log = log_of(protocol) if self._stored else None
+        self._longest_s = FOREVER_S if log is None else log.longest_s
+        """The expiry of a message is when it may be kept at the latest, so a longer one is cut, not refused."""
+        self._publisher: str | None = None
+        """Who publishes this very moment: what is delivered within is its own."""
+        self._publishers: OrderedDict[EventId, str] = OrderedDict()
+
+    @property
+    def busy(self) -> bool:
+        """Whether publishers should wait a moment."""
+        return self._node.is_busy()
+
+    def own(self, client_id: str, event: EventId) -> bool:
+        """Whether a client has published an event itself, as far as is remembered."""
+        return client_id in (self._publisher, self._publishers.get(event))
+
+    def publish(self, client_id: str, rights: Rights, message: Message, done: Done) -> None:
+        """Publish; `done` is called once, now or when it is on the disk."""
+        if is_sys(message.topic) or not rights.may_publish(message.topic):
+            self._node.note_drop("mqtt_sys" if is_sys(message.topic) else "mqtt_not_allowed")
+            done(Reason.NOT_AUTHORIZED)
+            return
+        if len(message.properties.get("user", ())) > MAX_USER_PROPERTIES:
+            self._node.note_drop("mqtt_refused")
+            done(Reason.QUOTA_EXCEEDED)
+            return
+
+        def saved(lost: WorkError | None) -> None:
+            done(Reason.SUCCESS if lost is None else Reason.QUOTA_EXCEEDED)
+
+        stored = saved if self._stored and message.qos else None
+        lease_s = lease_of(message, self._lease_s)
+        if stored is not None:
+            lease_s = min(lease_s, self._longest_s)
+        self._publisher = client_id
+        try:
+            id, attributes, payload = self._published(message, lease_s, stored)
+        except UserError as error:
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            self._node.note_drop("mqtt_refused")
+            authorized = not isinstance(error, NotAuthorizedError)
+            done(Reason.IMPLEMENTATION_ERROR if authorized else Reason.NOT_AUTHORIZED)
+            return
+        except WorkError as error:
+            # The retention log or the disk is full: the client may publish again later.
+            LOG.info("a message of the MQTT client %r is refused: %s", client_id, error)
+            self._node.note_drop("mqtt_refused")
+            done(Reason.QUOTA_EXCEEDED)
+            return
+        finally:
+            self._publisher = None
+        self._publishers[id] = client_id
+        if len(self._publishers) > REMEMBERED:
+            self._publishers.popitem(last=False)
+        if message.retain:
+            # Not every protocol brings a node its own events.
+            self._retained.keep(Event(id, attributes, payload, time.time(), lease_s), own=True)
+        if stored is None:
+            done(Reason.SUCCESS)
+
+    def _published(
+        self, message: Message, lease_s: float, stored: Saved | None
+    ) -> tuple[EventId, dict[str, Scalar], bytes]:
+        attributes, complete = attributes_of(message)
+        payload = message.payload
+        if _is_long(attributes, payload):
+            # What it says is in it twice, which is too much.
+            attributes, complete = attributes_of(message, look_inside=False)[0], False
+            if _is_long(attributes, payload):
+                attributes[ENCODING], payload = DEFLATE, packed(payload)
+        id = self._node.publish(attributes, payload, lease_s, None, stored, None)
+        if not complete:
+            self._node.note_drop("mqtt_attributes")
+        return id, attributes, payload
+
+
+def _is_long(attributes: dict[str, Scalar], payload: bytes) -> bool:
+    """Whether an event of these would not fit in a datagram."""
+    return len(_encode(attributes)) + len(payload) > MAX_EVENT_BYTES - AROUND_BYTES

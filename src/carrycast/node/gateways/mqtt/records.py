@@ -1,0 +1,122 @@
+"""What of sessions outlives a restart of the node: who they are, what they want, and the packet ids of QoS 2."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from carrycast.core.model import SubscriptionId
+from carrycast.core.protocol import DurableStore
+from carrycast.node.gateways.mqtt.outbox import Flight, Origin
+from carrycast.node.record import LOG
+
+_SESSION, _RECEIVED, _FLIGHT = b"s", b"i", b"o"
+
+
+class WishRecord(Struct, frozen=True, array_like=True):
+    """One subscription of a session."""
+
+    text: str
+    condition: str
+    qos: int
+    no_local: bool
+    as_published: bool
+    subscription_id: int | None
+
+
+class SessionRecord(Struct, array_like=True):
+    """A session without its connection."""
+
+    client_id: str
+    user: str | None
+    expiry_s: float
+    until_wall_s: float | None = None
+    """When it ends; None while its client is connected."""
+    wishes: list[WishRecord] = []
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_session = msgspec.msgpack.Decoder(SessionRecord).decode
+_flight = msgspec.msgpack.Decoder(tuple[SubscriptionId | None, int, bool]).decode
+
+
+class Kept(NamedTuple):
+    """A session as it is found in the store."""
+
+    session: SessionRecord
+    received: set[int]
+    """The packet ids of QoS 2 that the client has not released."""
+    flights: list[Flight]
+    """The messages of QoS 2 that were on their way to the client."""
+
+
+class Records:
+    """The gateway's part of the node's store. No client id has the null character, so it ends one in a key."""
+
+    def __init__(self, store: DurableStore) -> None:
+        self._store = store
+
+    def load(self) -> list[Kept]:
+        """All sessions. What cannot be read is forgotten, and said so."""
+        found: dict[str, Kept] = {}
+        for key, value in self._store.items(_SESSION):
+            try:
+                record = _session(value)
+                found[record.client_id] = Kept(record, set(), [])
+            except (msgspec.MsgspecError, ValueError) as error:
+                LOG.error("an MQTT session in the store cannot be read and is forgotten: %s", error)
+                self._store.delete(key)
+        for key, _ in self._store.items(_RECEIVED):
+            client_id, packet_id = _parts(key)
+            if client_id in found:
+                found[client_id].received.add(packet_id)
+        for key, value in self._store.items(_FLIGHT):
+            client_id, packet_id = _parts(key)
+            if client_id not in found:
+                continue
+            try:
+                subscription, position, released = _flight(value)
+            except msgspec.MsgspecError as error:
+                LOG.error("an MQTT message on its way in the store cannot be read and is forgotten: %s", error)
+                self._store.delete(key)
+                continue
+            origin = None if subscription is None else Origin(subscription, position)
+            found[client_id].flights.append(Flight(packet_id, 2, origin, None, released))
+        return list(found.values())
+
+    def keep(self, record: SessionRecord) -> None:
+        self._store.put(_SESSION + record.client_id.encode(), _encode(record))
+
+    def forget(self, client_id: str, received: Iterable[int], flights: Iterable[int]) -> None:
+        """A session and all that belongs to it."""
+        self._store.delete(_SESSION + client_id.encode())
+        for packet_id in received:
+            self.forget_received(client_id, packet_id)
+        for packet_id in flights:
+            self.forget_flight(client_id, packet_id)
+
+    def keep_received(self, client_id: str, packet_id: int) -> None:
+        self._store.put(_key(_RECEIVED, client_id, packet_id), b"")
+
+    def forget_received(self, client_id: str, packet_id: int) -> None:
+        self._store.delete(_key(_RECEIVED, client_id, packet_id))
+
+    def keep_flight(self, client_id: str, flight: Flight) -> None:
+        if flight.origin is None:
+            # Nobody brings it again after a restart, so all that is left to do then is to free its id.
+            value = _encode((None, 0, True))
+        else:
+            value = _encode((flight.origin.subscription, flight.origin.position, flight.released))
+        self._store.put(_key(_FLIGHT, client_id, flight.packet_id), value)
+
+    def forget_flight(self, client_id: str, packet_id: int) -> None:
+        self._store.delete(_key(_FLIGHT, client_id, packet_id))
+
+
+def _parts(key: bytes) -> tuple[str, int]:
+    return key[1:-3].decode(), int.from_bytes(key[-2:], "big")
+
+
+def _key(kind: bytes, client_id: str, packet_id: int) -> bytes:
+    return kind + client_id.encode() + b"\0" + packet_id.to_bytes(2, "big")

@@ -1,0 +1,193 @@
+"""Who is there: clients are let in, taken over, remembered while they are away, and forgotten."""
+
+import time
+import uuid
+from typing import NamedTuple, Protocol
+
+from carrycast.node.gateways.mqtt.config import MqttSection, rights_of, rights_of_user
+from carrycast.node.gateways.mqtt.packets import V5, Connect
+from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
+from carrycast.node.gateways.mqtt.session import Session, Shop
+from carrycast.node.gateways.mqtt.vitals import is_sys
+from carrycast.node.gateways.mqtt.wills import Will, Wills
+from carrycast.node.record import LOG
+
+MAX_CLIENT_ID = 256
+"""Characters. The standard wants 23 to be taken; names and random ids are longer."""
+
+
+class Present(Protocol):
+    """A connection, as far as sessions know it."""
+
+    def close(self, reason: Reason, told: str = "") -> None: ...
+
+
+class Admitted(NamedTuple):
+    """A client that was let in."""
+
+    session: Session
+    resumed: bool
+    assigned: bool
+    """Whether its name was made up here."""
+    will: Will | None
+
+
+class Sessions:
+    """All sessions of a gateway, and the connections of those who are there."""
+
+    def __init__(self, shop: Shop, section: MqttSection) -> None:
+        self._shop = shop
+        self._section = section
+        self._sessions: dict[str, Session] = {}
+        self._present: dict[str, tuple[Present, Will | None]] = {}
+        self._wills = Wills()
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._present)
+
+    def restore(self) -> None:
+        """The sessions of clients that were known before a restart; all of them are away."""
+        for kept in self._shop.records.load():
+            record = kept.session
+            rights = rights_of_user(self._section, record.user)
+            session = Session(self._shop, record.client_id, record.user, rights, record.expiry_s)
+            session.until_wall_s = record.until_wall_s or time.time() + record.expiry_s
+            session.received = kept.received
+            try:
+                session.restore(record.wishes)
+            except PacketError as error:
+                LOG.error("the MQTT session of %r is forgotten: %s", record.client_id, error)
+                self._shop.records.forget(record.client_id, kept.received, [one.packet_id for one in kept.flights])
+                continue
+            for flight in kept.flights:
+                session.outbox.restore(flight)
+            self._sessions[record.client_id] = session
+            if not session.expiry_s:
+                # The node was killed during what was to be its last connection.
+                self._end(session)
+
+    def admit(self, connect: Connect, connection: Present) -> Admitted:
+        """Let a client in, in place of another connection of the same name; a PacketError says why not."""
+        section = self._section
+        rights = rights_of(section, connect.user, connect.password)
+        if rights is None:
+            self._shop.backing.node.record.bad_datagram("mqtt_credentials", None)
+            raise PacketError(Reason.BAD_CREDENTIALS, "unknown user or wrong password")
+        if "authentication_method" in connect.properties:
+            raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "only users and passwords are known here")
+        if len(connect.client_id) > MAX_CLIENT_ID or (
+            connect.version != V5 and not connect.client_id and not connect.clean
+        ):
+            raise PacketError(Reason.CLIENT_ID_REFUSED, f"a client id has 1 to {MAX_CLIENT_ID} characters")
+        # A bridge leaves a will under `$SYS`, which is no reason to turn it away: it is not published.
+        if connect.will is not None and not (is_sys(connect.will.topic) or rights.may_publish(connect.will.topic)):
+            raise PacketError(Reason.NOT_AUTHORIZED, "the will's topic is not allowed")
+        retained = connect.will is not None and connect.will.retain
+        if retained and section.max_retained == 0 and connect.version == V5:
+            # [MQTT-3.2.2-13]
+            raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "nothing is retained here")
+        client_id = connect.client_id or f"auto-{uuid.uuid4()}"
+        session = self._sessions.get(client_id)
+        user = connect.user if section.users else None
+        # A session that was made when nobody had a name is anybody's.
+        if session is not None and session.user not in (None, user):
+            raise PacketError(Reason.NOT_AUTHORIZED, "another user has a session of this name")
+        if client_id not in self._present and self.clients >= section.max_clients:
+            raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_clients} clients are served")
+        expiry_s = _expiry_s(connect, section.session_s)
+        # Who keeps no session finds a place however many are kept for others.
+        if session is None and expiry_s and len(self._sessions) - self.clients >= section.max_sessions:
+            raise PacketError(Reason.QUOTA_EXCEEDED, f"at most {section.max_sessions} sessions are kept")
+        self._take_over(client_id)
+        session = self._continued(client_id, connect.clean)
+        resumed = session is not None
+        if session is None:
+            session = self._sessions[client_id] = Session(self._shop, client_id, user, rights, expiry_s)
+        session.user, session.rights, session.expiry_s, session.until_wall_s = user, rights, expiry_s, None
+        will = _will(connect)
+        self._present[client_id] = connection, will
+        session.save()
+        return Admitted(session, resumed, not connect.client_id, will)
+
+    def _continued(self, client_id: str, clean: bool) -> Session | None:
+        """The session that a client goes on with. If it wants none the old one is over, and its will with it."""
+        session = self._sessions.get(client_id)
+        if not clean:
+            self._wills.cancel(client_id)
+            return session
+        self._wills.execute(client_id)
+        if session is not None:
+            self._end(session)
+        return None
+
+    def _take_over(self, client_id: str) -> None:
+        found = self._present.get(client_id)
+        if found is not None:
+            found[0].close(Reason.TAKEN_OVER, "another connection has come in under this client id")
+            self.leave(self._sessions[client_id], found[0], with_will=True)
+
+    def leave(self, session: Session, connection: Present, with_will: bool) -> None:
+        """A connection is over, on purpose or not. A second word of it, or one of a connection that was taken over, is
+        none."""
+        found = self._present.get(session.client_id)
+        if found is None or found[0] is not connection:
+            return
+        del self._present[session.client_id]
+        will = found[1]
+        session.detach()
+        if with_will and will is not None:
+            publishing, rights = self._shop.publishing, session.rights
+            delay_s = min(will.delay_s, session.expiry_s)
+            self._wills.arm(
+                session.client_id,
+                delay_s,
+                lambda: publishing.publish(session.client_id, rights, will.message, lambda reason: None),
+            )
+        self._put_away(session)
+
+    def _put_away(self, session: Session) -> None:
+        """Keep a session whose client has gone, or not."""
+        if session.expiry_s:
+            session.until_wall_s = time.time() + session.expiry_s
+            session.save()
+        else:
+            self._end(session)
+
+    def review(self) -> None:
+        """Forget those whose time is over."""
+        now_s = time.time()
+        over = [one for one in self._sessions.values() if one.until_wall_s is not None and one.until_wall_s <= now_s]
+        for session in over:
+            self._wills.execute(session.client_id)
+            self._end(session)
+
+    def close(self) -> None:
+        """The node stops: everybody is told, and nobody's will is published, for they are not gone."""
+        self._wills.close()
+        gone = [(self._sessions[client_id], connection) for client_id, (connection, _) in self._present.items()]
+        self._present.clear()
+        for session, connection in gone:
+            connection.close(Reason.SHUTTING_DOWN, "the node stops")
+            session.detach()
+        # When nobody is there any more: what some leave is not taken over by others, for the node takes nothing new.
+        for session, _ in gone:
+            self._put_away(session)
+
+    def _end(self, session: Session) -> None:
+        session.end()
+        del self._sessions[session.client_id]
+
+
+def _expiry_s(connect: Connect, most_s: float) -> float:
+    if connect.version != V5:
+        return 0.0 if connect.clean else most_s
+    asked_s: int = connect.properties.get("session_expiry_s", 0)
+    return min(float(asked_s), most_s)
+
+
+def _will(connect: Connect) -> Will | None:
+    if connect.will is None:
+        return None
+    return Will(connect.will, float(connect.will.properties.get("will_delay_s", 0)))

@@ -1,0 +1,84 @@
+"""How the node is, under `$SYS`, as MQTT's tools expect it of a broker. Told to clients of this node alone."""
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from carrycast.core.matching import Filter
+from carrycast.core.model import Event, EventId, Scalar
+from carrycast.node.api.consumer import Delivery
+from carrycast.node.gateways import Backing
+from carrycast.node.gateways.mqtt.entry import Entry
+from carrycast.node.gateways.mqtt.events import QOS, VALUE
+from carrycast.node.gateways.mqtt.outbox import Origin
+from carrycast.node.gateways.mqtt.wishes import TOPIC
+from carrycast.version import VERSION
+
+SYS = "$SYS"
+PERIOD_S = 10.0
+
+
+def is_sys(topic: str) -> bool:
+    """Whether a topic is the node's own: what is said there is its word, and nobody else's."""
+    return topic == SYS or topic.startswith(f"{SYS}/")
+
+
+class Listener(Protocol):
+    """A session, as far as it is told."""
+
+    def take(self, entry: Entry, delivery: Delivery, origin: Origin | None) -> None: ...
+
+
+class Vitals:
+    """Who wants to know."""
+
+    def __init__(self, backing: Backing, clients: Callable[[], int], retained: Callable[[], int]) -> None:
+        self._backing = backing
+        self._clients = clients
+        self._retained = retained
+        self._listeners: dict[tuple[Listener, str], Entry] = {}
+        self._new: dict[tuple[Listener, str], Entry] = {}
+        self._next_s = 0.0
+
+    def join(self, listener: Listener, entry: Entry) -> None:
+        """A client that asks for `$SYS` is told with the next review, and from then on again and again."""
+        if entry.wanted.topics.levels[0] == SYS:
+            self._listeners[listener, entry.text] = entry
+            self._new[listener, entry.text] = entry
+
+    def leave(self, listener: Listener, entry: Entry) -> None:
+        self._listeners.pop((listener, entry.text), None)
+        self._new.pop((listener, entry.text), None)
+
+    def review(self, now_s: float) -> None:
+        """Tell everybody if it is time, and who is new in any case."""
+        due = now_s >= self._next_s
+        told = list((self._listeners if due else self._new).items())
+        if due:
+            self._next_s = now_s + PERIOD_S
+        self._new.clear()
+        events = list(self._events()) if told else []
+        for (listener, _), entry in told:
+            self._tell(listener, entry, events)
+
+    def _tell(self, listener: Listener, entry: Entry, events: list[Event]) -> None:
+        filter = Filter(entry.wanted.filter)
+        for event in events:
+            if filter.matches(event.attributes):
+                listener.take(entry, Delivery(event, 0), None)
+
+    def _events(self) -> Iterator[Event]:
+        status = self._backing.node.status()
+        told: dict[str, Scalar] = {
+            "broker/version": f"carrycast {VERSION}",
+            "broker/uptime": int(status.uptime_s),
+            "broker/clients/connected": self._clients(),
+            "broker/subscriptions/count": status.subscriptions,
+            "broker/retained messages/count": self._retained(),
+            "broker/messages/received": status.counts.get("published", 0),
+            "broker/messages/sent": status.counts.get("delivered", 0),
+            "carrycast/neighbors": len(status.neighbors),
+            **{f"carrycast/drops/{reason}": count for reason, count in status.drops.items()},
+        }
+        for topic, value in told.items():
+            attributes: dict[str, Scalar] = {TOPIC: f"{SYS}/{topic}", VALUE: value, QOS: 0}
+            yield Event(EventId(self._backing.id, 0), attributes, str(value).encode())

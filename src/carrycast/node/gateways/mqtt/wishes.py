@@ -1,0 +1,84 @@
+"""What a client wants of a subscription, read from its topic filter: the plain form, shared, and by content.
+
+    sensors/+/speed                                   topics, as in MQTT
+    $share/GROUP/sensors/#                            one of a group gets each message
+    $filter/speed > 30 and road = 'A1'/sensors/#      only what the condition selects
+
+A condition is of carrycast's filter language. It has no slash outside of quotes, so the first such slash ends it. Both
+forms may stand together, `$share` first. With MQTT 5 the condition may also be the user property `filter` of SUBSCRIBE.
+"""
+
+from typing import NamedTuple
+
+from carrycast.core.matching import Filter
+from carrycast.core.matching.topics import TopicFilter, parse_topic_filter
+from carrycast.errors import UserError
+from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
+
+SHARE = "$share/"
+CONTENT = "$filter/"
+TOPIC = "topic"
+"""The attribute that holds an event's topic."""
+
+
+class Wanted(NamedTuple):
+    """A topic filter as it was sent, taken apart."""
+
+    topics: TopicFilter
+    filter: str
+    """In carrycast's filter language, in canonical form."""
+    group: str | None = None
+    """With whom it is shared."""
+
+
+def read_wish(text: str, condition: str = "") -> Wanted:
+    """What a topic filter asks for, `condition` besides; a PacketError says what is wrong."""
+    group = None
+    rest = text
+    if rest.startswith(SHARE):
+        group, slash, rest = rest.removeprefix(SHARE).partition("/")
+        if not group or not slash or "+" in group or "#" in group:
+            raise _refused("a shared subscription is $share/GROUP/FILTER")
+    if rest.startswith(CONTENT) or rest + "/" == CONTENT:
+        found, rest = _split_condition(rest.removeprefix(CONTENT))
+        condition = all_of([condition, found] if condition.strip() else [found])
+    try:
+        topics = parse_topic_filter(rest)
+    except ValueError as error:
+        raise _refused(f"expected {error}, not {rest[:100]!r}") from None
+    quoted = str(topics).replace("'", "''")
+    wanted = f"{TOPIC} matches '{quoted}'"
+    if condition.strip():
+        wanted = f"{wanted} and {all_of([condition])}"
+    return Wanted(topics, _canonical(wanted), group)
+
+
+def all_of(conditions: list[str]) -> str:
+    """What holds where all of these do. Each is read on its own: a bracket too many must not reach beyond it."""
+    return " and ".join(f"({_canonical(one)})" for one in conditions)
+
+
+def _canonical(condition: str) -> str:
+    try:
+        return Filter(condition).text
+    except UserError as error:
+        raise _refused(" ".join(str(error).split())) from None
+    except RecursionError:
+        raise _refused("the condition is too deep") from None
+
+
+def _split_condition(text: str) -> tuple[str, str]:
+    """A condition, and what follows the slash that ends it."""
+    quote = ""
+    for at, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == "/":
+            return text[:at], text[at + 1 :]
+    raise _refused("a subscription by content is $filter/CONDITION/TOPICS, with # as TOPICS for all of them")
+
+
+def _refused(told: str) -> PacketError:
+    return PacketError(Reason.TOPIC_FILTER_INVALID, told)

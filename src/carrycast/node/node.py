@@ -1,0 +1,355 @@
+"""A live node: the stack, its link layer, its store, its trace and its clients, started and stopped as one."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+
+from carrycast.core.model import (
+    FOREVER_S,
+    Event,
+    EventId,
+    NodeId,
+    Position,
+    ProcessorId,
+    RequestId,
+    Scalar,
+    SubscriptionId,
+    Velocity,
+)
+from carrycast.core.protocol import Interface, Link
+from carrycast.core.protocol.application import Application
+from carrycast.core.protocol.effects import Process
+from carrycast.core.wire import Layer
+from carrycast.errors import UserError, WorkError
+from carrycast.node.api.advertisements import Advertisements
+from carrycast.node.api.consumer import Reader
+from carrycast.node.api.control import ControlServer
+from carrycast.node.api.messages import Status
+from carrycast.node.api.metrics import MetricsServer
+from carrycast.node.api.requests import Answered, Closed, Requests
+from carrycast.node.api.subscribers import Listener, Subscribers
+from carrycast.node.api.told import retained
+from carrycast.node.config import NodeConfig
+from carrycast.node.flushing import Flushing
+from carrycast.node.gateways import Door, Gateway, opened
+from carrycast.node.link.address import Address, format_address
+from carrycast.node.link.transport import Transport
+from carrycast.node.peers import look_up
+from carrycast.node.record import Record
+from carrycast.node.runtime.applications import Forget, LiveApplications, Replied
+from carrycast.node.runtime.applications_above import Applications
+from carrycast.node.runtime.certifying import CertifyingRuntime
+from carrycast.node.runtime.holding import Copies
+from carrycast.node.runtime.host import STANDING, LiveHost
+from carrycast.node.runtime.numbers import EventNumbers, Numbers, incarnation
+from carrycast.node.runtime.outgoing import Outgoing, Publication
+from carrycast.node.runtime.processing import Finished, Processing
+from carrycast.node.runtime.saving import Saved, Saving
+from carrycast.node.runtime.store import NodeStore
+from carrycast.node.runtime.work import Work
+from carrycast.node.trust import trust_of
+from carrycast.trace import Trace
+
+
+class LiveNode(Applications):
+    """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the loop's thread."""
+
+    def __init__(self, config: NodeConfig, transports: Mapping[Interface, Transport] | None = None) -> None:
+        """An interface without a transport of its own gets a UDP socket."""
+        self.config, self.trust = config, trust_of(config)
+        given, sealed = transports or {}, self.trust.transport
+        self._interfaces = [(one, sealed(given.get(one.name) or one.transport())) for one in config.interfaces]
+        self._cleanup = AsyncExitStack()
+        self._control: ControlServer | None = None
+        self.gateways: Mapping[str, Gateway] = {}
+        self._running = self._crashed = False
+
+    async def __aenter__(self) -> "LiveNode":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Open everything and start to run; what was opened is closed again if something fails."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._cleanup.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """Stop cleanly: clients first, the protocol next, files last."""
+        self._running = False
+        await self._cleanup.aclose()
+
+    async def crash(self) -> None:
+        """End without a word to anybody, the protocol included, as a process that is killed; for small worlds."""
+        self._crashed = True
+        await self.stop()
+
+    async def _start(self) -> None:
+        config, cleanup, self._started_s = self.config, self._cleanup, asyncio.get_running_loop().time()
+        file = NodeStore(config.store, config.node)  # In memory, if it has none: for what waits for subscriptions.
+        cleanup.callback(file.close)
+        self._saving, self._file = (saving := Saving(file)), file
+        store = None if config.store is None else file
+        self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
+        flushing = Flushing(record, config.trace, config.name)
+        cleanup.callback(flushing.save)
+        self._processing = Processing(config.processors, self._on_processed, work := Work(config.load_window_s))
+        await self._processing.start()
+        cleanup.push_async_callback(self._processing.stop)
+        self._whereabouts = (facts := config.facts()).whereabouts
+        trust, started = self.trust, incarnation(store)
+
+        def host(whose: Layer | str) -> LiveHost:
+            return LiveHost(whose, facts, store, started, work)
+
+        plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
+        self._runtime = runtime = CertifyingRuntime(
+            trust.certified, config.node, plan, self._interfaces, record, host, saving, above, work
+        )
+        await look_up(runtime.interfaces.values(), cleanup)
+        events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
+        self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
+        numbers = Numbers("subscription", store)
+        self._subscribers = Subscribers(config.node, runtime, record, file, saving, numbers, config.backlog)
+        self._requests = Requests(config.node, runtime, numbers)
+        self._advertisements = Advertisements(config.node, runtime, numbers)
+        self._applications = LiveApplications(
+            config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
+        )
+        self.tune = self._applications.tune
+        runtime.start()
+        outgoing.retention.started()
+        cleanup.callback(trust.start(runtime.certify_again))
+        cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
+        cleanup.callback(self._stop_runtime)
+        cleanup.push_async_callback(self._applications.end_deeds)
+        self._subscribers.restore()
+        self._install()
+        self._applications.tenants.start()
+        flushing.start(config.trace.flush_s)
+        cleanup.push_async_callback(flushing.stop)
+        self._running = True  # Who comes in at once is served.
+        await self._open_doors()
+
+    async def _open_doors(self) -> None:
+        config, saving, kept, health = self.config, self._saving, self._outgoing.retention, self.trust.health
+        doors: list[Door] = []
+        if config.metrics is not None:
+            delays = self._record.delays
+            self.metrics = MetricsServer(self.status, delays, lambda: health(kept.trouble), config.metrics)
+            doors.append(self.metrics)
+        if config.control is not None:
+            self._control = ControlServer(self, config.control, config.control_token)
+            doors.append(self._control)
+        self.gateways = opened(config.gateways, self, config.node, self._file, saving, self._runtime.protocol)
+        for door in (*doors, *self.gateways.values()):
+            await door.start()
+            self._cleanup.push_async_callback(door.stop)
+
+    def _install(self) -> None:
+        for installed in self.config.processors:
+            self._runtime.on_processor(self._runtime.now, installed.processor)
+        for filter in self.config.keeps:
+            self._advertisements.advertise(filter, stored=True)
+
+    def _stop_runtime(self) -> None:
+        self._subscribers.close()
+        self._outgoing.holding.close()
+        self._applications.stop(self._crashed)
+        (self._runtime.crash if self._crashed else self._runtime.stop)()
+
+    # For applications.
+
+    @property
+    def node(self) -> NodeId:
+        """The node's id."""
+        return self.config.node
+
+    @property
+    def address(self) -> Address:
+        """Where the node is heard over its first interface."""
+        return self._interfaces[0][1].address
+
+    @property
+    def addresses(self) -> Mapping[Interface, Address]:
+        """Where it is heard over each."""
+        return {config.name: transport.address for config, transport in self._interfaces}
+
+    @property
+    def control_address(self) -> str | None:
+        """Where clients connect to, if there is a control channel."""
+        return None if self._control is None else self._control.address
+
+    @property
+    def record(self) -> Record:
+        """What is written down here."""
+        return self._record
+
+    @property
+    def trace(self) -> Trace:
+        """The trace so far."""
+        return self._record.trace
+
+    @property
+    def drops(self) -> Mapping[str, int]:
+        """How much was dropped for which reason."""
+        return self._record.drops
+
+    @property
+    def neighbors(self) -> list[NodeId]:
+        """Who has a link with this node, as far as discovery can tell."""
+        return list(dict.fromkeys(link.neighbor for link in self.links))
+
+    @property
+    def links(self) -> list[Link]:
+        """To which neighbor over which interface at what cost."""
+        return self._runtime.links
+
+    def add_peer(self, address: Address, on: Interface | None = None) -> None:
+        """Beacons and broadcasts on an interface, the first if none is named, go to this (numeric) address too."""
+        self._runtime.interfaces[on or self.config.interfaces[0].name].peers[address] = None
+
+    def remove_peer(self, address: Address, on: Interface | None = None) -> None:
+        """They no longer do; one that is not there is no mistake."""
+        self._runtime.interfaces[on or self.config.interfaces[0].name].peers.pop(address, None)
+
+    def is_busy(self, more: int = 0) -> bool:
+        """Whether the node cannot keep up with what was published, and `more` events: publishers should wait."""
+        return self._outgoing.is_busy(more)
+
+    def publish(
+        self,
+        attributes: Mapping[str, Scalar],
+        payload: bytes = b"",
+        lease_s: float = FOREVER_S,
+        access: str | None = None,
+        stored: Saved | None = None,
+        copies: Copies | None = None,
+    ) -> EventId:
+        """Publish an event, as a `Publication` says; a UserError says what is wrong with it."""
+        self._check_running()
+        return self._outgoing.publish(Publication(attributes, payload, lease_s, access, stored, copies))
+
+    def publish_all(self, publications: Sequence[Publication]) -> list[EventId | UserError | WorkError]:
+        """Publish events that are there at the same time; of each its id, or what is wrong with it."""
+        self._check_running()
+        return self._outgoing.publish_all(publications)
+
+    def subscribe(
+        self,
+        filter: str,
+        listener: Listener | Reader | None,
+        name: str | None = None,
+        lease_s: float = FOREVER_S,
+        attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
+        history: bool = False,
+    ) -> SubscriptionId:
+        """Call `listener(subscription, event, hops)` for each event from now on; with a name it outlives a restart.
+        With a processor the filter selects what it is given; with history, stored events from before come too."""
+        self._check_running()
+        self.trust.check_subscription(filter, attributes)
+        return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
+
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved | None) -> None:
+        """A reader has these for good once `saved` is called; until then they may come again."""
+        self._subscribers.acknowledge(subscription, positions)
+        if saved is not None:
+            self._saving.on_disk(saved)
+
+    def unsubscribe(self, subscription: SubscriptionId) -> bool:
+        """End a subscription; False if there is none."""
+        return self._subscribers.unsubscribe(subscription)
+
+    def detach(self, subscription: SubscriptionId) -> None:
+        """Nobody listens any more: a named subscription stays, another ends."""
+        self._subscribers.detach(subscription)
+
+    def advertise(self, filter: str, stored: bool = False) -> Forget:
+        """Events of a filter will come from here, or (`stored`) are kept by this node; until it is forgotten."""
+        self._check_running()
+        return self._advertisements.advertise(filter, stored)
+
+    def request(self, filter: str, patience_s: float, answered: Answered, closed: Closed) -> Forget:
+        """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""
+        self._check_running()
+        self.trust.check_subscription(filter, None)
+        return self._requests.request(filter, patience_s, answered, closed)
+
+    def command(self, application: str, verb: str, body: bytes, replied: Replied) -> Forget:
+        """Tell one of the node's own applications something; `replied(body)` is called once, unless forgotten."""
+        self._check_running()
+        return self._applications.command(application, verb, body, replied)
+
+    def application(self, name: str) -> Application:
+        """One of the node's own applications."""
+        return self._applications.tenants.application(name)
+
+    def move(self, position: Position | None, velocity: Velocity = STANDING) -> None:
+        """The node is there now, and moves so; None while nobody knows where it is."""
+        self._check_running()
+        if self._whereabouts is None:
+            raise UserError("this node has no position to change; give it [position] in its configuration")
+        self._whereabouts.position, self._whereabouts.velocity = position, velocity
+
+    def status(self) -> Status:
+        """How the node is."""
+        return Status(
+            name=self.config.name,
+            node=self.node,
+            protocol=self.config.plan.protocol.name,
+            address=format_address(self.address),
+            interfaces={name: format_address(address) for name, address in self.addresses.items()},
+            uptime_s=asyncio.get_running_loop().time() - self._started_s,
+            neighbors=self.neighbors,
+            links={f"{link.neighbor}/{link.interface}": link.cost_s for link in self.links},
+            subscriptions=len(self._subscribers),
+            counts=dict(self._record.counts),
+            drops=dict(self._record.drops),
+            position=None if self._whereabouts is None else self._whereabouts.position,
+            waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
+            | {"clients": self._subscribers.waiting, "buffer": self._record.held},
+            retention=retained(self._outgoing.retention),
+            certificate_ends_s=self.trust.certificate_ends_s,
+            names={node: name for node, name in self.config.names.items() if node in self.neighbors},
+            details=self._runtime.protocol.report(lambda node: self.config.names.get(node, str(node))),
+        )
+
+    def note_drop(self, reason: str) -> None:
+        """Something for an application was dropped."""
+        self._record.drop(Layer.DISSEMINATION, reason)
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise WorkError("the node does not run")
+
+    # What the stack asks for.
+
+    def deliver(self, subscription: SubscriptionId, event: Event, hops: int) -> None:
+        if not self._applications.on_event(subscription, event, hops):
+            self._subscribers.deliver(subscription, event, hops)
+
+    def answer(self, request: RequestId, event: Event, hops: int) -> bool:
+        return self._applications.on_answer(request, event, hops) or self._requests.on_answer(request, event, hops)
+
+    def close(self, request: RequestId, complete: bool) -> bool:
+        return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
+
+    def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
+        self._subscribers.close_history(subscription, complete)
+
+    def held(self, event: EventId, neighbor: NodeId) -> None:
+        self._outgoing.held(event, neighbor)
+
+    def process(self, job: Process, refused: str = "") -> None:
+        self._processing.submit(job, refused)
+
+    def _on_processed(self, finished: Finished) -> None:
+        if self._running:
+            self._outgoing.processed(finished)

@@ -1,0 +1,138 @@
+"""What a live node offers to the state machines that run on it."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
+from carrycast.core.model.wall import Wall
+from carrycast.core.protocol import Capability, DurableStore, GlobalView, Host
+from carrycast.core.wire import Layer
+from carrycast.node.runtime.store import NodeStore
+from carrycast.node.runtime.work import Work, free_memory_bytes
+
+STANDING = Velocity(0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """Where a node is and how it moves, as it was last told; all its layers look here."""
+
+    position: Position | None
+    """None while the node does not know."""
+    velocity: Velocity = STANDING
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What a node was given, for its state machines."""
+
+    whereabouts: Whereabouts | None = None
+    """None for a node that has no means to know."""
+    processors: tuple[Processor, ...] = ()
+    roles: tuple[str, ...] = ()
+    directory: Mapping[str, tuple[NodeId, ...]] | None = None
+    area: Area | None = None
+    roads: RoadMap | None = None
+    name: str = ""
+    """What people call the node."""
+
+
+def offered(store: bool, facts: HostFacts) -> frozenset[Capability]:
+    """What a node of a given configuration can tell. Never the energy or a global view: it has neither."""
+    offers = {Capability.CALENDAR, Capability.LOAD}
+    if facts.directory is not None:
+        offers.add(Capability.DIRECTORY)
+    if facts.name:
+        offers.add(Capability.NODE_NAMES)
+    if store:
+        offers.add(Capability.DURABLE_STORE)
+    if facts.whereabouts is not None:
+        # Who does not move has a velocity too, and who does is told of it with the position.
+        offers |= {Capability.POSITION, Capability.VELOCITY}
+    if facts.area is not None:
+        offers.add(Capability.AREA)
+    if facts.roads is not None:
+        offers.add(Capability.MAP)
+    if free_memory_bytes() is not None:
+        offers.add(Capability.MEMORY)
+    return frozenset(offers)
+
+
+class LiveHost(Host):
+    """One layer's or one application's view of its node."""
+
+    def __init__(
+        self, whose: Layer | str, facts: HostFacts, store: NodeStore | None, incarnation: int, work: Work | None = None
+    ) -> None:
+        """For a layer or, by its name, for an application."""
+        self.offers = offered(store is not None, facts)
+        self.name = facts.name
+        self.roles = facts.roles
+        self.incarnation = incarnation
+        self._facts = facts
+        self._work = work or Work()
+        self._store: DurableStore | None = None
+        if store is not None:
+            self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)
+
+    def position(self, now: float) -> Position | None:
+        return self._whereabouts().position
+
+    def velocity(self, now: float) -> Velocity | None:
+        there = self._whereabouts()
+        return None if there.position is None else there.velocity
+
+    def _whereabouts(self) -> Whereabouts:
+        if self._facts.whereabouts is None:
+            raise LookupError("this node was given no position")
+        return self._facts.whereabouts
+
+    def load(self, now: float) -> float:
+        return self._work.load()
+
+    def free_memory_bytes(self, now: float) -> int:
+        free_bytes = free_memory_bytes()
+        if free_bytes is None:
+            raise LookupError("this system does not tell how much memory is free")
+        return free_bytes
+
+    def energy(self, now: float) -> float:
+        raise LookupError("a live node does not know its energy")
+
+    def directory(self, role: str) -> tuple[NodeId, ...]:
+        if self._facts.directory is None:
+            raise LookupError("this node was given no directory")
+        nodes = self._facts.directory.get(role)
+        if nodes is None and role == "all":
+            # Every node has that role, so it need not be written: all who have any.
+            nodes = tuple(sorted({node for named in self._facts.directory.values() for node in named}))
+        return nodes or ()
+
+    def calendar(self, now: float) -> Wall:
+        return Wall(time.time(), time.localtime().tm_gmtoff)
+
+    @property
+    def area(self) -> Area:
+        if self._facts.area is None:
+            raise LookupError("this node was given no area")
+        return self._facts.area
+
+    def road_map(self) -> RoadMap:
+        if self._facts.roads is None:
+            raise LookupError("this node was given no map")
+        return self._facts.roads
+
+    @property
+    def store(self) -> DurableStore:
+        if self._store is None:
+            raise LookupError("this node was given no store")
+        return self._store
+
+    @property
+    def global_view(self) -> GlobalView:
+        raise LookupError("no real node has a global view")
+
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        return self._facts.processors

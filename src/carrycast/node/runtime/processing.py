@@ -1,0 +1,211 @@
+"""Runs processors: each in a process of its own, with a time limit.
+
+User code may hang, raise, print, leak or die: the node notices and goes on. A function that exceeds its limit is killed
+with its process, and the next job gets a new one.
+"""
+
+import asyncio
+import os
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from carrycast.core.functions import MAX_JOBS, Fault, Result
+from carrycast.core.model import Event, Processor, ProcessorId
+from carrycast.core.protocol import Token
+from carrycast.core.protocol import effects as effect
+from carrycast.errors import UserError
+from carrycast.node.record import LOG
+from carrycast.node.runtime.work import Work
+from carrycast.node.runtime.worker import MAX_VALUE_BYTES, Job, Outcome
+
+START_LIMIT_S = 10.0
+"""A small device needs seconds to start Python and to import a processor's libraries."""
+JOBS = MAX_JOBS
+SOURCE_FOLDER = Path(__file__).parents[2]
+"""Where carrycast itself is imported from, for the workers, wherever this process found it."""
+
+Done: TypeAlias = Callable[["Finished"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorConfig:
+    """A processor, where its function is, and how long one call may take."""
+
+    processor: Processor
+    file: Path
+    function: str
+    time_limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The outcome of one job. `error` is empty when it went well."""
+
+    processor: ProcessorId
+    token: Token
+    inputs: tuple[Event, ...]
+    state: bytes
+    results: tuple[Result, ...]
+    cost_s: float
+    error: str
+
+
+class _Worker:
+    """The process of one processor and the jobs that wait for it."""
+
+    def __init__(self, config: ProcessorConfig, done: Done, work: Work) -> None:
+        self._config = config
+        self._work = work
+        self._done = done
+        self._jobs: asyncio.Queue[effect.Process] = asyncio.Queue(JOBS)
+        self._process: Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the process; a UserError if the function cannot be loaded."""
+        error = await self._spawn()
+        if error:
+            await self._kill()
+            raise UserError(f"processor {self._config.processor.id!r}: {error}")
+        self._task = asyncio.create_task(self._serve())
+
+    async def stop(self) -> None:
+        """End the process; jobs that wait are not answered any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._kill()
+
+    def submit(self, job: effect.Process) -> bool:
+        """Queue a job; False if too many wait."""
+        try:
+            self._jobs.put_nowait(job)
+        except asyncio.QueueFull:
+            return False
+        return True
+
+    async def _serve(self) -> None:
+        while True:
+            job = await self._jobs.get()
+            begun = time.perf_counter()
+            with self._work:
+                outcome = await self._run(job)
+            cost_s = time.perf_counter() - begun
+            finished = Finished(
+                job.processor, job.token, job.events, outcome.state, tuple(outcome.results), cost_s, outcome.error
+            )
+            try:
+                self._done(finished)
+            except Exception as error:
+                LOG.error("the outcome of processor %s was not taken", job.processor, exc_info=error)
+
+    async def _run(self, job: effect.Process) -> Outcome:
+        if self._process is None:
+            error = await self._spawn()
+            if error:
+                await self._kill()
+                return Outcome(job.state, [], f"{Fault.NOT_STARTED}: {error}")
+        try:
+            async with asyncio.timeout(self._config.time_limit_s):
+                await self._write(Job(job.state, list(job.events)))
+                outcome = await self._read()
+        except TimeoutError:
+            await self._kill()
+            return Outcome(job.state, [], Fault.TIMEOUT)
+        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+            await self._kill()
+            return Outcome(job.state, [], f"{Fault.DIED}: {error}")
+        return outcome
+
+    async def _spawn(self) -> str:
+        """A new process, ready for jobs; the error if it is not."""
+        config = self._config
+        paths = [str(SOURCE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+        arguments = [config.processor.id, str(config.file), config.function, str(config.processor.inputs)]
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                # Not the current folder: a file there must not stand in for a library.
+                "-P",
+                "-m",
+                "carrycast.node.runtime.worker",
+                *arguments,
+                stdin=PIPE,
+                stdout=PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                # A Ctrl-C at the terminal is for the node, which ends its workers itself.
+                start_new_session=True,
+            )
+            async with asyncio.timeout(START_LIMIT_S):
+                return (await self._read()).error
+        except TimeoutError:
+            return f"did not start within {START_LIMIT_S:g} s"
+        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+            return f"did not start: {error}"
+
+    async def _write(self, job: Job) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        body = msgspec.msgpack.encode(job)
+        self._process.stdin.write(len(body).to_bytes(4, "big") + body)
+        await self._process.stdin.drain()
+
+    async def _read(self) -> Outcome:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        length = int.from_bytes(await self._process.stdout.readexactly(4), "big")
+        if length > MAX_VALUE_BYTES:
+            raise ValueError(f"its answer has {length} bytes")
+        return msgspec.msgpack.decode(await self._process.stdout.readexactly(length), type=Outcome)
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            if process.returncode is None:
+                process.kill()
+            if process.stdin is not None:
+                process.stdin.close()
+            await process.wait()
+
+
+class Processing:
+    """All processors of a node. Every job has exactly one outcome, told from the loop, never at once."""
+
+    def __init__(self, processors: Sequence[ProcessorConfig], done: Done, work: Work) -> None:
+        self._done = done
+        self._workers = {config.processor.id: _Worker(config, done, work) for config in processors}
+
+    async def start(self) -> None:
+        """Start every worker."""
+        try:
+            for worker in self._workers.values():
+                await worker.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End every worker."""
+        for worker in self._workers.values():
+            await worker.stop()
+
+    def submit(self, job: effect.Process, refused: str = "") -> None:
+        """Run a processor on events, unless that was refused for a reason."""
+        worker = self._workers.get(job.processor)
+        if refused:
+            self._refuse(job, refused)
+        elif worker is None:
+            self._refuse(job, f"{Fault.UNKNOWN}: there is no processor {job.processor}")
+        elif not worker.submit(job):
+            self._refuse(job, Fault.BUSY)
+
+    def _refuse(self, job: effect.Process, error: str) -> None:
+        finished = Finished(job.processor, job.token, job.events, job.state, (), 0.0, error)
+        asyncio.get_running_loop().call_soon(self._done, finished)

@@ -1,0 +1,76 @@
+"""The process that runs one processor's function: `python -m carrycast.node.runtime.worker ID FILE FUNCTION INPUTS`.
+
+It reads jobs from standard input and answers on standard output, each as four bytes of length and a MessagePack value.
+What the function prints goes to standard error.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from carrycast.core.functions import Fault, Installed, ProcessorError, Result, load_function
+from carrycast.core.model import Event, Processor
+
+MAX_VALUE_BYTES = 1 << 26
+"""64 events of a mebibyte each, the most that a processor can take."""
+
+
+class Job(msgspec.Struct, frozen=True, array_like=True):
+    """What to run the function on."""
+
+    state: bytes
+    events: list[Event]
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What came of it; `error` is empty when it went well."""
+
+    state: bytes
+    results: list[Result]
+    error: str
+
+
+def write_value(stream: BinaryIO, value: msgspec.Struct) -> None:
+    """One value with its length."""
+    body = msgspec.msgpack.encode(value)
+    stream.write(len(body).to_bytes(4, "big") + body)
+    stream.flush()
+
+
+def run_job(installed: Installed, body: bytes) -> Outcome:
+    """Run the function on one job."""
+    job = msgspec.msgpack.decode(body, type=Job)
+    try:
+        state, results = installed.run(job.state, job.events)
+        # A user's function may have put anything into its results; what is no attribute shows here, not in the node.
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(Outcome(state, results, "")), type=Outcome)
+    except ProcessorError as error:
+        return Outcome(job.state, [], error.told)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        refused = ProcessorError(f"{installed.processor.id} returned no result: {error}", Fault.RESULT)
+        return Outcome(job.state, [], refused.told)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until standard input ends."""
+    id, file, name, inputs = arguments
+    source = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.path.insert(0, str(Path(file).parent))
+    try:
+        installed = Installed.of(Processor(id, "", int(inputs)), load_function(Path(file), name))
+    except (ProcessorError, TypeError, ValueError) as error:
+        write_value(answers, Outcome(b"", [], str(error)))
+        return 1
+    write_value(answers, Outcome(b"", [], ""))
+    while len(head := source.read(4)) == 4:
+        write_value(answers, run_job(installed, source.read(int.from_bytes(head, "big"))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""What an operator says of a node: who it is, what it may publish and subscribe to, what is true of it.
+
+A certificate has a public part, its card: id, key and times of the node, and a salted digest of everything else. The
+operator signs the card, so either travels alone. A card shows on a link, also to somebody who is not authenticated yet,
+that a node belongs to the network. The whole certificate, with name, rights and attributes, goes only where members
+read it: with events, subscriptions and requests. The salt keeps who has seen a card from guessing the rest.
+
+Both are MessagePack arrays, the signature last.
+"""
+
+import secrets
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.matching import Filter
+from carrycast.core.model import FilterText, NodeId, Scalar
+from carrycast.core.model.event import check_attributes
+from carrycast.errors import UserError
+from carrycast.node.security.primitives import PUBLIC_BYTES, SIGNATURE_BYTES, SigningKey, digest, signed_by
+
+MAX_CERTIFICATE_BYTES = 2048
+"""It travels in every event, and, in base64, as one attribute of a subscription."""
+SALT_BYTES = 16
+DIGEST_BYTES = 32
+FORMAT = 2
+DAY_S = 86_400.0
+GRACE_S = 7 * DAY_S
+"""How long after the end of a certificate events are accepted that were signed before it, unless the operator says
+otherwise: a week is longer than most carried events are under way, and what a thief of the key can gain by it."""
+
+Time = Annotated[float, Meta(ge=0, le=1e12)]
+PublicKey = Annotated[bytes, Meta(min_length=PUBLIC_BYTES, max_length=PUBLIC_BYTES)]
+Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+Format = Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+
+
+class Card(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The public part of a certificate."""
+
+    format: Format
+    node: NodeId
+    key: PublicKey
+    issued_s: Time
+    expires_s: Time
+    grace_s: Time
+    details: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
+    """A digest of the rest."""
+    signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
+
+
+class Certificate(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The whole statement, with or without its signature."""
+
+    format: Format
+    node: NodeId
+    key: PublicKey
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+    issued_s: Time
+    expires_s: Time
+    publish: FilterText | None = None
+    """The filter that all events of the node match; None for any."""
+    subscribe: FilterText | None = None
+    """The filter that covers what the node asks for; None for any."""
+    attributes: dict[str, Scalar] = {}
+    """What access policies may be told of the node's subscribers."""
+    grace_s: Time = GRACE_S
+    """How long after `expires_s` events are accepted that were signed before."""
+    salt: Annotated[bytes, Meta(max_length=SALT_BYTES)] = b""
+    signature: Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)] = b""
+
+    def __post_init__(self) -> None:
+        check_attributes(self.attributes)
+
+    @property
+    def card(self) -> Card:
+        """Its public part, with the same signature."""
+        rest = _encode((self.name, self.publish, self.subscribe, self.attributes))
+        details = digest(b"certificate details", self.salt, rest)
+        return Card(
+            self.format, self.node, self.key, self.issued_s, self.expires_s, self.grace_s, details, self.signature
+        )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_certificates: msgspec.msgpack.Decoder[Certificate] = msgspec.msgpack.Decoder(Certificate)
+_cards: msgspec.msgpack.Decoder[Card] = msgspec.msgpack.Decoder(Card)
+_replace = msgspec.structs.replace
+
+
+def issue(operator: SigningKey, certificate: Certificate) -> bytes:
+    """A certificate with its signature; a UserError says what is wrong with it."""
+    try:
+        for filter in (certificate.publish, certificate.subscribe):
+            Filter(filter or "")
+        salted = _replace(certificate, signature=b"", salt=secrets.token_bytes(SALT_BYTES))
+        checked = _certificates.decode(_encode(salted))
+    except (ValueError, TypeError, msgspec.MsgspecError) as error:
+        raise UserError(f"certificate: {error}") from None
+    issued = _encode(_replace(checked, signature=operator.sign(b"certificate", _encode(checked.card))))
+    if len(issued) > MAX_CERTIFICATE_BYTES:
+        raise UserError(
+            f"certificate: it has {len(issued)} bytes, and at most {MAX_CERTIFICATE_BYTES} travel with each event; "
+            f"give it shorter filters or fewer attributes"
+        )
+    return issued
+
+
+def read_certificate(text: bytes) -> Certificate | None:
+    """The certificate in some bytes, whoever signed it; None if there is none."""
+    if len(text) > MAX_CERTIFICATE_BYTES:
+        return None
+    try:
+        return _certificates.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def read_card(text: bytes) -> Card | None:
+    """The card in some bytes, whoever signed it; None if there is none."""
+    try:
+        return _cards.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def written_card(certificate: Certificate) -> bytes:
+    """A card as it travels."""
+    return _encode(certificate.card)
+
+
+def issued_by(operator: bytes, card: Card) -> bool:
+    """Whether an operator has signed it."""
+    return signed_by(operator, card.signature, b"certificate", _encode(_replace(card, signature=b"")))
+
+
+def why_unreadable(text: bytes) -> str:
+    """What is wrong with a certificate that cannot be read, for who runs the node."""
+    try:
+        format = msgspec.msgpack.decode(text)[0]
+    except (msgspec.MsgspecError, ValueError, TypeError, LookupError, RecursionError):
+        format = None
+    if isinstance(format, int) and format != FORMAT:
+        other = "an older" if format < FORMAT else "a newer"
+        return f"was made by {other} version of carrycast; have the operator certify the node again"
+    return "holds no certificate that can be read"

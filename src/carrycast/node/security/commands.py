@@ -1,0 +1,188 @@
+"""What `carrycast keys` does: makes keys, certificates and lists of revocations, and shows what a file holds."""
+
+import math
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from carrycast.core.model import MAX_NODE_ID, FilterText, NodeId, Scalar
+from carrycast.errors import UserError
+from carrycast.node.security.certificate import (
+    DAY_S,
+    FORMAT,
+    GRACE_S,
+    Certificate,
+    issue,
+    read_certificate,
+    why_unreadable,
+)
+from carrycast.node.security.files import KeyKind, read_key, write_key
+from carrycast.node.security.ids import node_of
+from carrycast.node.security.ledger import issued_to, note_issued
+from carrycast.node.security.membership import CLOCK_SLACK_S
+from carrycast.node.security.primitives import PRIVATE_BYTES, SECRET_BYTES, SigningKey
+from carrycast.node.security.revocations import NEVER_S, Revocations, Times, read_list, read_unsigned, revoke_nodes
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+MAX_DAYS = 36_500.0
+
+
+def new_pair(path: Path, kind: KeyKind) -> Path:
+    """A private key, of a node or of an operator, and beside it the file of its public key."""
+    public = path.with_name(f"{path.name}.pub")
+    if public.exists():
+        raise UserError(f"{public}: is there already; choose another name")
+    private = secrets.token_bytes(PRIVATE_BYTES)
+    # First what may fail for want of the library.
+    text = SigningKey(private).public
+    write_key(path, kind, private)
+    write_key(public, KeyKind.PUBLIC, text)
+    return public
+
+
+def new_network(path: Path) -> None:
+    """A secret for all nodes of a network."""
+    write_key(path, KeyKind.NETWORK, secrets.token_bytes(SECRET_BYTES))
+
+
+def certify(
+    public: Path,
+    operator: Path,
+    out: Path,
+    name: str,
+    node: NodeId | None = None,
+    publish: FilterText | None = None,
+    subscribe: FilterText | None = None,
+    attributes: Mapping[str, Scalar] | None = None,
+    days: float = 365.0,
+    grace_days: float = GRACE_S / DAY_S,
+) -> Certificate:
+    """A node's certificate, from an operator; a UserError says what is wrong."""
+    if NAME.fullmatch(name) is None:
+        raise UserError(f"--name: {name!r} is no name of a node: letters, digits, dot, underscore, minus; at most 64")
+    if not 0 < days <= MAX_DAYS:
+        raise UserError(f"--days: above 0 and at most {MAX_DAYS:g}, not {days:g}")
+    if not 0 <= grace_days <= MAX_DAYS:
+        raise UserError(f"--grace: at least 0 and at most {MAX_DAYS:g}, not {grace_days:g}")
+    if node is not None and not 0 <= node <= MAX_NODE_ID:
+        raise UserError(f"--id: a number from 0 to {MAX_NODE_ID}, not {node}")
+    key = read_key(public, KeyKind.PUBLIC)[1]
+    signer = SigningKey(read_key(operator, KeyKind.OPERATOR)[1])
+    if key == signer.public:
+        raise UserError(f"{public}: is the operator's own key; a node has a key of its own (carrycast keys new)")
+    node = node_of(name.encode()) if node is None else node
+    # After all that it was given before, also by a clock that was ahead: a revocation ends those, and not this one.
+    now_s = max([time.time(), *(one.issued_s + 1.0 for one in issued_to(operator, node))])
+    certificate = Certificate(
+        FORMAT,
+        node,
+        key,
+        name,
+        now_s,
+        now_s + days * DAY_S,
+        publish,
+        subscribe,
+        dict(attributes or {}),
+        grace_days * DAY_S,
+    )
+    issued = issue(signer, certificate)
+    # First this: of a certificate that nobody knows of, nobody could say how long it must stay revoked.
+    note_issued(operator, certificate)
+    # A newer certificate takes the place of an older one.
+    write_key(out, KeyKind.CERTIFICATE, issued, replace=True)
+    return certificate
+
+
+def revoke(nodes: Sequence[str], operator: Path, list_file: Path) -> Revocations:
+    """Add nodes to an operator's list, which is made if there is none. Each stays on it until the last certificate that
+    it was given ends, and no event under it is accepted any more, by clocks that are wrong by a day; for ever, if it is
+    not known which certificates it was given."""
+    signer = SigningKey(read_key(operator, KeyKind.OPERATOR)[1])
+    before = Revocations()
+    if list_file.exists():
+        read = read_list(signer.public, read_key(list_file, KeyKind.REVOCATIONS)[1])
+        if read is None:
+            raise UserError(f"{list_file}: is no list of this operator that this version of carrycast can read")
+        before = read
+    revoked, now_s = dict[NodeId, Times](), time.time()
+    for text in nodes:
+        node = _node(text)
+        given = issued_to(operator, node)
+        # Of clocks that are wrong the latest counts: no certificate that was given may outlive this.
+        before_s = max([now_s, *(one.issued_s for one in given)])
+        end_s = max((one.expires_s + one.grace_s + CLOCK_SLACK_S for one in given), default=NEVER_S)
+        revoked[node] = Times(before_s, end_s)
+    after = revoke_nodes(signer, before, revoked, now_s)
+    write_key(list_file, KeyKind.REVOCATIONS, after.difference(0), replace=True)
+    return after
+
+
+def _node(text: str) -> NodeId:
+    """A node by id, by name, or by its certificate."""
+    if text.isdecimal():
+        if int(text) > MAX_NODE_ID:
+            raise UserError(f"{text}: node ids are at most {MAX_NODE_ID}")
+        return int(text)
+    path = Path(text)
+    if path.is_file():
+        return _certificate(path, read_key(path, KeyKind.CERTIFICATE)[1]).node
+    if NAME.fullmatch(text) is None:
+        raise UserError(f"{text}: neither the name nor the id of a node, nor the file of its certificate")
+    return node_of(text.encode())
+
+
+def _certificate(path: Path, content: bytes) -> Certificate:
+    found = read_certificate(content)
+    if found is None:
+        raise UserError(f"{path}: {why_unreadable(content)}")
+    return found
+
+
+def shown(path: Path) -> dict[str, object]:
+    """What a file holds, without its secrets."""
+    kind, content = read_key(path, *KeyKind)
+    facts: dict[str, object] = {"kind": str(kind)}
+    if kind in (KeyKind.IDENTITY, KeyKind.OPERATOR):
+        content = SigningKey(content).public
+    if kind in (KeyKind.IDENTITY, KeyKind.PUBLIC):
+        facts["node"] = node_of(content)
+        facts["meaning"] = "the node's id in a network with a secret; a certificate may give another"
+    if kind in (KeyKind.IDENTITY, KeyKind.OPERATOR, KeyKind.PUBLIC):
+        facts["public"] = content.hex()
+    elif kind is KeyKind.CERTIFICATE:
+        certificate = _certificate(path, content)
+        facts |= {
+            "name": certificate.name,
+            "node": certificate.node,
+            "public": certificate.key.hex(),
+            "issued": _date(certificate.issued_s),
+            "expires": _date(certificate.expires_s),
+            "events accepted until": _date(certificate.expires_s + certificate.grace_s),
+            "publish": "anything" if certificate.publish is None else certificate.publish,
+            "subscribe": "anything" if certificate.subscribe is None else certificate.subscribe,
+            "attributes": certificate.attributes,
+            "bytes": len(content),
+        }
+    elif kind is KeyKind.REVOCATIONS:
+        facts |= _list_facts(path, content)
+    return facts
+
+
+def _list_facts(path: Path, content: bytes) -> dict[str, object]:
+    # Who signed it is for nodes to judge: they know their operator.
+    found = read_unsigned(content)
+    if found is None:
+        raise UserError(f"{path}: holds no list that can be read")
+    revoked = {
+        str(node): f"{_date(one.before_s)}, on the list until {_date(one.until_s)}"
+        for node, one in found.entries.items()
+    }
+    return {"number": found.number, "issued": _date(found.issued_s), "revoked": revoked}
+
+
+def _date(time_s: float) -> str:
+    if not math.isfinite(time_s) or time_s > 253_402_300_799:  # the last second of the year 9999
+        return "never"
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_s))

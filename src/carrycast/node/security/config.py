@@ -1,0 +1,71 @@
+"""What a node's configuration says of keys."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from carrycast.errors import UserError
+from carrycast.node.security.certified import Certified
+from carrycast.node.security.files import KeyKind, read_key
+from carrycast.node.security.membership import Membership, SharedSecret
+from carrycast.node.security.primitives import SigningKey
+from carrycast.node.security.section import TOGETHER, WARN_DAYS, KeysSection
+from carrycast.node.security.vetting import Vetting
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of a node, read. Each start of it judges for itself."""
+
+    private: bytes
+    secret: bytes | None = None
+    certificate: bytes = b""
+    operator: bytes = b""
+    list_file: Path | None = None
+    together: int = TOGETHER
+    warn_days: float = WARN_DAYS
+    files: tuple[KeysSection, Path] | None = None
+    """What the configuration says, and where it is; without them nothing can be read again."""
+
+    def vetting(self) -> Vetting:
+        """Who is believed; a UserError says what is wrong with this node's own keys."""
+        return Vetting(self.membership(), self.together)
+
+    def reread(self) -> "Keys":
+        """The keys as the files are now; a UserError says what is wrong with them."""
+        return self if self.files is None else read_keys(*self.files)
+
+    def membership(self) -> Membership:
+        """This node as a member of its network."""
+        identity = SigningKey(self.private)
+        if self.secret is not None:
+            return SharedSecret(identity, self.secret)
+        return Certified(identity, self.certificate, self.operator, self.list_file)
+
+
+def read_keys(section: KeysSection, path: Path) -> Keys:
+    """The files of a configuration at a path; a UserError says what is wrong."""
+    folder = path.parent
+    private = read_key(folder / section.identity, KeyKind.IDENTITY)[1]
+    if (section.network is None) == (section.certificate is None):
+        raise UserError(
+            f"{path}: keys: give either network (the secret of all nodes), or certificate and operator (from who runs "
+            f"the network)"
+        )
+    if section.network is not None:
+        for name in ("operator", "revocations"):
+            if getattr(section, name) is not None:
+                raise UserError(f"{path}: keys.{name}: belongs to a network with certificates; leave it out")
+        secret = read_key(folder / section.network, KeyKind.NETWORK)[1]
+        return Keys(private, secret, together=section.together, files=(section, path))
+    if section.certificate is None or section.operator is None:
+        raise UserError(f"{path}: keys.operator: name the file of the operator's public key")
+    return Keys(
+        private,
+        None,
+        read_key(folder / section.certificate, KeyKind.CERTIFICATE)[1],
+        read_key(folder / section.operator, KeyKind.PUBLIC)[1],
+        None if section.revocations is None else folder / section.revocations,
+        section.together,
+        section.warn_days,
+        (section, path),
+    )

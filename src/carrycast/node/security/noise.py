@@ -1,0 +1,200 @@
+"""The Noise Protocol Framework, revision 34, as far as carrycast uses it: the pattern XX over X25519, ChaCha20-Poly1305
+and SHA-256, with pre-shared keys. Names are those of the specification (https://noiseprotocol.org/noise.html).
+
+    XX:                          XXpsk0:
+      -> e                         -> psk, e
+      <- e, ee, s, es              <- e, ee, s, es
+      -> s, se                     -> s, se
+"""
+
+import copy
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+from carrycast.node.security.primitives import PUBLIC_BYTES, SEAL_BYTES, AgreementKey, Cipher
+
+XX: tuple[tuple[str, ...], ...] = (("e",), ("e", "ee", "s", "es"), ("s", "se"))
+SUITE = "25519_ChaChaPoly_SHA256"
+HASH_BYTES = 32
+
+
+class NoiseError(Exception):
+    """A handshake message that its sender cannot have made for this handshake."""
+
+
+class SymmetricState:
+    """Section 5.2, with the cipher state of section 5.1 within."""
+
+    __slots__ = ("_chaining_key", "_cipher", "_nonce", "hash")
+
+    def __init__(self, protocol_name: bytes) -> None:
+        padded = protocol_name.ljust(HASH_BYTES, b"\0")
+        self.hash = padded if len(padded) == HASH_BYTES else hashlib.sha256(protocol_name).digest()
+        self._chaining_key = self.hash
+        self._cipher: Cipher | None = None
+        self._nonce = 0
+
+    def mix_key(self, material: bytes) -> None:
+        """MixKey."""
+        self._chaining_key, key = _hkdf(self._chaining_key, material, 2)
+        self._cipher, self._nonce = Cipher(key), 0
+
+    def mix_hash(self, data: bytes) -> None:
+        """MixHash."""
+        self.hash = hashlib.sha256(self.hash + data).digest()
+
+    def mix_key_and_hash(self, material: bytes) -> None:
+        """MixKeyAndHash."""
+        self._chaining_key, hashed, key = _hkdf(self._chaining_key, material, 3)
+        self.mix_hash(hashed)
+        self._cipher, self._nonce = Cipher(key), 0
+
+    def encrypt_and_hash(self, plaintext: bytes) -> bytes:
+        """EncryptAndHash."""
+        ciphertext = plaintext
+        if self._cipher is not None:
+            ciphertext = self._cipher.seal(self._nonce, plaintext, self.hash)
+            self._nonce += 1
+        self.mix_hash(ciphertext)
+        return ciphertext
+
+    def decrypt_and_hash(self, ciphertext: bytes) -> bytes:
+        """DecryptAndHash; a NoiseError if it was not encrypted so."""
+        plaintext: bytes | None = ciphertext
+        if self._cipher is not None:
+            plaintext = self._cipher.open(self._nonce, ciphertext, self.hash)
+            self._nonce += 1
+        if plaintext is None:
+            raise NoiseError
+        self.mix_hash(ciphertext)
+        return plaintext
+
+    @property
+    def encrypts(self) -> bool:
+        """HasKey."""
+        return self._cipher is not None
+
+    def split(self) -> tuple[bytes, bytes]:
+        """Split: the keys of what the initiator sends, and of what the responder sends."""
+        first, second = _hkdf(self._chaining_key, b"", 2)
+        return first, second
+
+
+class HandshakeState:
+    """Section 5.3, of the pattern XX: one side of one handshake. Messages are written and read in turn."""
+
+    def __init__(
+        self,
+        initiator: bool,
+        prologue: bytes,
+        static: AgreementKey,
+        psks: Sequence[tuple[int, bytes]] = (),
+        ephemeral: AgreementKey | None = None,
+    ) -> None:
+        """`psks` are pre-shared keys and their places (0 for psk0). Only tests give an ephemeral key."""
+        self._initiator = initiator
+        self._static = static
+        self._ephemeral = ephemeral
+        self._psks = [key for _, key in psks]
+        self._pre_shared = bool(psks)
+        self._messages = _with_psks([place for place, _ in psks])
+        self.remote_static = b""
+        self._remote_ephemeral = b""
+        modifiers = "+".join(f"psk{place}" for place, _ in psks)
+        self._symmetric = SymmetricState(f"Noise_XX{modifiers}_{SUITE}".encode())
+        self._symmetric.mix_hash(prologue)
+
+    @property
+    def hash(self) -> bytes:
+        """The handshake hash h (section 11.2): what both have seen, once all messages went."""
+        return self._symmetric.hash
+
+    def write(self, payload: bytes) -> bytes:
+        """WriteMessage."""
+        symmetric, written = self._symmetric, b""
+        for token in self._messages.pop(0):
+            if token == "e":
+                self._ephemeral = self._ephemeral or AgreementKey()
+                written += self._ephemeral.public
+                self._mix_ephemeral(self._ephemeral.public)
+            elif token == "s":
+                written += symmetric.encrypt_and_hash(self._static.public)
+            else:
+                self._mix(token)
+        return written + symmetric.encrypt_and_hash(payload)
+
+    def read(self, message: bytes) -> bytes:
+        """ReadMessage. After a NoiseError the state is as before: an attacker's message takes no honest one's place."""
+        if not self._messages:
+            raise NoiseError
+        before = self.__dict__.copy()
+        self._symmetric, self._messages = copy.copy(self._symmetric), self._messages[1:]
+        self._psks = self._psks.copy()
+        try:
+            return self._read(before["_messages"][0], message)
+        except NoiseError:
+            self.__dict__.update(before)
+            raise
+
+    def _read(self, tokens: Sequence[str], message: bytes) -> bytes:
+        symmetric = self._symmetric
+        for token in tokens:
+            if token == "e":
+                self._remote_ephemeral, message = _cut(message, PUBLIC_BYTES)
+                self._mix_ephemeral(self._remote_ephemeral)
+            elif token == "s":
+                sealed, message = _cut(message, PUBLIC_BYTES + SEAL_BYTES * symmetric.encrypts)
+                self.remote_static = symmetric.decrypt_and_hash(sealed)
+            else:
+                self._mix(token)
+        return symmetric.decrypt_and_hash(message)
+
+    def split(self) -> tuple[bytes, bytes]:
+        """The keys of the transport, when all messages went: forth (from the initiator) and back."""
+        assert not self._messages
+        return self._symmetric.split()
+
+    def _mix_ephemeral(self, public: bytes) -> None:
+        self._symmetric.mix_hash(public)
+        if self._pre_shared:  # Section 9.2.
+            self._symmetric.mix_key(public)
+
+    def _mix(self, token: str) -> None:
+        if token == "psk":
+            self._symmetric.mix_key_and_hash(self._psks.pop(0))
+            return
+        # The first letter is the initiator's key, the second the responder's.
+        mine, theirs = (token[0], token[1]) if self._initiator else (token[1], token[0])
+        key = self._ephemeral if mine == "e" else self._static
+        assert key is not None
+        shared = key.shared(self._remote_ephemeral if theirs == "e" else self.remote_static)
+        if shared is None:
+            raise NoiseError
+        self._symmetric.mix_key(shared)
+
+
+def _with_psks(places: Sequence[int]) -> list[tuple[str, ...]]:
+    """The message patterns: psk0 at the beginning of the first, pskN at the end of the Nth (section 9.3)."""
+    messages = list(XX)
+    for place in places:
+        if place == 0:
+            messages[0] = ("psk", *messages[0])
+        else:
+            messages[place - 1] = (*messages[place - 1], "psk")
+    return messages
+
+
+def _cut(message: bytes, at: int) -> tuple[bytes, bytes]:
+    if len(message) < at:
+        raise NoiseError
+    return message[:at], message[at:]
+
+
+def _hkdf(chaining_key: bytes, material: bytes, outputs: int) -> list[bytes]:
+    """HKDF of section 4.3."""
+    temporary = hmac.digest(chaining_key, material, "sha256")
+    made = [b""]
+    for number in range(1, outputs + 1):
+        made.append(hmac.digest(temporary, made[-1] + bytes([number]), "sha256"))
+    return made[1:]

@@ -1,0 +1,253 @@
+"""Messages of other nodes looked at before anybody else sees them: events are signed, subscriptions certified.
+
+A codec is where all that comes from the network passes: what routers carry in parcels included, and what a protocol
+puts together from pieces, which it reads by the codec too (`Host.reader`).
+"""
+
+import base64
+import binascii
+import enum
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from carrycast.core.matching import Filter, FilterError
+from carrycast.core.model import Event, Request, Scalar, Subscription
+from carrycast.core.protocol import StackPlan
+from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel
+from carrycast.errors import UserError
+from carrycast.node.security.certificate import MAX_CERTIFICATE_BYTES
+from carrycast.node.security.certified import Certified
+from carrycast.node.security.membership import Member, Membership, Refusal
+from carrycast.node.security.primitives import signed_by
+from carrycast.node.security.section import TOGETHER
+from carrycast.node.security.signing import EventFlaw, Signatures
+
+CERTIFICATE = "$certificate"
+"""The attribute of a subscription, or of a request, in which its certificate travels."""
+SIGNATURE = "$signature"
+"""The attribute of a request, or of a subscription that asks for its history, which shows that its node made it."""
+
+
+ENDED = frozenset({EventFlaw.EXPIRED, EventFlaw.REVOKED})
+"""What becomes of good events while others carry them."""
+
+T = TypeVar("T")
+Asking = TypeVar("Asking", bound=Subscription | Request)
+
+
+class SubscriptionFlaw(enum.StrEnum):
+    """Why a subscription does not count in a network with an operator."""
+
+    UNCERTIFIED = "subscription_uncertified"
+    NOT_ALLOWED = "subscription_not_allowed"
+
+
+class RequestFlaw(enum.StrEnum):
+    """Why a request for stored events does not."""
+
+    UNCERTIFIED = "request_uncertified"
+    NOT_ALLOWED = "request_not_allowed"
+
+
+class Vetting:
+    """Judges what messages carry."""
+
+    def __init__(self, membership: Membership, together: int = TOGETHER) -> None:
+        self.membership = membership
+        self.signatures = Signatures(membership, together)
+        self.dropped: Callable[[str], None] = lambda reason: None
+        """Told of what is left out of messages that go on without it."""
+        self._fields: dict[type[msgspec.Struct], tuple[str, ...]] = {}
+
+    def plan(self, plan: StackPlan) -> StackPlan:
+        """The same stack, with codecs that judge."""
+        vetted = StackPlan(plan.protocol, plan.settings, plan.router, plan.router_settings, plan.beacons)
+        vetted.overhears = plan.overhears
+        inner = _VettingCodec(vetted.codecs[Layer.DISSEMINATION], self._vetted, self._vetted_piecemeal)
+        vetted.codecs[Layer.DISSEMINATION] = inner
+
+        def open_parcels(message: T) -> T:
+            for parcel in self._parcels(message):
+                inner.decode(parcel.body)
+            return message
+
+        if Layer.ROUTING in vetted.codecs:
+            vetted.codecs[Layer.ROUTING] = _VettingCodec(vetted.codecs[Layer.ROUTING], open_parcels, open_parcels)
+        return vetted
+
+    def certified(self, asking: Asking) -> Asking:
+        """A subscription, or a request, of this node as it travels."""
+        if not isinstance(self.membership, Certified):
+            return asking
+        attributes = {**asking.attributes, CERTIFICATE: base64.b64encode(self.membership.voucher).decode()}
+        # A certificate is known to whoever has met an event of its node, and answers to a request go wherever it says
+        # that it came along: so the node shows that it asks.
+        if isinstance(asking, Request) or asking.history:
+            signature = self.membership.identity.sign(b"claim", _statement(attributes))
+            attributes[SIGNATURE] = base64.b64encode(signature).decode()
+        return msgspec.structs.replace(asking, attributes=attributes)
+
+    def check_own(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
+        """A UserError if this node may not ask for that, or is not what its subscriber says."""
+        mine = self.membership.mine
+        if mine.subscribe is not None and not mine.subscribe.covers(Filter(filter)):
+            raise UserError(f"this node may ask only for what matches {mine.subscribe} (its certificate says so)")
+        if isinstance(self.membership, Certified):
+            for name, value in (attributes or {}).items():
+                if not _same(mine.attributes.get(name), value):
+                    raise UserError(
+                        f"subscription: attribute {name}={value} is not in this node's certificate; the operator "
+                        f"says what may be claimed: carrycast keys certify --attribute"
+                    )
+
+    def _vetted(self, message: T) -> T:
+        """A message as far as it counts; a DecodeError if it does not."""
+        self._judge_claim(message)
+        # Most that comes carries one event and nothing else.
+        if isinstance(message, EventMessage) and self._carrying(type(message)) == ("event",):
+            self._judge(message.event, frozenset())
+            return message
+        return self._counting(message, frozenset())
+
+    def _vetted_piecemeal(self, found: T) -> T:
+        """The same of what came in pieces. Its sender was told that it has come, and others wait for what comes after
+        it: so events that were good when they set out go on, to be dropped where they are delivered (`vetted.py`)."""
+        self._judge_claim(found)
+        return self._counting(found, ENDED)
+
+    def _counting(self, value: T, but: frozenset[EventFlaw]) -> T:
+        """A value without the rows of its lists whose subscriptions do not count: one whose certificate has ended must
+        not end what is told with it. Whatever else does not count is a DecodeError."""
+        if isinstance(value, Event | Subscription):
+            self._judge(value, but)
+        elif isinstance(value, msgspec.Struct):
+            before = {name: getattr(value, name) for name in self._carrying(type(value))}
+            after = {name: self._counting(one, but) for name, one in before.items()}
+            if any(after[name] is not before[name] for name in before):
+                return msgspec.structs.replace(value, **after)
+        elif isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self._counting(one, but) for one in value))
+        elif isinstance(value, tuple | list):
+            return type(value)(self._rows(value, but))
+        elif isinstance(value, dict):
+            return type(value)((key, self._counting(one, but)) for key, one in value.items())
+        return value
+
+    def _rows(self, rows: Sequence[object], but: frozenset[EventFlaw]) -> Iterator[object]:
+        for row in rows:
+            try:
+                yield self._counting(row, but)
+            except DecodeError as error:
+                # Without one of its members a pair would be none.
+                if isinstance(row, Subscription) or not isinstance(error.flaw, SubscriptionFlaw):
+                    raise
+                self.dropped(error.flaw)
+
+    def _judge(self, found: Event | Subscription, but: frozenset[EventFlaw]) -> None:
+        flaw: enum.StrEnum | None
+        if isinstance(found, Event):
+            flaw = self.signatures.flaw(found)
+        else:
+            flaw = self._flaw(found, SubscriptionFlaw)
+        if flaw is not None and flaw not in but:
+            raise DecodeError(flaw)
+
+    def _judge_claim(self, found: object) -> None:
+        claim = found.claim() if isinstance(found, Message) else None
+        flaw = None if claim is None else self._flaw(claim, RequestFlaw)
+        if flaw is not None:
+            raise DecodeError(flaw)
+
+    def _flaw(
+        self, claim: Subscription, flaws: type[SubscriptionFlaw] | type[RequestFlaw]
+    ) -> SubscriptionFlaw | RequestFlaw | None:
+        if not isinstance(self.membership, Certified):
+            return None
+        voucher = _bytes_in(claim.attributes, CERTIFICATE)
+        member = Refusal.MALFORMED if voucher is None else self.membership.member(voucher)
+        if isinstance(member, Refusal) or member.node != claim.subscriber:
+            return flaws.UNCERTIFIED
+        try:
+            covered = member.subscribe is None or member.subscribe.covers(Filter(claim.filter))
+        except FilterError:
+            covered = False
+        claimed = all(
+            name in (CERTIFICATE, SIGNATURE) or _same(member.attributes.get(name), value)
+            for name, value in claim.attributes.items()
+        )
+        if not covered or not claimed:
+            return flaws.NOT_ALLOWED
+        return flaws.UNCERTIFIED if flaws is RequestFlaw and not _signed(member, claim.attributes) else None
+
+    def _parcels(self, value: object) -> Iterator[Parcel]:
+        if isinstance(value, Parcel):
+            yield value
+        elif isinstance(value, tuple | list | dict):
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from self._parcels(one)
+        elif isinstance(value, msgspec.Struct):
+            for name in self._carrying(type(value)):
+                yield from self._parcels(getattr(value, name))
+
+    def _carrying(self, kind: type[msgspec.Struct]) -> tuple[str, ...]:
+        """The fields of a message type that may carry one."""
+        known = self._fields.get(kind)
+        if known is None:
+            hints = typing.get_type_hints(kind)
+            known = self._fields[kind] = tuple(
+                name for name in kind.__struct_fields__ if _mentions(hints[name], frozenset())
+            )
+        return known
+
+
+class _VettingCodec(Codec):
+    """Decodes as another codec does, and refuses what does not count."""
+
+    def __init__(self, codec: Codec, vetted: Callable[[Message], Message], piecemeal: Callable[[Any], Any]) -> None:
+        super().__init__(codec.layer, codec.name, codec.messages)
+        self._vetted = vetted
+        self._piecemeal = piecemeal
+
+    def decode(self, frame: bytes) -> Message:
+        return self._vetted(super().decode(frame))
+
+    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+        read, vetted = super().reader(kinds), self._piecemeal
+        return lambda body: vetted(read(body))
+
+
+def _mentions(hint: object, seen: frozenset[object]) -> bool:
+    """Whether a type may hold an event, a subscription or a parcel."""
+    if hint in (Event, Subscription, Parcel):
+        return True
+    if isinstance(hint, type) and hint not in seen and (issubclass(hint, msgspec.Struct) or hasattr(hint, "_fields")):
+        return any(_mentions(inner, seen | {hint}) for inner in typing.get_type_hints(hint).values())
+    return any(_mentions(inner, seen) for inner in typing.get_args(hint))
+
+
+def _bytes_in(attributes: Mapping[str, Scalar], name: str) -> bytes | None:
+    text = attributes.get(name)
+    if not isinstance(text, str) or len(text) > 2 * MAX_CERTIFICATE_BYTES:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _statement(attributes: Mapping[str, Scalar]) -> bytes:
+    """What is signed of a claim. Its filter is not: brokers divide requests among repositories."""
+    return msgspec.msgpack.encode(sorted(item for item in attributes.items() if item[0] != SIGNATURE))
+
+
+def _signed(member: Member, attributes: Mapping[str, Scalar]) -> bool:
+    signature = _bytes_in(attributes, SIGNATURE)
+    return signature is not None and signed_by(member.key, signature, b"claim", _statement(attributes))
+
+
+def _same(certified: Scalar | None, claimed: Scalar) -> bool:
+    """Of the same type, too: for Python `True` is 1, for a filter it is not."""
+    return type(certified) is type(claimed) and certified == claimed

@@ -1,0 +1,67 @@
+"""A node that looks after its own certificate: it warns before the end, and says so when it is over."""
+
+import asyncio
+import time
+
+from carrycast.node.record import LOG
+from carrycast.node.security.certificate import DAY_S
+from carrycast.node.security.certified import Certified, date_of
+from carrycast.node.security.membership import Membership
+
+CHECK_S = 10.0
+"""How often it looks. The clock may be set at any time, so nothing is foreseen."""
+AGAIN_S = DAY_S
+"""How often the log says the same."""
+
+
+class CertificateWatch:
+    """Of one node."""
+
+    def __init__(self, membership: Certified, warn_s: float) -> None:
+        self._membership = membership
+        self._warn_s = warn_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._said: tuple[str, float] = ("", 0.0)
+        """What the log was told last, and when."""
+
+    @property
+    def ends_s(self) -> float:
+        """When the certificate ends."""
+        return self._membership.ends_s
+
+    def warning(self) -> str | None:
+        """What to do soon, from some time before the end."""
+        left_s = self.ends_s - time.time()
+        if left_s > self._warn_s:
+            return None
+        return (
+            f"this node's certificate ends on {date_of(self.ends_s)}: have the operator certify the node again before, "
+            f"and send the node SIGHUP"
+        )
+
+    def start(self) -> None:
+        """Look now and from time to time."""
+        self.check()
+        self._timer = asyncio.get_running_loop().call_later(CHECK_S, self.start)
+
+    def stop(self) -> None:
+        """No longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def check(self) -> None:
+        """Tell the log what is wrong or will be: when it begins, and once a day."""
+        trouble = self._membership.trouble()
+        said = trouble or self.warning() or ""
+        # A clock of its own: that of the day may be what is wrong.
+        now_s = time.monotonic()
+        if said == self._said[0] and (not said or now_s - self._said[1] < AGAIN_S):
+            return
+        if said:
+            (LOG.error if trouble else LOG.warning)("%s", said)
+        self._said = (said, now_s)
+
+
+def watch_of(membership: Membership, warn_days: float) -> CertificateWatch | None:
+    """Of a node that has a certificate."""
+    return CertificateWatch(membership, warn_days * DAY_S) if isinstance(membership, Certified) else None

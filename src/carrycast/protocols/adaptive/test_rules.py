@@ -1,0 +1,115 @@
+"""The equations of adaptive routing, by tables worked by hand."""
+
+import pytest
+
+from carrycast.core.model import EventId
+from carrycast.protocols.adaptive.rules import (
+    carries,
+    change_degree,
+    composed,
+    drawn_interest,
+    forwarding_utility,
+    host_utility,
+    link_table,
+    link_utilities,
+    neighborhood_utility,
+    seen_utilities,
+    update_interval_s,
+)
+
+
+@pytest.mark.parametrize(("subscribed", "as_carrier", "utility"), [(True, 0.3, 1.0), (False, 0.3, 0.3), (False, 0, 0)])
+def test_equation_1_a_subscriber_is_worth_everything(subscribed: bool, as_carrier: float, utility: float) -> None:
+    assert host_utility(subscribed, as_carrier) == utility
+
+
+@pytest.mark.parametrize(("utilities", "best"), [([0.4, 0.6], 0.6), ([1.0], 1.0), ([], 0.0)])
+def test_equations_2_and_7_take_the_most(utilities: list[float], best: float) -> None:
+    assert forwarding_utility(utilities) == best
+    assert neighborhood_utility(utilities) == best
+
+
+@pytest.mark.parametrize(
+    ("change", "near", "utility"),
+    # [004 eq. 5] with both weights 0.5.
+    [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.6, 0.0, 0.3), (0.13, 1.0, 0.565), (0.61, 0.2, 0.405)],
+)
+def test_equations_3_and_5_sum_by_weight(change: float, near: float, utility: float) -> None:
+    weights = {"change_degree": 0.5, "colocation": 0.5}
+    assert composed(weights, {"change_degree": change, "colocation": near}) == pytest.approx(utility)
+
+
+def test_an_attribute_without_a_prediction_yet_adds_nothing() -> None:
+    assert composed({"change_degree": 0.25, "colocation": 0.75}, {"change_degree": 1.0}) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "change"),
+    [
+        (set(), {1, 2}, 1.0),
+        ({1, 2}, set(), 1.0),
+        ({1, 2}, {1, 2}, 0.0),
+        # One came, one went, one stayed: two of three.
+        ({1, 2}, {2, 3}, 2 / 3),
+        ({1, 2, 3}, {1, 2, 3, 4}, 1 / 4),
+        ({1}, {2}, 1.0),
+    ],
+)
+def test_equation_6_is_the_share_that_came_or_went(before: set[int], now: set[int], change: float) -> None:
+    assert change_degree(before, now) == pytest.approx(change)
+
+
+def test_equation_6_says_nothing_without_neighbors() -> None:
+    assert change_degree(set(), set()) is None
+
+
+@pytest.mark.parametrize(
+    ("hops", "seen"),
+    [
+        (2, {"i": 0.9, "j": 0.2, "k": 0.7}),
+        # Inside the horizon only the node's own utilities count.
+        (1, {"i": 0.5, "j": 0.2}),
+    ],
+)
+def test_equation_8_looks_beyond_only_from_the_horizon(hops: int, seen: dict[str, float]) -> None:
+    assert seen_utilities({"i": 0.5, "j": 0.2}, {"i": 0.9, "k": 0.7}, [], hops, horizon=2) == seen
+
+
+def test_what_was_learned_here_does_not_count_here() -> None:
+    assert seen_utilities({"i": 0.5}, {"i": 0.9, "k": 0.7, "l": 1.0}, ["i", "k"], 1, 1) == {"i": 0.5, "l": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "interval_s"), [(0.0, 60.0), (1.0, 10.0), (0.5, 20.0), (0.25, 40.0), (1 / 6, 60.0), (0.01, 60.0)]
+)
+def test_equation_9_reports_sooner_the_more_changes(change: float, interval_s: float) -> None:
+    assert update_interval_s(change, 10.0, 60.0) == pytest.approx(interval_s)
+
+
+@pytest.mark.parametrize(("as_carrier", "sigma", "stored"), [(0.6, 0.6, True), (0.59, 0.6, False), (0.0, 0.0, True)])
+def test_a_carrier_stores_from_the_threshold_on(as_carrier: float, sigma: float, stored: bool) -> None:
+    assert carries(as_carrier, sigma) == stored
+
+
+def test_a_link_is_worth_equation_2_over_the_interests_of_the_event() -> None:
+    links = [[{"i": 0.2, "j": 0.9}, {"i": 0.5}, {"k": 0.1, "j": 0.3}], [{"k": 0.4}]]
+    for interests in (["i"], ["i", "j"], ["k", "x"], ["x"]):
+        by_hand = [
+            forwarding_utility(table[interest] for table in tables for interest in interests if interest in table)
+            for tables in links
+        ]
+        assert link_utilities(dict(enumerate(map(link_table, links))), range(2), interests) == by_hand
+
+
+def test_the_interest_that_is_drawn_for_an_event_is_the_same_where_others_are_known_too() -> None:
+    interests = ["a = 1", "b = 1", "c = 1", "d = 1"]
+    drawn = {}
+    for number in range(400):
+        id = EventId(3, number)
+        chosen = drawn[number] = drawn_interest(id, interests)
+        assert drawn_interest(id, interests[::-1]) == chosen
+        for left_out in interests:
+            if left_out != chosen:
+                assert drawn_interest(id, [interest for interest in interests if interest != left_out]) == chosen
+    shares = [list(drawn.values()).count(interest) for interest in interests]
+    assert all(70 < share < 130 for share in shares)

@@ -1,0 +1,77 @@
+"""Liars among honest nodes: what they say costs bytes and time, and no delivery that the honest could make alone."""
+
+from collections.abc import Callable
+
+import pytest
+
+from carrycast.core.model import Event, EventId, NodeId
+from carrycast.core.wire import Message
+from carrycast.protocols.drift.messages import Ask, Data, Digest, Echo, End, Hash, Offer, Want
+from carrycast.protocols.drift.rules import event_trace, short_name
+from carrycast.protocols.drift.runs import pack_ids
+from carrycast.protocols.drift.sethash import hash_of
+from carrycast.sim.testing import Net
+
+LIAR: NodeId = 4
+"""The middle of a grid of nine; the others make a ring around it."""
+HONEST = [node for node in range(9) if node != LIAR]
+ALL = b"".join(short_name(node) for node in range(9))
+NONE = [EventId(77, number) for number in range(100)]
+"""Events that nobody ever published."""
+
+
+def everybody_is_named(event: Event) -> list[Message]:
+    """The newest event, in a frame that names everybody, whoever hears it."""
+    return [Data(event, 2, 60.0, ALL)]
+
+
+def hashes(event: Event) -> list[Message]:
+    """One that differs for ever, and that of having met the first event alone."""
+    strange = event.id.sequence * 0x1234567 & 0xFFFFFFFF
+    first = EventId(0, 0)
+    return [Hash(7, strange, strange), Hash(7, hash_of([first], 7), event_trace(first))]
+
+
+def digests(event: Event) -> list[Message]:
+    """It claims to lack all, and to hold what does not exist."""
+    return [Digest(b""), Digest(pack_ids(NONE)), Digest(pack_ids([EventId(0, number) for number in range(40)]))]
+
+
+def offers(event: Event) -> list[Message]:
+    """Of what is about to be published, never followed by data."""
+    return [Offer(pack_ids([EventId(0, number) for number in range(40)])), Offer(pack_ids(NONE))]
+
+
+def wants(event: Event) -> list[Message]:
+    """Without end, of everybody."""
+    ids = pack_ids([EventId(0, number) for number in range(40)])
+    return [Want(ids, of) for of in range(9)]
+
+
+def questions(event: Event) -> list[Message]:
+    """In the name of the source, in its own, and the end of all that stands."""
+    second = event.id.sequence
+    return [
+        Ask(0, 10**6 + second, 0, 0, 0),
+        Ask(LIAR, second, 0, 0, LIAR),
+        Echo(0, 1, {}, 1),
+        End(((0, second), (0, 1), (0, 2))),
+    ]
+
+
+@pytest.mark.parametrize("lies", [everybody_is_named, hashes, digests, offers, wants, questions])
+def test_the_honest_get_what_they_would_get_of_each_other(lies: Callable[[Event], list[Message]]) -> None:
+    net = Net.grid(3, 3, "drift")
+    for node in HONEST:
+        net.subscribe(node, "topic = 1")
+    net.run(12)
+    published = []
+    for _ in range(20):
+        published.append(net.publish(0, {"topic": 1}, lease_s=60.0))
+        for message in lies(published[-1]):
+            # The liar's radio works as all do: only what it says is made up.
+            net.protocol(LIAR).port.broadcast(message)
+        net.run(1)
+    net.run(20)
+    for node in HONEST:
+        assert sorted(event.id for event in net.delivered(node)) == sorted(event.id for event in published)

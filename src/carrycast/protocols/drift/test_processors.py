@@ -1,0 +1,373 @@
+"""Processors on drift's nodes: what they make goes to everybody, and of equals one works."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from carrycast.core.model import Event, EventId, NodeId, Processor
+from carrycast.core.parts.buffer import Stored
+from carrycast.core.parts.processing import MAX_WAITING
+from carrycast.core.protocol import Fact, RecordingPort
+from carrycast.core.protocol.effects import Note, Process, SetTimer
+from carrycast.errors import UserError
+from carrycast.protocols.drift.making import MAKE, REMEMBERED, Making
+from carrycast.protocols.drift.protocol import Drift
+from carrycast.protocols.drift.settings import DriftSettings
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.testing import Net, alone
+from carrycast.trace import Kind, Level
+
+FUNCTIONS = """
+def fahrenheit(event):
+    return {"topic": "t", "unit": "F", "value": event.attributes["value"] * 9 / 5 + 32}
+
+
+def increment(event):
+    return {"topic": "t", "unit": "C", "value": event.attributes["value"] + 1}
+
+
+def broken(event):
+    raise RuntimeError
+
+
+def joined(events):
+    return {"depth": 1 + max(event.attributes["depth"] for event in events)}
+
+
+def mean(events):
+    return {"topic": "mean", "value": sum(event.attributes["value"] for event in events) / len(events)}
+"""
+
+
+def net_with(
+    base: Path, name: str, nodes: list[int], inputs: int = 1, size: int = 4, cost_s: float = 0.0, **settings: object
+) -> Net:
+    """Nodes in a line; some of them run a processor on Celsius."""
+    (base / "functions.py").write_text(FUNCTIONS)
+    entry = {
+        "id": name,
+        "function": f"functions.py:{name}",
+        "nodes": nodes,
+        "filter": "unit = 'C'",
+        "inputs": inputs,
+        "cost_s": cost_s,
+    }
+    places = [(100.0 * node, 0.0) for node in range(size)]
+    return Net(size, "drift", settings, {"base": str(base), "processors": [entry]}, positions=places)
+
+
+def publish(net: Net, node: NodeId, value: float, lease_s: float = 60.0) -> None:
+    net.publish(node, {"topic": "t", "unit": "C", "value": value}, lease_s=lease_s)
+    net.run(1)
+
+
+def values(net: Net, node: NodeId) -> list[object]:
+    return [event.attributes["value"] for event in net.delivered(node)]
+
+
+def makers(net: Net, node: NodeId) -> list[NodeId]:
+    return [event.source for event in net.delivered(node)]
+
+
+def test_results_go_to_everybody_as_events_do(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "fahrenheit", [2])
+    net.subscribe(0, "unit = 'F'")
+    net.subscribe(3, "unit = 'C'")
+    publish(net, 0, 20.0)
+    assert values(net, 0) == [68.0]
+    assert values(net, 3) == [20.0]
+    # What was made two hops away, and came back as far.
+    assert net.rows(Kind.DELIVER, node=0)[0]["hops"] == 4
+
+
+def test_a_subscription_that_names_a_processor_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    tables = {
+        "name": "row",
+        "nodes": 3,
+        "duration_s": 20.0,
+        "area_m": (300.0, 100.0),
+        "mobility": {"model": "line"},
+        "protocol": {"name": "drift"},
+        "processors": [{"id": "f", "function": f"{tmp_path}/functions.py:fahrenheit", "nodes": [1], "filter": "true"}],
+        "subscribe": [{"nodes": [2], "filter": "unit = 'C'", "processor": "f"}],
+    }
+    with pytest.raises(UserError, match=r"subscribe\[0\]\.processor: drift runs no processors for subscriptions"):
+        scenario_from(tables, "row")
+
+
+def test_of_equals_the_one_with_the_smaller_id_works_once_both_have_seen_each_other(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "fahrenheit", [1, 2])
+    net.subscribe(3, "unit = 'F'")
+    for value in range(5):
+        publish(net, 0, float(value))
+    net.run(5)
+    # The first was made twice: nobody knew yet.
+    assert sorted(makers(net, 3)) == [1, 1, 1, 1, 1, 2]
+    assert net.armed(2).count(MAKE) == 0
+
+
+def test_who_gave_way_works_again_when_the_other_is_gone(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "fahrenheit", [1, 2])
+    net.subscribe(3, "unit = 'F'")
+    publish(net, 0, 1.0)
+    net.crash(1)
+    net.run(4)
+    for value in (2.0, 3.0):
+        publish(net, 3, value)
+    net.run(3)
+    assert [event.source for event in net.delivered(3)][-2:] == [2, 2]
+
+
+def test_each_island_has_its_own_results_and_shares_them_when_they_meet(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "fahrenheit", [0, 3])
+    net.subscribe(0, "unit = 'F'")
+    net.subscribe(3, "unit = 'F'")
+    net.run(2)
+    net.cut(1, 2)
+    publish(net, 0, 0.0)
+    publish(net, 3, 100.0)
+    assert values(net, 0) == [32.0]
+    assert values(net, 3) == [212.0]
+    net.heal(1, 2)
+    net.run(10)
+    # Each side makes again what it now meets; from then on the greater gives way.
+    assert set(map(str, values(net, 0))) == {"32.0", "212.0"}
+    assert set(map(str, values(net, 3))) == {"32.0", "212.0"}
+    publish(net, 1, 10.0)
+    net.run(5)
+    assert [event.source for event in net.delivered(3) if event.attributes["value"] == 50.0] == [0]
+
+
+def test_a_processor_does_not_take_its_own_results_and_a_chain_of_equals_ends(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "increment", [1, 2], max_stages=3)
+    net.subscribe(3, "unit = 'C'")
+    publish(net, 0, 0.0)
+    net.run(20)
+    assert max(values(net, 3), key=str) == 3.0
+    assert net.dropped("too_many_processors")
+
+
+def test_a_processor_that_fails_is_reported_and_the_event_goes_on(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "broken", [1])
+    net.subscribe(3, "unit = 'C'")
+    publish(net, 0, 1.5)
+    assert values(net, 3) == [1.5]
+    assert net.dropped("processor_failed") == 1
+
+
+def test_an_aggregate_takes_the_newest_of_each_source_and_gives_way_to_nobody(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "mean", [1, 2], inputs=2)
+    net.subscribe(3, "topic = 'mean'")
+    publish(net, 0, 1.0)
+    publish(net, 0, 2.0)
+    assert values(net, 3) == []
+    publish(net, 3, 4.0)
+    assert values(net, 3) == [3.0, 3.0]
+    assert sorted(makers(net, 3)) == [1, 2]
+
+
+def test_what_was_made_ends_with_what_it_was_made_of(tmp_path: Path) -> None:
+    net = net_with(tmp_path, "fahrenheit", [1], cost_s=3.0)
+    net.subscribe(3, "unit = 'F'")
+    publish(net, 0, 1.0, lease_s=2.0)
+    net.run(5)
+    assert values(net, 3) == []
+    assert net.dropped("lease_over") == 1
+
+
+def test_where_nothing_moves_inputs_go_by_paths_to_processors_and_results_to_who_wants_them(tmp_path: Path) -> None:
+    """A line of eight: the converter is beside the source, who wants it at hand; the rest hears nothing of either."""
+    net = net_with(tmp_path, "fahrenheit", [1], size=8, path_share=0.5)
+    net.subscribe(2, "unit = 'F'")
+    net.run(12)
+    for value in range(8):
+        publish(net, 0, float(value))
+    before = net.sent("Data")
+    net.run(5)
+    alongs = net.sent("Along")
+    publish(net, 0, 20.0)
+    net.run(1)
+    assert values(net, 2)[-1] == 68.0
+    assert net.sent("Data") == before
+    assert net.sent("Along") == alongs + 2
+
+
+# One node alone.
+
+
+def bench(node: NodeId = 5, **settings: object) -> tuple[Making, RecordingPort]:
+    _, port = alone("drift", node)
+    port.take()
+    making = Making(node, port, DriftSettings(**settings), lambda id: id.source < 100)  # type: ignore[arg-type]
+    making.add(Processor("f", "unit = 'C'"))
+    return making, port
+
+
+def reading(number: int, until: float = 60.0) -> Stored:
+    id = EventId(1, number)
+    return Stored(until, id, Event(id, {"unit": "C", "value": number}), 1)
+
+
+def result(source: NodeId, number: int, value: float = 1.0) -> Stored:
+    """What somebody made of a reading."""
+    id = EventId(source, 1000 + number)
+    return Stored(60.0, id, Event(id, {"unit": "F", "value": value}, derived_from=(EventId(1, number),)), 1)
+
+
+def calls(port: RecordingPort) -> list[EventId]:
+    return [effect.events[0].id for effect in port.take() if isinstance(effect, Process)]
+
+
+def test_a_rival_that_makes_something_else_is_none() -> None:
+    making, port = bench()
+    making.met(result(5, 1, 1.0), "f")
+    making.met(result(2, 1, 2.0))
+    making.met(reading(2))
+    assert calls(port) == [EventId(1, 2)]
+
+
+@pytest.mark.parametrize("mine_first", [True, False])
+def test_a_rival_is_seen_whoever_was_first(mine_first: bool) -> None:
+    making, port = bench()
+    if mine_first:
+        making.met(result(5, 1), "f")
+        making.met(result(2, 1))
+    else:
+        making.met(result(2, 1))
+        making.met(result(5, 1), "f")
+    making.met(reading(2))
+    assert port.take() == [SetTimer((MAKE, EventId(1, 2)), 2.0)]
+    making.met(result(2, 2))
+    making.on_timer(2.0, EventId(1, 2))
+    assert calls(port) == []
+
+
+def test_nobody_gives_way_to_a_greater_id_or_to_itself() -> None:
+    making, port = bench()
+    making.met(result(5, 1), "f")
+    making.met(result(9, 1))
+    making.met(result(5, 1), "f")
+    making.met(reading(2))
+    assert calls(port) == [EventId(1, 2)]
+
+
+def test_all_that_waits_is_made_when_the_rival_is_silent() -> None:
+    making, port = bench()
+    making.met(result(5, 1), "f")
+    making.met(result(2, 1))
+    making.met(reading(2))
+    making.met(reading(3))
+    making.met(reading(4, until=1.5))
+    assert calls(port) == []
+    for number in (2, 3, 4):
+        making.on_timer(2.0, EventId(1, number))
+    assert calls(port) == [EventId(1, 2)]
+    list(making.finished(2.0, 1, b"", [], ""))
+    assert calls(port) == [EventId(1, 3)], "the third waits for the second, the fourth is past its lease"
+
+
+def test_a_processor_that_has_gone_gets_nothing_more() -> None:
+    protocol, port = alone("drift")
+    assert isinstance(protocol, Drift)
+    protocol.on_processor(0.0, Processor("p", "true"))
+    protocol.on_publish(1.0, Event(EventId(0, 1), {}))
+    assert [effect for effect in port.take() if isinstance(effect, Process)]
+    protocol.on_processor_gone(1.0, "p")
+    protocol.on_processed(1.1, 1, b"", [Event(EventId(0, 2), {})], 0.1, "")
+    protocol.on_publish(2.0, Event(EventId(0, 3), {}))
+    effects = port.take()
+    assert not [effect for effect in effects if isinstance(effect, Process)]
+    assert ["processor_gone" in str(effect) for effect in effects].count(True) == 1
+
+
+def test_a_stop_disarms_what_waits_for_a_rival() -> None:
+    making, port = bench()
+    making.met(result(5, 1), "f")
+    making.met(result(2, 1))
+    making.met(reading(2))
+    port.take()
+    making.stop()
+    assert [str(effect) for effect in port.take()] == ["CancelTimer(key=('make', EventId(source=1, sequence=2)))"]
+
+
+def test_invented_results_fill_no_memory() -> None:
+    making, port = bench()
+    for number in range(2 * REMEMBERED):
+        making.met(result(2, number))
+    for _ in range(100):
+        making.met(result(2, 2 * REMEMBERED - 1))
+    sizes = [len(table) for table in (making._results, making._stages)]
+    assert sizes == [REMEMBERED, REMEMBERED]
+    assert max(len(alike) for alike in making._results.values()) <= 16
+    assert calls(port) == []
+
+
+def test_a_result_that_comes_before_its_input_waits_for_it() -> None:
+    """Node 100 and those beyond speak of events that this node has not met."""
+    making, port = bench(max_stages=2)
+
+    def made(source: NodeId, of: EventId) -> Stored:
+        id = EventId(source, 1)
+        return Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(of,)), 1)
+
+    first = made(100, EventId(1, 1))
+    second, third = made(101, first.id), made(102, EventId(101, 1))
+    making.met(third)
+    making.met(second)
+    assert calls(port) == [], "it may have passed any number of processors"
+    making.met(first)
+    assert calls(port) == [first.id], "the second and the third have passed as many as may be"
+    making.met(made(103, EventId(999, 1)))
+    assert calls(port) == []
+
+
+def test_results_whose_inputs_never_come_are_dropped_by_name_when_they_are_too_many() -> None:
+    making, port = bench()
+    for number in range(REMEMBERED + 1):
+        id = EventId(2, number)
+        making.met(Stored(60.0, id, Event(id, {"unit": "C"}, derived_from=(EventId(500, number),)), 1))
+    assert port.take()[-1] == Note(Fact("drop", EventId(2, 0), reason="inputs_unknown"))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_results_of_results_end_after_so_many_processors_in_whatever_order_they_come(tmp_path: Path, seed: int) -> None:
+    """Links come and go and frames are lost, so results overtake what they were made of."""
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    entry = {"id": "again", "function": "functions.py:joined", "nodes": "all", "inputs": 2, "filter": "true"}
+    tables = {
+        "duration_s": 60.0,
+        "nodes": 6,
+        "area_m": [300.0, 300.0],
+        "mobility": {"model": "random_waypoint", "speed_min_mps": 5.0, "speed_max_mps": 30.0},
+        "radio": {"model": "disk", "range_m": 120.0, "queue": 10, "rate_bps": 2e5, "loss": 0.2},
+        "protocol": {"name": "drift", "max_stages": 2},
+        "publish": [{"count": 10, "attributes": {"depth": 0}}],
+        "processors": [entry],
+        "base": str(tmp_path),
+    }
+    events = run(scenario_from(tables, "rounds"), seed, Level.FULL).trace.events().to_pylist()
+    depths = {json.loads(event["attributes"])["depth"] for event in events}
+    assert depths == {0, 1, 2}
+
+
+def test_calls_beyond_those_that_may_wait_are_dropped_by_name() -> None:
+    """One runs and 64 wait; the node says which event found no room."""
+    node, port = alone("drift")
+    assert isinstance(node, Drift)
+    node.on_processor(0.0, Processor("slow", "unit = 'C'"))
+    for number in range(MAX_WAITING + 3):
+        node.on_publish(1.0, Event(EventId(0, number), {"unit": "C", "value": number}, lease_s=60.0))
+    effects = port.take()
+    assert [one.processor for one in effects if isinstance(one, Process)] == ["slow"]
+    drops = [one.fact for one in effects if isinstance(one, Note) and one.fact.kind == "drop"]
+    without_room = [EventId(0, MAX_WAITING + 1), EventId(0, MAX_WAITING + 2)]
+    assert [(fact.event, fact.reason) for fact in drops] == [(id, "processor_busy") for id in without_room]
+    # The event itself is held and goes on its way all the same.
+    assert all(id in node._holdings.held for id in without_room)
+    [running] = [one for one in effects if isinstance(one, Process)]
+    node.on_processed(2.0, running.token, b"", (), 0.1, "")
+    node.on_publish(3.0, Event(EventId(0, 99), {"unit": "C", "value": 99}, lease_s=60.0))
+    assert not [one for one in port.take() if isinstance(one, Note) and one.fact.kind == "drop"], "one has made room"

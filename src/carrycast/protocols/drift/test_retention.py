@@ -1,0 +1,58 @@
+"""Drift keeps what is promised, however much else there is, and however many events it has met."""
+
+from carrycast.core.model import Event, EventId
+from carrycast.core.protocol import KeepsEvents
+from carrycast.core.protocol.retention import Level
+from carrycast.sim.testing import alone
+
+
+def publish(drift: KeepsEvents, number: int, promised: bool, lease_s: float = 60.0) -> bool:
+    """Whether it was admitted."""
+    event = Event(EventId(7, number), {"n": number}, lease_s=lease_s)
+    assert drift.log is not None
+    if promised and drift.log.refusal(event) is not None:
+        return False
+    drift.log.pledge(event.id if promised else None)
+    drift.on_publish(0.0, event)  # type: ignore[attr-defined]
+    drift.log.pledge(None)
+    return True
+
+
+def test_events_that_end_first_are_forgotten_but_not_promised_ones() -> None:
+    drift, port = alone("drift", node=7, durable=True, max_met=40, buffer=100)
+    assert isinstance(drift, KeepsEvents)
+    assert drift.log is not None
+    for number in range(20):
+        assert publish(drift, number, promised=True)
+    for number in range(20, 200):
+        publish(drift, number, promised=False, lease_s=600.0)
+    port.take()
+    assert drift.log.usage[Level.STORED].events == 20
+    assert all(drift.log.level(EventId(7, number)) is Level.STORED for number in range(20))
+    assert drift.log.usage[Level.ACCEPTED].events <= 20
+
+
+def test_no_more_events_are_promised_than_can_be_met() -> None:
+    drift, _ = alone("drift", node=7, durable=True, max_met=40)
+    assert isinstance(drift, KeepsEvents)
+    assert [publish(drift, number, promised=True) for number in range(40)] == [True] * 30 + [False] * 10
+
+
+def test_a_small_buffer_lets_go_of_copies_alone() -> None:
+    drift, _ = alone("drift", node=7, durable=True, buffer=3)
+    assert isinstance(drift, KeepsEvents)
+    assert drift.log is not None
+    for number in range(10):
+        publish(drift, number, promised=number % 2 == 0)
+    assert drift.log.usage[Level.STORED].events == 5
+    assert drift.log.usage[Level.ACCEPTED].events == 3
+
+
+def test_a_clock_that_is_set_back_shortens_leases_and_keeps_levels() -> None:
+    drift, _ = alone("drift", node=7, durable=True)
+    assert isinstance(drift, KeepsEvents)
+    assert drift.log is not None
+    drift.on_start(1000.0)
+    publish(drift, 1, promised=True)
+    drift.on_publish(-500.0, Event(EventId(7, 2), {"n": 2}, lease_s=60.0))
+    assert drift.log.level(EventId(7, 1)) is Level.STORED

@@ -1,0 +1,54 @@
+"""Ids in few bytes, and what bytes that are none do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carrycast.core.model import EventId
+from carrycast.core.model.identity import MAX_NODE_ID
+from carrycast.protocols.drift.runs import BadRunsError, ids_in, only_in, pack_ids, runs_of, unpack
+
+NUMBERS = st.integers(0, 40) | st.integers(0, MAX_NODE_ID - 1)
+IDS = st.sets(st.builds(EventId, NUMBERS, NUMBERS), max_size=40)
+
+
+def test_a_stream_is_three_bytes_however_long_it_is() -> None:
+    assert pack_ids(EventId(5, number) for number in range(3, 103)) == bytes([5, 3, 99])
+    # The second run begins two after the end of the first: 3 to 5, then 8.
+    assert pack_ids([EventId(5, number) for number in (3, 4, 5, 8)]) == bytes([5, 3, 2, 0, 2, 0])
+
+
+@given(ids=IDS)
+def test_what_is_packed_comes_out(ids: set[EventId]) -> None:
+    assert list(ids_in(unpack(pack_ids(ids)))) == sorted(ids)
+
+
+@given(one=IDS, other=IDS)
+def test_differences_are_those_of_sets(one: set[EventId], other: set[EventId]) -> None:
+    assert only_in(runs_of(one), runs_of(other)) == sorted(one - other)
+
+
+@given(packed=st.binary(max_size=60))
+def test_any_bytes_are_runs_or_are_refused(packed: bytes) -> None:
+    try:
+        runs = unpack(packed)
+    except BadRunsError:
+        return
+    assert sum(after - first for each in runs.values() for first, after in each) <= 1 << 16
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"\x05",
+        b"\x05\x03",
+        b"\x05\x03\x80",
+        b"\xff" * 12,
+        b"\x00\x00\xff\xff\x04",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00",
+    ],
+    ids=["one number", "two numbers", "cut short", "endless number", "too many ids", "beyond any source"],
+)
+def test_bytes_that_are_no_runs_are_refused(packed: bytes) -> None:
+    with pytest.raises(BadRunsError):
+        unpack(packed)

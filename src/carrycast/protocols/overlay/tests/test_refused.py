@@ -1,0 +1,29 @@
+"""Brokers that have too many clients."""
+
+import pytest
+
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
+
+
+@pytest.mark.parametrize("brokers", [[0], [0, 1]])
+def test_clients_that_no_broker_takes_ask_again_after_a_while(brokers: list[int]) -> None:
+    """A broker's own applications are its clients, too: their words take no time, and neither does a refusal."""
+    table = {
+        "duration_s": 30.0,
+        "nodes": 5,
+        "area_m": [100.0, 100.0],
+        "mobility": {"model": "random_static"},
+        "radio": {"model": "disk", "range_m": 200.0},
+        "roles": {"broker": brokers},
+        "protocol": {"name": "overlay", "max_clients": 1},
+        "subscribe": [{}],
+        "publish": [{"nodes": "all", "every_s": 5.0}],
+        "trace": "full",
+    }
+    outcome = run(scenario_from(table, "full"), 1)
+    rows = outcome.trace.table().to_pylist()
+    refused = [row for row in rows if row["kind"] == "drop" and row["reason"] == "clients_full"]
+    # At most one of each client a second.
+    assert 0 < len(refused) <= 5 * 30
+    assert outcome.metrics["delivered"] is not None

@@ -1,0 +1,107 @@
+"""Each rule worked by hand."""
+
+import networkx as nx
+import pytest
+
+from carrycast.core.model import NodeId
+from carrycast.protocols.overlay.rules import (
+    Found,
+    Reached,
+    Row,
+    changes_home,
+    in_vicinity,
+    link_length,
+    mean_path,
+    overlay_graph,
+    shortest_paths,
+)
+
+FOUND: list[Found] = [(3.0, 7), (1.0, 5), (2.0, 9), (2.0, 4), (4.0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("vicinity", "degree", "within", "near"),
+    [
+        ("nearest", 2, 9, [5, 4]),
+        ("nearest", 9, 9, [5, 4, 9, 7, 1]),
+        ("ring", 2, 9, [5, 4, 9]),
+        ("ring", 9, 9, [5, 4, 9, 7, 1]),
+        ("within", 1, 2, [5, 4, 9]),
+        ("within", 1, 0, []),
+    ],
+)
+def test_vicinity(vicinity: str, degree: int, within: float, near: list[NodeId]) -> None:
+    assert list(in_vicinity(FOUND, vicinity, degree, within)) == near
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "younger", "either"),
+    [
+        # (made, whether it lists the other end) of both; what the link is under both rules.
+        ((1.0, True), (2.0, True), True, True),
+        ((1.0, True), (2.0, False), False, True),
+        ((1.0, False), (2.0, True), True, True),
+        ((1.0, False), (2.0, False), False, False),
+        ((1.0, True), (1.0, False), True, True),
+        ((1.0, True), None, True, True),
+        (None, None, False, False),
+    ],
+)
+def test_of_two_words_on_a_link_the_younger_holds(
+    one: tuple[float, bool] | None, other: tuple[float, bool] | None, younger: bool, either: bool
+) -> None:
+    rows = {
+        node: Row(said[0], {end: 2.0} if said[1] else {})
+        for node, said, end in ((0, one, 1), (1, other, 0))
+        if said is not None
+    }
+    for rule, stands in (("younger", younger), ("either", either)):
+        assert (link_length(rows, 0, 1, rule) is not None) == stands
+        assert (link_length(rows, 1, 0, rule) is not None) == stands
+
+
+def test_links_are_priced_for_the_end_that_they_lead_to() -> None:
+    rows = {0: Row(0.0, {1: 2.0}), 1: Row(0.0, {}, price=5.0)}
+    assert overlay_graph(rows, "either") == {0: {1: 7.0}, 1: {0: 2.0}}
+    assert overlay_graph(rows, "either", 0.5) == {0: {1: 6.0}, 1: {0: 1.0}}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shortest_paths_are_those_of_another_library(seed: int) -> None:
+    graph = nx.gnp_random_graph(20, 0.2, seed=seed)
+    lengths = {edge: float(1 + (edge[0] * 7 + edge[1]) % 5) for edge in graph.edges}
+    nx.set_edge_attributes(graph, lengths, "weight")
+    mine: dict[NodeId, dict[NodeId, float]] = {
+        node: {other: graph.edges[node, other]["weight"] for other in graph.neighbors(node)} for node in graph
+    }
+    truth = nx.single_source_dijkstra_path_length(graph, 0)
+    found = shortest_paths(mine, 0)
+    assert {node: one.cost for node, one in found.items()} == truth
+    for node, one in found.items():
+        assert (one.path[-1] if one.path else 0) == node
+        assert nx.path_weight(graph, [0, *one.path], "weight") == one.cost
+
+
+def test_the_mean_path_leaves_out_who_cannot_be_reached() -> None:
+    reached = {3: Reached(2.0, (3,)), 4: Reached(5.0, (3, 4))}
+    assert mean_path([3, 4, 9], reached, 1.0) == 1.0 + 3.5
+    assert mean_path([], reached, 2.0) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "load_here", "load_there", "moves"),
+    [
+        (4.0, 3.0, 0.0, 0.0, True),
+        (3.0, 3.0, 0.0, 0.0, False),
+        (3.0, 4.0, 0.0, 0.0, False),
+        (4.0, 3.0, 0.0, 0.9, True),
+        (4.0, 3.0, 0.0, 0.91, False),
+        (3.0, 4.0, 0.95, 0.5, True),
+        (3.0, 4.0, 0.9, 0.5, False),
+        (3.0, 4.0, 0.95, 0.95, False),
+    ],
+)
+def test_a_client_goes_where_the_path_is_shorter_unless_it_is_overloaded_there(
+    here: float, there: float, load_here: float, load_there: float, moves: bool
+) -> None:
+    assert changes_home(here, there, load_here, load_there, 0.9) is moves

@@ -1,0 +1,178 @@
+"""PRoPHET: its equations worked by hand, its table, and stories of small networks."""
+
+import pytest
+
+from carrycast.core.model import Event, EventId, Failure, Subscription, SubscriptionId
+from carrycast.core.parts.handing_messages import Ask, Handed, Offer
+from carrycast.core.parts.introductions import Wants
+from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
+from carrycast.core.protocol.effects import Note
+from carrycast.protocols.prophet.messages import (
+    WHOLE,
+    AskProfiles,
+    Entry,
+    Predictabilities,
+    Profile,
+    Profiles,
+    Version,
+)
+from carrycast.protocols.prophet.rules import aged, encounter, transitive
+from carrycast.protocols.prophet.settings import ProphetSettings
+from carrycast.protocols.prophet.table import Table
+from carrycast.sim.testing import Net, alone
+
+EVENT = Event(EventId(7, 0), {"topic": 1}, lease_s=600.0)
+ONE = Version(0, 1)
+
+
+def met(last: float | None, since_s: float) -> float:
+    return encounter(last, since_s, first=0.5, most=0.7, typical_s=1800.0, threshold=0.1, delta=0.01)
+
+
+def test_equation_1_a_meeting() -> None:
+    assert met(None, 0.0) == 0.5
+    assert met(0.05, 100.0) == 0.5, "all but forgotten"
+    # 0.5 + (1 - 0.01 - 0.5) 0.7 = 0.5 + 0.49 * 0.7 = 0.843
+    assert met(0.5, 1800.0) == pytest.approx(0.843)
+    assert met(0.5, 1e9) == pytest.approx(0.843)
+    # After a third of the typical interval: 0.5 + 0.49 * 0.7 / 3
+    assert met(0.5, 600.0) == pytest.approx(0.5 + 0.343 / 3)
+    assert met(0.5, 0.0) == 0.5, "who comes back at once has not been met twice"
+    assert met(0.995, 1800.0) == 0.995, "it does not sink by a meeting"
+
+
+def test_equation_2_aging() -> None:
+    assert aged(0.8, 0.9, 2.0) == pytest.approx(0.648)
+    assert aged(0.8, 0.9, 0.0) == 0.8
+    assert aged(0.8, 0.9, -5.0) == 0.8, "a clock that steps back makes nothing grow"
+
+
+def test_who_starts_anew_and_wants_the_same_is_still_a_destination() -> None:
+    table = Table(0, ProphetSettings())
+    table.meet(0.0, 5)
+    assert table.learn(5, Version(1, 1), ("topic = 1",))
+    assert table.learn(5, Version(2, 1), ("topic = 1",))
+    assert table.destinations(EVENT) == [5]
+
+
+def test_equation_3_transitivity() -> None:
+    assert transitive(0.1, 0.8, 0.5, 0.9) == pytest.approx(0.36)
+    assert transitive(0.4, 0.8, 0.5, 0.9) == 0.4
+
+
+def test_a_table_ages_what_it_knows_and_forgets_it_in_the_end() -> None:
+    table = Table(0, ProphetSettings(gamma=0.9, unit_s=10.0))
+    table.meet(0.0, 1)
+    assert table.value(20.0, 1) == pytest.approx(0.405)
+    table.hear(20.0, 1, 2, 1.0)
+    assert table.value(20.0, 2) == pytest.approx(0.405 * 0.9)
+    assert table.learn(2, ONE, ("topic = 1",))
+    assert table.destinations(EVENT) == [2]
+    table.settle(200.0)
+    assert len(table) == 0
+    assert table.destinations(EVENT) == []
+    assert table.value(200.0, 2) == 0.0
+
+
+def test_without_room_the_least_likely_goes() -> None:
+    table = Table(0, ProphetSettings(destinations=2))
+    table.meet(0.0, 1)
+    table.meet(0.0, 2)
+    table.meet(1800.0, 2)
+    table.meet(1800.0, 3)
+    assert table.value(1800.0, 1) == 0.0
+    assert table.value(1800.0, 2) > table.value(1800.0, 3) > 0.0
+
+
+def test_newer_wants_take_the_place_of_older_ones_and_not_the_other_way() -> None:
+    table = Table(0, ProphetSettings())
+    table.meet(0.0, 1)
+    assert table.learn(1, Version(1, 2), ("topic = 1",))
+    assert table.learn(1, Version(1, 1), ("topic = 2",))
+    assert table.filters(1) == ("topic = 1",)
+    assert table.learn(1, Version(2, 1), ("topic = 2",)), "it has started anew"
+    assert table.filters(1) == ("topic = 2",)
+    assert table.learn(9, ONE, ("topic = 1",))
+    assert table.version(9) is None, "of whom nothing is expected nothing is kept"
+
+
+def carrier() -> tuple[Protocol, RecordingPort]:
+    """Node 7 with neighbor 1, who has told that it expects to meet 2, which wants topic 1."""
+    prophet, port = alone("prophet", node=7)
+    prophet.on_publish(0.0, EVENT)
+    prophet.on_link_up(0.0, Link(1, "radio", 0.001))
+    prophet.on_message(0.0, 1, Wants(()), "radio")
+    port.take()
+    return prophet, port
+
+
+def test_an_event_is_copied_to_who_is_more_likely_to_meet_a_subscriber() -> None:
+    prophet, port = carrier()
+    prophet.on_message(1.0, 1, Predictabilities(Version(0, 0), (Entry(2, ONE, WHOLE // 2),)), "radio")
+    assert port.take_messages() == [AskProfiles((2,))]
+    prophet.on_message(1.0, 1, Profiles((Profile(2, ONE, ("topic = 1",)),)), "radio")
+    assert port.take_messages() == [Offer((EVENT.id,))], "0.5 there, 0.5 * 0.5 * 0.9 here"
+    prophet.on_message(1.0, 1, Ask((EVENT.id,)), "radio")
+    assert port.take_messages() == [Handed(EVENT, 1, 599.0, 1)]
+    assert EVENT.id in prophet.carried.held, "the copy here stays"  # type: ignore[attr-defined]
+
+
+def test_an_event_is_not_copied_to_who_is_less_likely() -> None:
+    prophet, port = carrier()
+    prophet.on_link_up(1.0, Link(2, "radio", 0.001))
+    prophet.on_link_down(2.0, Link(2, "radio", 0.001), Failure.SILENT)
+    port.take()
+    prophet.on_message(3.0, 1, Predictabilities(Version(0, 0), (Entry(2, ONE, WHOLE // 4),)), "radio")
+    prophet.on_message(3.0, 1, Profiles((Profile(2, ONE, ("topic = 1",)),)), "radio")
+    assert [one for one in port.take_messages() if isinstance(one, Offer)] == []
+
+
+def test_a_node_tells_whom_it_expects_and_what_they_want_when_asked() -> None:
+    prophet, port = carrier()
+    prophet.on_subscribe(0.0, Subscription(SubscriptionId(7, 0), "topic = 3"))
+    prophet.on_message(1.0, 1, Predictabilities(ONE, ()), "radio")
+    prophet.on_message(1.0, 1, Profiles((Profile(1, ONE, ("topic = 1",)),)), "radio")
+    port.take()
+    prophet.on_link_up(2.0, Link(3, "radio", 0.001))
+    told = [one for one in port.take_messages() if isinstance(one, Predictabilities)]
+    assert told == [Predictabilities(Version(0, 1), (Entry(1, ONE, round(0.5 * 0.999 ** (2 / 30) * WHOLE)),))]
+    prophet.on_message(2.0, 3, AskProfiles((1, 7, 99)), "radio")
+    [answer] = port.take_messages()
+    assert answer == Profiles((Profile(1, ONE, ("topic = 1",)), Profile(7, Version(0, 1), ("topic = 3",))))
+
+
+def test_what_cannot_be_used_is_dropped_with_a_reason() -> None:
+    prophet, port = carrier()
+    prophet.on_message(1.0, 9, Predictabilities(ONE, ()), "radio")
+    assert Note(Fact("drop", peer=9, reason="not_a_neighbor")) in port.take()
+    prophet.on_message(1.0, 1, Profiles((Profile(1, ONE, ("topic =",)),)), "radio")
+    assert Note(Fact("drop", peer=1, reason="profile_unreadable")) in port.take()
+
+
+def test_a_ferry_gets_what_it_can_bring_and_who_leads_nowhere_gets_nothing() -> None:
+    """1 has met the subscriber 3 before, 2 has not; both pass the publisher 0."""
+    contacts = [(1, 3, 0.0, 10.0), (0, 2, 30.0, 40.0), (0, 1, 50.0, 60.0), (1, 3, 80.0, 90.0), (2, 3, 100.0, 110.0)]
+    net = Net.contacts(contacts, "prophet")
+    net.subscribe(3, "topic = 1")
+    net.run(20)
+    event = net.publish(0, {"topic": 1}, lease_s=600.0)
+    net.run(100)
+    assert net.delivered(3) == [event]
+    assert [row["node"] for row in net.rows("store")] == [0, 1, 3]
+    assert [row["time_s"] for row in net.rows("deliver")] == [pytest.approx(80.0, abs=0.1)]
+
+
+def test_in_a_connected_network_who_wants_an_event_gets_it_over_several_hops() -> None:
+    net = Net.line(4, "prophet")
+    net.subscribe(3, "topic = 1")
+    net.run(5)
+    event = net.publish(0, {"topic": 1})
+    net.run(5)
+    # At 0 it is 0.5 * (0.5 * 0.9) * (0.5 * 0.9) = 0.101, just above the threshold: one hop more is too far.
+    assert net.delivered(3) == [event]
+    farther = Net.line(5, "prophet")
+    farther.subscribe(4, "topic = 1")
+    farther.run(5)
+    farther.publish(0, {"topic": 1})
+    farther.run(5)
+    assert farther.delivered(4) == []

@@ -1,0 +1,135 @@
+"""Semi-probabilistic routing: toward known subscribers within a horizon, else over random links; perhaps stored.
+
+Costa and Picco's protocol as the adaptive routing paper describes and extends it [004 §2.1, §2.3.1, §5.1.3].
+"""
+
+from collections.abc import Mapping
+from random import Random
+from typing import ClassVar
+
+from carrycast.core.matching import Filter
+from carrycast.core.model import Event, Failure, NodeId, Subscription, SubscriptionId
+from carrycast.core.parts.link_choice import LinkChoice, LinkRules, Reports, Spread
+from carrycast.core.parts.log import Log, room_of
+from carrycast.core.protocol import Fact, Host, Interface, KeepsEvents, Link, Port, Protocol, TimerKey
+from carrycast.core.protocol.retention import RetentionLog, Usage
+from carrycast.core.wire import Message
+from carrycast.protocols.semi_probabilistic.messages import MAX_FILTERS, Forwarded, Interested
+from carrycast.protocols.semi_probabilistic.settings import SemiProbabilisticSettings
+
+
+class SemiProbabilistic(Protocol, KeepsEvents, LinkRules):
+    """One unicast for each link that the forwarding rule chooses; it makes no predictions, so step 2 is empty."""
+
+    name = "semi_probabilistic"
+    summary = "events go to known subscribers within a few hops, else over random links; nodes may store and retry"
+    settings_type = SemiProbabilisticSettings
+    messages = (Interested, Forwarded)
+    # [004 §5.1.3] The protocol as first published, and the purely probabilistic baseline.
+    variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"pure": {"store": False}, "probabilistic": {"phi": 0}}
+
+    def __init__(self, node: NodeId, settings: SemiProbabilisticSettings, port: Port, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        self._settings = settings
+        spread = Spread(
+            tau=settings.tau,
+            phi=settings.phi,
+            buffer=settings.buffer,
+            retry_s=settings.retry_s,
+            retry_timer=settings.retry_timer,
+            attempts=settings.attempts,
+            lease_s=settings.max_lease_s,
+            grace_s=settings.seen_grace_s,
+            tracks=settings.retransmit_to == "others",
+        )
+        reports, store = Reports(_wanted, Forwarded), host.store if settings.durable else None
+        log = None if store is None else Log(store, settings.log_bytes, settings.max_lease_s, "max_lease_s")
+        self._choice = LinkChoice(node, host.incarnation, port, rng, spread, reports, self, log)
+        self._seen_ids = self._choice.seen_ids
+        self._tracks = spread.tracks
+
+    @property
+    def log(self) -> RetentionLog | None:
+        return self._choice.carrier.log
+
+    @property
+    def room(self) -> Usage:
+        return room_of(self._settings.buffer, self._choice.carrier.log)
+
+    def on_start(self, now: float) -> None:
+        self._choice.start(now)
+        if self._settings.phi > 0:
+            # At a random moment of the first period, so that nodes started together do not speak together for ever.
+            self.port.set_timer("update", self._settings.update_s * self.rng.random())
+
+    def on_stop(self, now: float) -> None:
+        self.port.cancel_timer("update")
+        self._choice.stop()
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> None:
+        self._choice.local.add(subscription)
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        self._choice.local.remove(subscription)
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        self._choice.found(link)
+
+    def on_link_changed(self, now: float, link: Link) -> None:
+        self._choice.found(link)
+
+    def on_link_down(self, now: float, link: Link, cause: Failure) -> None:
+        self._choice.lost(link)
+
+    def on_publish(self, now: float, event: Event) -> None:
+        self._choice.publish(now, event)
+
+    def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
+        if isinstance(message, Forwarded):
+            event = message.event
+            # Most receptions are repetitions.
+            if event.id not in self._seen_ids:
+                self._choice.meet(now, event, message.hops, message.remaining_s, sender)
+            elif self._tracks:
+                self._choice.carrier.held_by(event.id, sender)
+        else:
+            self._on_report(now, sender, message)
+
+    def on_timer(self, now: float, key: TimerKey) -> None:
+        if key == "update":
+            self._update(now)
+        else:
+            self._choice.retry(now)
+
+    def _update(self, now: float) -> None:
+        """[004 §2.1] Say what this node subscribes to, and forget what is no longer good."""
+        settings = self._settings
+        self.port.set_timer("update", settings.update_s)
+        choice = self._choice
+        choice.horizon.expire(now)
+        choice.interests.keep(text for _, known in choice.horizon for text in known.report)
+        wanted = tuple(dict.fromkeys(Filter(subscription.filter).text for subscription in choice.local))
+        if wanted:
+            valid_s = settings.missed_updates * settings.update_s
+            self.port.broadcast(Interested(self.node, choice.next_sequence(), 1, valid_s, wanted[:MAX_FILTERS]))
+
+    def _on_report(self, now: float, sender: NodeId, message: Message) -> None:
+        assert isinstance(message, Interested)
+        if not self._choice.is_news(sender, message.node, message.hops, message.sequence):
+            return
+        if not self._choice.interests.learn(message.filters):
+            self.port.note(Fact("drop", peer=sender, reason="report_unreadable"))
+            return
+        until = now + message.valid_s
+        self._choice.horizon.accept(message.node, sender, message.hops, message.sequence, until, message.filters)
+        if message.hops < self._settings.phi:
+            hops = message.hops + 1
+            self.port.broadcast(Interested(message.node, message.sequence, hops, message.valid_s, message.filters))
+
+    def stores(self, event: Event, matched: list[str]) -> bool:
+        """[004 §5.1.3] Every node does, or none."""
+        return self._settings.store
+
+
+def _wanted(report: tuple[str, ...]) -> tuple[str, ...]:
+    return report

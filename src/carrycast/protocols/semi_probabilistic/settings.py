@@ -1,0 +1,67 @@
+"""The knobs of semi-probabilistic routing."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from carrycast.core.parts.log import LOG_BYTES, LogBytes
+from carrycast.core.protocol import Capability, Settings
+from carrycast.protocols.semi_probabilistic.messages import MAX_HORIZON
+
+
+class SemiProbabilisticSettings(Settings, frozen=True):
+    """How far subscriptions travel, how many links an event takes, and whether it is stored."""
+
+    # [004 §5.1.2] tau = 0.4, phi = 1, beta = 100, retransmission every 60 s; [004 §5.1.3] ten times.
+    tau: Annotated[float, Meta(gt=0, le=1, description="share of the links that an event takes")] = 0.4
+    phi: Annotated[
+        int, Meta(ge=0, le=MAX_HORIZON, description="hops that subscriptions travel; 0: purely probabilistic")
+    ] = 1
+    store: Annotated[bool, Meta(description="keep events and try them again")] = True
+    buffer: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000_000,
+            description="events kept beside stored ones; the oldest arrival makes room",
+        ),
+    ] = 100
+    retry_s: Annotated[
+        float, Meta(ge=0.001, le=86_400, description="time between two attempts to forward a stored event")
+    ] = 60.0
+    # "Each node periodically attempts to forward the messages in its buffer" [004 §2.3.3]: the period is the node's.
+    retry_timer: Annotated[
+        Literal["node", "copy"],
+        Meta(description="node: all stored events are tried together; copy: each counts from its own arrival"),
+    ] = "node"
+    attempts: Annotated[int, Meta(ge=1, le=1_000_000, description="attempts after which a stored event is let go")] = 10
+    # The paper compares on the same footing: subscriptions are said as often as utilities.
+    update_s: Annotated[float, Meta(ge=0.001, le=3600, description="time between two reports of subscriptions")] = 10.0
+    # Two lost reports are forgiven, as usual for soft state.
+    missed_updates: Annotated[float, Meta(ge=1, le=20, description="periods that a report is good for")] = 3.0
+    # The rules that a retransmission follows know nothing of who holds the event, so the text is taken at its word.
+    retransmit_to: Annotated[
+        Literal["everyone", "others"],
+        Meta(description="others: a stored event is not sent again to neighbors that are known to have it"),
+    ] = "everyone"
+    max_lease_s: Annotated[
+        float, Meta(gt=0, description="no event lives longer; at level stored a longer lease is refused")
+    ] = 3600.0
+    # Copies that other nodes still hold may end a little later than one's own.
+    seen_grace_s: Annotated[float, Meta(ge=0, le=1e9, description="how long past its lease an event is remembered")] = (
+        60.0
+    )
+    durable: Annotated[
+        bool,
+        Meta(
+            description="what is stored is in the node's durable store; events of its own are stored whatever the rule"
+        ),
+    ] = False
+    log_bytes: LogBytes = LOG_BYTES
+
+    def needs(self) -> frozenset[Capability]:
+        return frozenset({Capability.DURABLE_STORE}) if self.durable else frozenset()
+
+    def __post_init__(self) -> None:
+        if self.durable and not self.store:
+            raise ValueError("durable needs store = true: else nothing is kept")

@@ -1,0 +1,5 @@
+"""Spray and wait: a fixed number of copies of each event, which then wait for who wants it."""
+
+from carrycast.protocols.spray_and_wait.protocol import SprayAndWait as PROTOCOL
+
+__all__ = ["PROTOCOL"]

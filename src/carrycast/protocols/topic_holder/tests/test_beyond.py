@@ -1,0 +1,235 @@
+"""What goes beyond the paper: one tree for a broker's fan-out, and tables that are handed over."""
+
+from pathlib import Path
+
+import pytest
+
+from carrycast.core.model import Area, NodeId, Position
+from carrycast.core.protocol import Place
+from carrycast.core.protocol.effects import RouteEach, SetTimer
+from carrycast.errors import UserError
+from carrycast.protocols.topic_holder.messages import Handed, HandOver, Refresh, ToHolder, ToSubscriber
+from carrycast.protocols.topic_holder.protocol import TopicHolder
+from carrycast.protocols.topic_holder.rules import home_place, topic_key
+from carrycast.protocols.topic_holder.tests.bench import (
+    HERE,
+    JAM,
+    Bench,
+    broadcast,
+    drops,
+    entry,
+    jam,
+    routed,
+    subscription,
+)
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.testing import Net
+
+LINE = [(100.0 * number, 50.0) for number in range(8)]
+QUIET = {"discovery": {"mode": "none"}, "radio": {"range_m": 120.0}}
+
+
+# One tree.
+
+
+def test_a_broker_hands_its_router_all_subscribers_at_once() -> None:
+    bench = Bench(fan_out="tree")
+    for node in (2, 3):
+        bench.get(1.0, node, Refresh(JAM, entry(subscription(node))))
+    effects = bench.get(2.0, 8, ToHolder(jam(), 0, 90.0), 4)
+    assert effects == [RouteEach((2, 3), ToSubscriber(jam(), 4, 90.0))]
+
+
+@pytest.mark.parametrize("scheme", ["broker_aodv", "broker_gpsr", "rendezvous_aodv", "rendezvous_gpsr"])
+def test_on_a_line_a_tree_takes_as_many_transmissions_as_the_line_is_long(scheme: str) -> None:
+    """By hand: from node 0 to 3, 5 and 7 are 3 + 5 + 7 hops one by one, and 7 as a tree."""
+    spent = {}
+    for fan_out in ("unicast", "tree"):
+        # So wide that a node of the line is within K of any place.
+        settings = {"variant": scheme, "fan_out": fan_out, "capture_m": 75.0}
+        net = Net(8, "topic_holder", settings, QUIET, positions=LINE)
+        for subscriber in (3, 5, 7):
+            net.subscribe(subscriber, "topic = 'tau'")
+        net.run(6)
+        net.publish(0, {"topic": "tau"})
+        net.run(2)
+        event = net.publish(0, {"topic": "tau"})
+        net.run(2)
+        assert [net.delivered(node)[-1] for node in (3, 5, 7)] == [event] * 3
+        assert net.dropped("already_delivered") == 0
+        # From the publisher to the broker, and from there (or, in rendezvous mode, from itself) to the subscribers.
+        start = next((node for node in range(8) if event.id in holder(net, node).handled), 0)
+        there = [abs(node - start) for node in (3, 5, 7)]
+        spent[fan_out] = len(net.rows("send", event=str(event.id))) - start
+        assert spent[fan_out] == (sum(there) if fan_out == "unicast" else max(start - 3, 0) + max(7 - start, 0))
+    assert spent["tree"] < spent["unicast"]
+
+
+def holder(net: Net, node: NodeId) -> TopicHolder:
+    protocol = net.protocol(node)
+    assert isinstance(protocol, TopicHolder)
+    return protocol
+
+
+# Handing over.
+
+
+def within(bench: Bench) -> Position:
+    return bench.node.homes.place(JAM)
+
+
+def outside(bench: Bench) -> Position:
+    home = bench.node.homes.place(JAM)
+    return Position(home.x_m + 126.0, home.y_m)
+
+
+def test_a_holder_that_leaves_its_place_sends_its_table_there() -> None:
+    bench = Bench(holder="place", hand_over=True, timeout_s=9.0)
+    bench.host.here = within(bench)
+    one, two = entry(subscription(2), HERE), entry(subscription(3), HERE)
+    assert SetTimer("watch", 1.0) in bench.get(1.0, 2, Refresh(JAM, one))
+    bench.hear(3.0, 5, Refresh(JAM, two))
+    assert bench.tick(4.0, "watch") == [SetTimer("watch", 1.0)], "it is still there"
+    bench.host.here = outside(bench)
+    effects = bench.tick(5.0, "watch")
+    handed = HandOver(JAM, (Handed(one, 2.0), Handed(two, 0.0)), 7.0)
+    assert routed(effects) == [(Place(within(bench), 125.0), handed)]
+    assert SetTimer("watch", 1.0) not in effects, "there is nothing left to watch"
+
+
+def test_who_captures_a_table_keeps_what_is_newer_and_tells_those_around_it() -> None:
+    bench = Bench(holder="place", hand_over=True, timeout_s=9.0)
+    bench.host.here = within(bench)
+    newer = entry(subscription(2, "topic = 'jam' and length > 5"), HERE, count=7)
+    bench.get(1.0, 2, Refresh(JAM, newer))
+    older, other = entry(subscription(2), HERE, count=6), entry(subscription(3), HERE)
+    told = HandOver(JAM, (Handed(older, 0.0), Handed(other, 4.0)), 8.0)
+    assert broadcast(bench.get(2.0, 9, told)) == [told]
+    assert bench.hear(2.0, 9, told) == [], "who hears it tells nobody"
+    assert bench.node.held.entries(5.9, JAM) == [newer, other]
+    assert bench.node.held.entries(6.0, JAM) == [newer], "it stands no longer than it did where it came from"
+
+
+def test_a_table_that_waited_is_older_and_no_word_of_others_stands_longer_than_a_time_out() -> None:
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 98.0), Handed(entry(subscription(3), HERE), 0.0)), 100.0)
+    later = told.aged(2.0)
+    assert later is not None
+    assert [(entry.subscription.subscriber, left_s) for entry, left_s in later.standing()] == [(3, 98.0)]
+    assert told.aged(100.0) is None
+    bench = Bench(holder="place", hand_over=True)
+    bench.get(1.0, 9, later)
+    assert bench.node.held.entries(3.9, JAM) != []
+    assert bench.node.held.entries(4.0, JAM) == []
+
+
+def test_a_table_goes_in_several_messages_and_an_empty_one_in_none() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    bench.host.here = within(bench)
+    for node in range(2, 42):
+        bench.get(1.0, node, Refresh(JAM, entry(subscription(node, f"topic = 'jam' and x = '{'y' * 90}'"), HERE)))
+    bench.host.here = outside(bench)
+    parts = [message for _, message in routed(bench.tick(2.0, "watch"))]
+    assert sum(len(part.handed) for part in parts if isinstance(part, HandOver)) == 40
+    assert len(parts) >= 4
+    bench.host.here = within(bench)
+    bench.get(5.0, 2, Refresh(JAM, entry(subscription(2), HERE, 2)))
+    bench.host.here = outside(bench)
+    assert bench.tick(8.0, "watch") == [], "all it held has timed out"
+
+
+def test_who_is_nowhere_or_never_was_within_k_hands_nothing_over() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    bench.host.here = outside(bench)
+    assert bench.get(1.0, 2, Refresh(JAM, entry(subscription(2), HERE))) == []
+    bench.host.here = within(bench)
+    bench.get(1.0, 2, Refresh(JAM, entry(subscription(2), HERE)))
+    bench.host.here = None
+    assert bench.tick(2.0, "watch") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"hand_over": True}, "hand_over: only a place can be left"),
+        ({"hand_over": True, "holder": "place", "capture_m": 0}, "and capture_m above 0"),
+        ({"refresh_s": 5.0}, "timeout_s is below refresh_s"),
+    ],
+)
+def test_settings_that_make_no_sense_together_are_refused(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        Bench(HERE, **settings)
+
+
+@pytest.mark.parametrize("holder", ["place", "node"])
+def test_a_table_that_nobody_asked_for_is_dropped_by_name(holder: str) -> None:
+    bench = Bench(holder=holder)
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
+    assert drops(bench.get(1.0, 9, told)) == ["no_hand_over"]
+    assert drops(bench.hear(1.0, 9, told)) == ["no_hand_over"]
+    assert len(bench.node.held) == 0
+
+
+def test_a_forged_table_is_sound_entry_by_entry_and_goes_no_further_if_it_is_not() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    bench.host.here = within(bench)
+    good, bad = entry(subscription(2), HERE), entry(subscription(3), Position(1e9, 0.0))
+    effects = bench.get(1.0, 9, HandOver(JAM, (Handed(good, 0.0), Handed(bad, 0.0)), 1.0))
+    assert (drops(effects), broadcast(effects)) == (["absurd_position"], [])
+    assert bench.node.held.entries(1.5, JAM) == [good]
+
+
+def test_a_table_that_reaches_nobody_is_lost_by_name() -> None:
+    bench = Bench(holder="place", hand_over=True)
+    told = HandOver(JAM, (Handed(entry(subscription(2), HERE), 0.0),), 1.0)
+    bench.node.on_unreachable(1.0, Place(HERE, 125.0), told)
+    assert drops(bench.port.take()) == ["unreachable"]
+
+
+SQUARE = Area(1000.0, 1000.0)
+
+
+def walk(folder: Path, home: Position) -> Path:
+    """Node 0 publishes and 1 subscribes, 200 m from the place on either side. At 110 s node 2, who holds the topic,
+    leaves it; node 3 has come there at 108 s from out of everybody's reach."""
+    starts = {0: (0, -200), 1: (0, 200), 2: (0, 0), 3: (400, 0)}
+    lines = []
+    for node, (x_m, y_m) in starts.items():
+        lines += [f"$node_({node}) set X_ {home.x_m + x_m}", f"$node_({node}) set Y_ {home.y_m + y_m}"]
+    for at_s, node, x_m in ((100, 3, 30), (110, 2, -150)):
+        lines.append(f'$ns_ at {at_s} "$node_({node}) setdest {home.x_m + x_m} {home.y_m} 50"')
+    path = folder / "walk.tcl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("hand_over", [False, True])
+def test_who_comes_to_a_place_knows_what_the_one_who_left_it_held(hand_over: bool, tmp_path: Path) -> None:
+    topic = next(
+        name
+        for name in (f"t{number}" for number in range(1000))
+        if all(450 < side < 550 for side in home_place(topic_key(name), 0, SQUARE))
+    )
+    table = {
+        "duration_s": 130.0,
+        "nodes": 4,
+        "area_m": (SQUARE.width_m, SQUARE.height_m),
+        "mobility": {"model": "ns2", "file": str(walk(tmp_path, home_place(topic_key(topic), 0, SQUARE)))},
+        "radio": {"model": "disk", "range_m": 250.0},
+        "protocol": {
+            "name": "topic_holder",
+            "variant": "broker_gpsr",
+            "capture_m": 50.0,
+            # So seldom that soft state alone heals nothing in time.
+            "refresh_s": 100.0,
+            "timeout_s": 300.0,
+            "hand_over": hand_over,
+        },
+        "subscribe": [{"nodes": [1], "filter": f"topic = '{topic}'"}],
+        "publish": [
+            {"nodes": [0], "every_s": 4.0, "from_s": 116.0, "to_s": 128.0, "attributes": {"topic": topic}},
+        ],
+    }
+    metrics = run(scenario_from(table, "walk"), 1).metrics
+    assert metrics["published"] == 3
+    assert metrics["delivered"] == (3 if hand_over else 0)

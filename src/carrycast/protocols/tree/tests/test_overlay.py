@@ -1,0 +1,312 @@
+"""The tree that brokers build among their links, clients that attach to one of them, and bad input to both."""
+
+from random import Random
+
+import networkx as nx
+import pytest
+
+from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
+from carrycast.core.protocol.effects import Deliver
+from carrycast.protocols.tree.messages import (
+    BATCH,
+    Advertise,
+    Digest,
+    Group,
+    Ids,
+    Publish,
+    Resend,
+    Subscribe,
+    Table,
+    Told,
+    Unsubscribe,
+    Want,
+)
+from carrycast.protocols.tree.overlay import BuiltTree, HomeBroker
+from carrycast.protocols.tree.tests.web import Web
+from carrycast.sim.engine.run import run
+from carrycast.sim.scenario.scenario import scenario_from
+
+EVERYTHING = Subscription(SubscriptionId(0, 1), "true")
+
+
+def tree_of(web: Web) -> nx.Graph:
+    """The tree links, on which both ends must agree."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(web.nodes)))
+    for node, machine in enumerate(web.nodes):
+        for neighbor in machine.overlay.neighbors:
+            assert node in web.nodes[neighbor].overlay.neighbors, f"{node} takes {neighbor} for a neighbor, alone"
+            graph.add_edge(node, neighbor)
+    return graph
+
+
+def check(web: Web, links: nx.Graph) -> None:
+    """Of each connected part one spanning tree, led by the least id."""
+    tree = tree_of(web)
+    assert nx.is_forest(tree)
+    parts = list(nx.connected_components(links))
+    assert sorted(map(sorted, nx.connected_components(tree))) == sorted(map(sorted, parts))
+    for part in parts:
+        for node in part:
+            overlay = web.nodes[node].overlay
+            assert isinstance(overlay, BuiltTree)
+            assert overlay.leader == min(part)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_links_come_and_go_the_parts_become_trees_again_and_the_tables_follow(seed: int) -> None:
+    rng = Random(f"overlay {seed}")
+    nodes = 8
+    web = Web(nodes, None, group_s=1.0)
+    links = nx.Graph()
+    links.add_nodes_from(range(nodes))
+    for node in range(nodes):
+        subscription = Subscription(SubscriptionId(node, 1), f"role = 'r{node}'")
+        web.nodes[node].on_subscribe(0.0, subscription)
+    for _ in range(25):
+        a, b = rng.sample(range(nodes), 2)
+        if links.has_edge(a, b):
+            links.remove_edge(a, b)
+            web.cut(a, b)
+        else:
+            links.add_edge(a, b)
+            web.link(a, b)
+        web.run(rng.choice((0.0, 0.1, 1.5)))
+    web.run(20.0)
+    check(web, links)
+    # Every event finds its way within its part.
+    for source in range(nodes):
+        for role in range(nodes):
+            event = Event(EventId(source, role), {"role": f"r{role}"})
+            web.nodes[source].on_publish(web.now, event)
+    web.settle()
+    for role in range(nodes):
+        got = [effect.event.id.source for effect in web.of(role, Deliver) if isinstance(effect, Deliver)]
+        assert sorted(got) == sorted(nx.node_connected_component(links, role))
+
+
+def test_the_loss_of_a_broker_with_n_neighbors_is_repaired_by_n_minus_1_new_links() -> None:
+    web = Web(6, None, group_s=1.0)
+    for edge in ((0, 1), (1, 2), (1, 3), (1, 4), (2, 5), (3, 5), (4, 5)):
+        web.link(*edge)
+    web.run(5.0)
+    assert tree_of(web).degree(1) == 4
+    for neighbor in (0, 2, 3, 4):
+        web.cut(1, neighbor)
+    web.run(10.0)
+    # 0 has nobody else; the other three parts need two links more than the one that joins 5 already.
+    tree = tree_of(web)
+    assert sorted(map(sorted, nx.connected_components(tree))) == [[0], [1], [2, 3, 4, 5]]
+    assert tree.number_of_edges() == 3
+
+
+def test_a_neighbor_that_is_nearer_to_the_leader_is_taken_at_once_when_the_parent_is_lost() -> None:
+    web = Web(4, None, group_s=5.0)
+    for edge in ((0, 1), (0, 2), (1, 3), (2, 3)):
+        web.link(*edge)
+    web.run(10.0)
+    overlay = web.nodes[3].overlay
+    assert isinstance(overlay, BuiltTree)
+    parent = overlay.parent
+    assert parent in (1, 2)
+    web.cut(3, parent)
+    assert overlay.parent == 3 - parent
+    check(web, nx.Graph([(0, 1), (0, 2), (3, 3 - parent)]))
+
+
+def test_a_leader_that_falls_silent_is_given_up() -> None:
+    web = Web(3, None, group_s=1.0, missed_groups=3.0)
+    web.link(0, 1)
+    web.link(1, 2)
+    # 0 goes on, but nobody hears it any more, and no link is said to be lost.
+    web.links -= {(0, 1), (1, 0)}
+    web.run(10.0)
+    overlay = web.nodes[2].overlay
+    assert isinstance(overlay, BuiltTree)
+    assert overlay.leader == 1
+
+
+# Clients.
+
+
+def test_a_client_attaches_to_one_broker_changes_it_when_that_is_lost_and_loses_no_subscription() -> None:
+    web = Web(4, brokers=(1, 2, 3), links="given", defer_s=1.0)
+    web.link(1, 2)
+    web.link(2, 3)
+    web.nodes[0].on_subscribe(0.0, EVERYTHING)
+    web.link(0, 1)
+    web.link(0, 3)
+    home = web.nodes[0].overlay
+    assert isinstance(home, HomeBroker)
+    assert home.home == 1
+    web.nodes[2].on_publish(0.0, Event(EventId(2, 0), {}))
+    web.settle()
+    web.cut(0, 1)
+    assert home.home == 3
+    web.run(2.0)
+    web.nodes[2].on_publish(web.now, Event(EventId(2, 1), {}))
+    web.settle()
+    assert [effect.event.id.sequence for effect in web.of(0, Deliver) if isinstance(effect, Deliver)] == [0, 1]
+    # The old broker has forgotten it.
+    assert web.tables(1) == {(2, False): {"true": 1}}
+
+
+def test_what_a_client_publishes_goes_through_its_broker_and_it_passes_on_nothing() -> None:
+    web = Web(4, brokers=(1, 2), links="given")
+    for edge in ((0, 1), (1, 2), (2, 3)):
+        web.link(*edge)
+    web.nodes[3].on_subscribe(0.0, Subscription(SubscriptionId(3, 1), "true"))
+    web.settle()
+    web.take_sent()
+    web.nodes[0].on_publish(0.0, Event(EventId(0, 0), {}))
+    web.settle()
+    assert [(a, b) for a, b, message in web.take_sent() if isinstance(message, Publish)] == [(0, 1), (1, 2), (2, 3)]
+    assert len(web.of(3, Deliver)) == 1
+
+
+def test_a_client_without_a_broker_delivers_its_own_events_and_nothing_is_sent() -> None:
+    web = Web(2, brokers=(1,), links="given")
+    web.nodes[0].on_subscribe(0.0, EVERYTHING)
+    web.nodes[0].on_publish(0.0, Event(EventId(0, 0), {}))
+    web.settle()
+    assert len(web.of(0, Deliver)) == 1
+    assert web.take_sent() == []
+
+
+# Lost messages, recovery.
+
+
+def test_a_subscription_that_was_lost_is_noticed_by_its_digest_and_sent_again() -> None:
+    web = Web(2, None, links="given")
+    web.link(0, 1)
+    web.links -= {(0, 1)}
+    web.nodes[0].on_subscribe(0.0, EVERYTHING)
+    web.settle()
+    web.links |= {(0, 1)}
+    assert web.tables(1) == {}
+    for node in web.nodes:
+        node.talk.refresh()
+    web.settle()
+    assert web.tables(1) == {(0, False): {"true": 1}}
+    web.take_sent()
+    for node in web.nodes:
+        node.talk.refresh()
+    web.settle()
+    assert [type(message) for _, _, message in web.take_sent()] == [Digest, Digest]
+
+
+def test_what_was_said_before_the_link_was_known_is_asked_for_again() -> None:
+    web = Web(2, brokers=(1,), links="given")
+    web.nodes[1].on_message(0.0, 0, Table(False, True, True, (Told("true"),)), "radio")
+    web.settle()
+    assert web.drops(1) == ["not_a_tree_neighbor"]
+    web.nodes[0].on_subscribe(0.0, EVERYTHING)
+    web.link(0, 1)
+    assert any(isinstance(message, Resend) for _, _, message in web.take_sent())
+    assert web.tables(1) == {(0, False): {"true": 1}}
+
+
+def test_a_publication_that_a_broken_link_lost_comes_by_gossip() -> None:
+    web = Web(3, None, links="given", recover_s=1.0)
+    web.link(0, 1)
+    web.link(1, 2)
+    web.nodes[0].on_subscribe(0.0, EVERYTHING)
+    web.settle()
+    web.cut(0, 1)
+    event = Event(EventId(2, 0), {}, lease_s=100.0)
+    web.nodes[2].on_publish(web.now, event)
+    web.settle()
+    web.run(1.0)
+    assert web.of(0, Deliver) == []
+    web.link(0, 1)
+    web.run(10.0)
+    assert web.of(0, Deliver) == [Deliver(EVERYTHING.id, event, 2)]
+    assert [fact.value for _, fact in web.facts("recover")] == [1.0]
+
+
+def test_recovery_gives_nothing_past_its_lease_and_nothing_to_strangers() -> None:
+    web = Web(2, None, links="given", recover_s=1.0)
+    web.link(0, 1)
+    web.nodes[1].on_publish(0.0, Event(EventId(1, 0), {}, lease_s=5.0))
+    web.settle()
+    web.take_sent()
+    web.nodes[1].on_message(9.0, 0, Want(((1, 0), (4, 4))), "radio")
+    web.nodes[1].on_message(9.0, 7, Ids(((5, 5),)), "radio")
+    web.settle()
+    assert web.take_sent() == []
+    assert web.drops(1) == ["recovery_not_a_neighbor"]
+
+
+# Bad input.
+
+
+def flood(node: NodeId, count: int) -> list[Told]:
+    return [Told(f"role = 'r{node}-{number}'") for number in range(count)]
+
+
+def test_a_flood_of_advertisements_fills_no_more_than_its_share() -> None:
+    web = Web(3, None, links="given", max_advertisements=50, max_filters=70)
+    web.link(0, 1)
+    web.link(1, 2)
+    many = flood(0, 200)
+    for start in range(0, 200, BATCH):
+        web.nodes[1].on_message(0.0, 0, Advertise(tuple(many[start : start + BATCH])), "radio")
+        web.nodes[1].on_message(0.0, 0, Subscribe(tuple(many[start : start + BATCH])), "radio")
+    web.settle()
+    assert {(origin, stored): len(held) for (origin, stored), held in web.tables(1).items()} == {
+        (0, True): 50,
+        (0, False): 70,
+    }
+    assert set(web.drops(1)) == {"table_full"}
+    # The table is full, so that the digest differs is no reason to ask for everything again.
+    web.take_sent()
+    web.nodes[1].on_message(0.0, 0, Digest(1, 1), "radio")
+    web.settle()
+    assert web.take_sent() == []
+    # And in a whole table.
+    for start in range(0, 200, BATCH):
+        piece = Table(True, start == 0, start + BATCH >= 200, tuple(many[start : start + BATCH]))
+        web.nodes[1].on_message(0.0, 0, piece, "radio")
+    web.settle()
+    assert len(web.tables(1)[0, True]) == 50
+
+
+def test_bad_words_about_filters_are_dropped_with_their_reasons() -> None:
+    web = Web(2, None, links="given")
+    web.link(0, 1)
+    for message in (
+        Subscribe((Told("role ="), Told("x = 1"))),
+        Unsubscribe(("never said",)),
+        Table(False, False, True, (Told("y = 1"),)),
+        Group(0, 0, 99, 0, None),
+    ):
+        web.nodes[1].on_message(0.0, 0, message, "radio")
+    web.nodes[1].on_message(0.0, 9, Subscribe((Told("true"),)), "radio")
+    web.settle()
+    assert web.tables(1) == {(0, False): {"x = 1": 1}}
+    assert web.drops(1) == ["filter_unreadable", "table_piece_lost", "not_a_tree_neighbor"]
+
+
+def test_who_asks_again_and_again_for_the_tables_gets_them_once_in_a_while() -> None:
+    web = Web(2, None, links="given")
+    web.link(0, 1)
+    web.take_sent()
+    for _ in range(20):
+        web.nodes[1].on_message(0.0, 0, Resend(), "radio")
+    web.settle()
+    assert [type(message) for _, _, message in web.take_sent()] == [Table, Table]
+
+
+def test_a_tree_whose_depth_counts_up_says_no_depth_that_cannot_be_read() -> None:
+    """Two ways between the same nodes, one of them slow: what comes late tells of parents that are children now."""
+    tables = {
+        "duration_s": 1.74,
+        "nodes": 12,
+        "area_m": [100.0, 0.001],
+        "mobility": {"model": "line"},
+        "wires": [{"tree": 2, "delay_s": 1.0}],
+        "radio": {"model": "disk", "range_m": 20.0},
+        "roles": {"broker": "all"},
+        "protocol": {"name": "tree"},
+    }
+    assert run(scenario_from(tables, "slow"), 857594, recode=True).metrics["control_transmissions"]

@@ -1,0 +1,93 @@
+"""Copies of packets, and packets that go in a circle."""
+
+from carrycast.core.model import Failure, Position
+from carrycast.core.protocol import Place
+from carrycast.routers.gpsr.messages import GeoPacket, Tour
+from carrycast.routers.gpsr.passed import PassedPackets
+from carrycast.routers.gpsr.tests.bench import ME, Bench, drops, packet, receivers, sends
+
+TOUR = Tour(7, Position(400, 0), (0.0, 0.0), (7, 8))
+
+
+def between() -> Bench:
+    """A node with one neighbor on either side, far from any target."""
+    bench = Bench()
+    bench.neighbor(1, -50, 100)
+    bench.neighbor(2, -50, -100)
+    return bench
+
+
+def test_a_copy_of_a_packet_goes_no_further() -> None:
+    for stop_loops in (True, False):
+        bench = Bench(stop_loops=stop_loops)
+        bench.neighbor(1, 50, 0)
+        assert receivers(bench.hear(2, packet(100, 0, 9))) == [1]
+        assert drops(bench.hear(2, packet(100, 0, 9))) == ["repeated"]
+        assert receivers(bench.hear(2, packet(100, 0, 9, number=2))) == [1], "another packet of the same origin"
+        assert receivers(bench.hear(2, packet(100, 0, 9, origin=6))) == [1]
+
+
+def test_a_tour_may_pass_a_node_on_each_of_its_edges() -> None:
+    bench = between()
+    first = bench.hear(1, packet(800, 0, 9, at=Position(-50, 100), tour=TOUR, hops=3))
+    assert receivers(first) == [2]
+    back = bench.hear(2, packet(800, 0, 9, at=Position(-50, -100), tour=TOUR, hops=9))
+    assert receivers(back) == [1]
+
+
+def test_a_packet_that_takes_the_same_edge_on_the_same_tour_goes_in_a_circle() -> None:
+    bench = between()
+    round_trips = [packet(800, 0, 9, at=Position(-50, 100), tour=TOUR, hops=hops) for hops in (3, 6, 9)]
+    assert [drops(bench.hear(1, trip)) for trip in round_trips] == [[], ["repeated"], ["repeated"]]
+    onward = TOUR._replace(progress=(0.5, 0.0))
+    assert drops(bench.hear(1, packet(800, 0, 9, at=Position(-50, 100), tour=onward, hops=12))) == [], "another face"
+
+
+def test_as_the_paper_has_it_a_circle_goes_on_until_the_hops_are_used_up() -> None:
+    bench = Bench(stop_loops=False, max_hops=10)
+    bench.neighbor(1, -50, 100)
+    bench.neighbor(2, -50, -100)
+    round_trips = [packet(800, 0, 9, at=Position(-50, 100), tour=TOUR, hops=hops) for hops in (3, 6, 6, 9, 12)]
+    assert [drops(bench.hear(1, trip)) for trip in round_trips] == [[], [], ["repeated"], [], ["hops_exhausted"]]
+
+
+def test_the_layer_above_gets_a_packet_once_whichever_ways_its_copies_come() -> None:
+    bench = Bench()
+    for sender, hops in ((1, 2), (3, 5)):
+        bench.hear(sender, packet(0, 0, ME, hops=hops))
+    assert [hops for _, _, hops in bench.told.packets] == [2]
+
+
+def test_a_node_that_has_started_anew_does_not_repeat_its_numbers() -> None:
+    numbers = []
+    for incarnation in (1, 2):
+        bench = Bench(incarnation=incarnation)
+        bench.neighbor(1, 50, 0)
+        for _ in range(2):
+            (sent,) = sends(bench.route(Place(Position(100, 0), 0.0, 9)))
+            assert isinstance(sent.message, GeoPacket)
+            numbers.append(sent.message.number)
+    assert len(set(numbers)) == 4
+
+
+def test_a_packet_that_chooses_again_is_no_copy() -> None:
+    bench = Bench()
+    bench.neighbor(1, 90, 0)
+    bench.neighbor(2, 60, 0)
+    bench.hear(3, packet(200, 0, 9))
+    bench.router.on_sent(0.0, 1, Failure.UNREACHABLE)
+    assert receivers(bench.port.take()) == [2]
+
+
+def test_what_passed_is_remembered_for_a_while_and_never_more_than_twice_the_most() -> None:
+    passed = PassedPackets(10.0, 100, loops_pass=False)
+    assert passed.comes_first(0.0, 1, packet(0, 0))
+    assert not passed.comes_first(9.0, 1, packet(0, 0))
+    # The period of its coming is over, and the next one not.
+    assert not passed.comes_first(19.9, 1, packet(0, 0))
+    assert passed.comes_first(31.0, 1, packet(0, 0))
+    for number in range(2, 1000):
+        assert passed.comes_first(31.0, 1, packet(0, 0, number=number))
+        assert len(passed) <= 200
+    assert not passed.comes_first(31.0, 1, packet(0, 0, number=950))
+    assert passed.comes_first(31.0, 1, packet(0, 0, number=5)), "a flood makes room for itself"

@@ -1,0 +1,177 @@
+"""Time periods: when a policy applies, as PCIM has them.
+
+[RFC 3060 §6.3] A period is a range of dates and masks of months, days, weekdays and hours, all of which must hold. Each
+is asked about the moment itself: `weekdays fri; hours 22:00-06:00` is Friday night and Friday morning, not Saturday's.
+Ends are not included, so that `08:00-12:00` and `12:00-18:00` do not meet.
+"""
+
+import calendar
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.model.wall import Wall
+
+DAY_S = 86_400
+FAR_OFF_S = 14 * 3600
+"""No two clocks on earth that show local time differ by more from UTC."""
+CYCLE_YEARS = 400
+"""After so long the calendar repeats, weekdays included."""
+
+Moment = Annotated[datetime, Meta(tz=False)]
+Intervals = tuple[tuple[int, int], ...]
+
+
+class Period(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename={"from_": "from"}
+):
+    """One period; what is not given does not matter."""
+
+    from_: Moment | None = None
+    until: Moment | None = None
+    months: Annotated[tuple[Annotated[int, Meta(ge=1, le=12)], ...], Meta(max_length=12)] = ()
+    days: Annotated[tuple[Annotated[int, Meta(ge=-31, le=31)], ...], Meta(max_length=62)] = ()
+    """Of the month; -1 is its last."""
+    weekdays: Annotated[tuple[Annotated[int, Meta(ge=1, le=7)], ...], Meta(max_length=7)] = ()
+    """Monday is 1."""
+    hours: tuple[time, time] | None = None
+    """From and until; a range that ends before it begins goes over midnight."""
+    local: bool = False
+    """Whether all of this is local time, and not UTC."""
+
+    def __post_init__(self) -> None:
+        for name in ("months", "days", "weekdays"):
+            msgspec.structs.force_setattr(self, name, tuple(sorted(set(getattr(self, name)))))
+        if 0 in self.days:
+            raise ValueError("days: a month has no day 0")
+        moments = [moment for moment in (self.from_, self.until, *(self.hours or ())) if moment is not None]
+        if any(moment.microsecond or moment.tzinfo for moment in moments):
+            raise ValueError("a time has whole seconds and no zone; say local or leave it UTC")
+        if self.from_ is not None and self.until is not None and self.until <= self.from_:
+            raise ValueError("until: must be after from")
+        if self.hours is not None and self.hours[0] == self.hours[1]:
+            raise ValueError("hours: they end where they begin; leave them out if the whole day is meant")
+
+    def holds(self, wall: Wall) -> bool:
+        """Whether the moment that a clock shows lies in the period."""
+        moment = wall.shown(self.local)
+        if (self.from_ is not None and moment < self.from_) or (self.until is not None and moment >= self.until):
+            return False
+        second = moment.hour * 3600 + moment.minute * 60 + moment.second
+        return self.on_day(moment.date()) and any(start <= second < end for start, end in self.seconds())
+
+    def on_day(self, day: date) -> bool:
+        """Whether months, days and weekdays allow a date."""
+        if (self.months and day.month not in self.months) or (self.weekdays and day.isoweekday() not in self.weekdays):
+            return False
+        return _has_day(self, day.day, calendar.monthrange(day.year, day.month)[1])
+
+    def seconds(self) -> Intervals:
+        """The allowed seconds of a day, as ranges."""
+        if self.hours is None:
+            return ((0, DAY_S),)
+        start, end = (moment.hour * 3600 + moment.minute * 60 + moment.second for moment in self.hours)
+        if start < end:
+            return ((start, end),)
+        return ((0, end), (start, DAY_S)) if end else ((start, DAY_S),)
+
+    def change_s(self, wall: Wall) -> float:
+        """For how long it surely stays as it is: until a border of hours, of the day or of the dates."""
+        moment = wall.shown(self.local)
+        midnight = datetime(moment.year, moment.month, moment.day)
+        borders = [midnight + timedelta(seconds=second) for start, end in self.seconds() for second in (start, end)]
+        borders += [midnight + timedelta(days=1), *(edge for edge in (self.from_, self.until) if edge is not None)]
+        return min((border - moment).total_seconds() for border in borders if border > moment)
+
+
+def holds_any(periods: Iterable[Period], wall: Wall) -> bool:
+    """[RFC 3060 §6.1] Several periods of a rule are alternatives; without one it always holds."""
+    several = tuple(periods)
+    return not several or any(period.holds(wall) for period in several)
+
+
+class Meeting(NamedTuple):
+    """A moment that two periods have in common, if the clocks are right about it."""
+
+    moment: datetime | None
+    """None if they share every moment, or if one is local and the other UTC, and it depends on where the node is."""
+    local: bool = False
+
+
+def meet(ones: tuple[Period, ...], twos: tuple[Period, ...]) -> Meeting | None:
+    """Some moment in both of two sets of periods; None if there is none."""
+    if not ones and not twos:
+        return Meeting(None)
+    for one in ones or (Period(local=twos[0].local),):
+        for two in twos or (Period(local=one.local),):
+            if one.local is not two.local and ones and twos:
+                if _ranges_come_near(one, two):
+                    return Meeting(None)
+                continue
+            moment = _common_moment(one, two)
+            if moment is not None:
+                return Meeting(moment, one.local if ones else two.local)
+    return None
+
+
+def _ranges_come_near(one: Period, two: Period) -> bool:
+    """Of a local and a UTC period only the dates can be compared, and these by a day and no better."""
+    slack = timedelta(seconds=FAR_OFF_S)
+    for first, second in ((one, two), (two, one)):
+        if first.until is not None and second.from_ is not None and second.from_ - first.until >= slack:
+            return False
+    return True
+
+
+def _common_moment(one: Period, two: Period) -> datetime | None:
+    """A moment in both. Exact: a whole cycle of the calendar is looked through, month by month."""
+    seconds = _meeting_seconds(one.seconds(), two.seconds())
+    begins = [edge for edge in (one.from_, two.from_) if edge is not None]
+    end = min((edge for edge in (one.until, two.until) if edge is not None), default=datetime.max)
+    # Without a beginning one full cycle before the end is as good as all the time before it; people look at this one.
+    starts = [max(begins)] if begins else [datetime(2000, 1, 1), datetime(max(1, end.year - CYCLE_YEARS), 1, 1)]
+    moments = (_first_moment(one, two, seconds, start, end) for start in starts if seconds and start < end)
+    return next((moment for moment in moments if moment is not None), None)
+
+
+def _first_moment(
+    one: Period, two: Period, seconds: list[tuple[int, int]], start: datetime, end: datetime
+) -> datetime | None:
+    numbers = {length: _common_days(one, two, length) for length in range(28, 32)}
+    for year, month in _months(start, end):
+        if any(period.months and month not in period.months for period in (one, two)):
+            continue
+        for number in numbers[calendar.monthrange(year, month)[1]]:
+            midnight = datetime(year, month, number)
+            weekday = midnight.isoweekday()
+            if any(period.weekdays and weekday not in period.weekdays for period in (one, two)):
+                continue
+            for first, last in seconds:
+                moment = max(start, midnight + timedelta(seconds=first))
+                if (moment - midnight).total_seconds() < last and moment < end:
+                    return moment
+    return None
+
+
+def _common_days(one: Period, two: Period, length: int) -> list[int]:
+    """The days that both allow in a month of a length."""
+    return [day for day in range(1, length + 1) if _has_day(one, day, length) and _has_day(two, day, length)]
+
+
+def _has_day(period: Period, day: int, length: int) -> bool:
+    return not period.days or day in period.days or day - length - 1 in period.days
+
+
+def _months(start: datetime, end: datetime) -> Iterable[tuple[int, int]]:
+    last = min(end.year, start.year + CYCLE_YEARS, 9999)
+    for year in range(start.year, last + 1):
+        for month in range(start.month if year == start.year else 1, 13):
+            yield year, month
+
+
+def _meeting_seconds(ones: Intervals, twos: Intervals) -> list[tuple[int, int]]:
+    pairs = [(max(a, c), min(b, d)) for a, b in ones for c, d in twos]
+    return sorted((start, end) for start, end in pairs if start < end)

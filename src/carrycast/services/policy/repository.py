@@ -1,0 +1,233 @@
+"""PR, the policy repository: keeps policies for those who come later, and finds clashes that two tools made at once.
+
+[000 §III] It stores by subscription: what it advertises as stored, its node's protocol keeps and answers requests with.
+Full replication is a repository without roles of its own, distribution one with some, and a network may have both. It
+keeps the newest version of each policy in its own durable store as well, and says "stored" only when that is written.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.model import Event, EventId, NodeId
+from carrycast.core.protocol import Capability, Fact, Host, Settings
+from carrycast.core.protocol.application import Application, ApplicationPort, Key
+from carrycast.services.policy.catalog import Catalog, held_of
+from carrycast.services.policy.circumstances import wall_of
+from carrycast.services.policy.conflict import clashes
+from carrycast.services.policy.fetching import TIMER as FETCH
+from carrycast.services.policy.fetching import Fetching
+from carrycast.services.policy.learning import Learning
+from carrycast.services.policy.notices import TO, Report, send_report
+from carrycast.services.policy.record import Held, MalformedError, Record
+from carrycast.services.policy.roles import ANY_POLICY, Role, filters
+from carrycast.services.policy.survey import HOLDINGS, Holding, State, Survey, SurveyAnswers, holdings_of
+from carrycast.services.policy.survey import KIND as REPORT_KIND
+
+_PREFIX = b"policy/"
+_ACTIVITY = "activity"
+_ANSWERS = "answers"
+CATCH_UP_S = 10.0
+"""How long the answers of other repositories are waited for, and after how long they are asked again."""
+
+
+class RepositorySettings(Settings, frozen=True):
+    """What a repository keeps, and when it does."""
+
+    roles: Annotated[tuple[Role, ...], Meta(description="whose policies it keeps; none: everybody's")] = ()
+    active: Annotated[bool, Meta(description="whether it begins to keep policies by itself")] = True
+    least_energy: Annotated[float, Meta(ge=0, le=1, description="below that share of its battery it is not used")] = 0.0
+    most_speed_mps: Annotated[float, Meta(gt=0, description="nor while it moves faster than that")] = float("inf")
+    look_s: Annotated[float, Meta(ge=0.001, le=86_400, description="how often it looks at both")] = 30.0
+    # As a decision point: what a lost publication then costs.
+    refetch_s: Annotated[
+        float, Meta(ge=0.001, le=86_400, description="how often it asks the others for what it missed")
+    ] = 120.0
+    most_policies: Annotated[int, Meta(ge=1, le=1_000_000, description="more are not stored")] = 10_000
+
+    def needs(self) -> frozenset[Capability]:
+        battery = {Capability.ENERGY} if self.least_energy > 0 else set()
+        speed = {Capability.VELOCITY} if self.most_speed_mps < float("inf") else set()
+        return frozenset(battery | speed)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    record: Record
+    event: EventId
+
+
+_decode = msgspec.msgpack.Decoder(_Kept).decode
+
+
+class Repository(Application):
+    """One policy repository."""
+
+    name = "policy_repository"
+    summary = "stores policies, and finds those that contradict each other"
+    settings_type = RepositorySettings
+    needs = frozenset({Capability.DURABLE_STORE})
+
+    def __init__(self, node: NodeId, settings: Settings, port: ApplicationPort, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        assert isinstance(settings, RepositorySettings)
+        self._settings = settings
+        self._ordered = settings.active
+        """Whether it is to be active, as far as people say."""
+        self._fetching = Fetching(port, rng, CATCH_UP_S, CATCH_UP_S, settings.refetch_s, elsewhere=True)
+        self.active = False
+        self.catalog = Catalog(settings.most_policies)
+        self._learning = Learning(node, port, self.catalog, host.incarnation, self._filters)
+        self._surveys = SurveyAnswers(node, port, host, rng, "repository", lambda: host.roles, self._holdings)
+
+    def on_start(self, now: float) -> None:
+        for _, value in self.host.store.items(_PREFIX):
+            try:
+                kept = _decode(value)
+            except (msgspec.MsgspecError, ValueError):
+                self.port.note(Fact("drop", reason="stored_policy_unreadable"))
+                continue
+            self.catalog.take(Held(kept.record, kept.event))
+        stays = self.host.store.get(b"ordered")
+        self._ordered = self._settings.active if stays is None else stays == b"active"
+        self.port.subscribe(_ANSWERS, f'"{TO}" = {self.node} and "{REPORT_KIND}" = \'{HOLDINGS}\'')
+        self._surveys.start()
+        self._look(now)
+
+    def on_stop(self, now: float) -> None:
+        self.port.cancel_timer(_ACTIVITY)
+        self._fetching.stop()
+        self._surveys.stop()
+
+    def on_timer(self, now: float, key: Key) -> None:
+        if key == FETCH:
+            self._fetching.again(now)
+            self._learning.survey()
+        elif not self._surveys.on_timer(now, key):
+            self._look(now)
+
+    def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if self._surveys.on_event(key, event):
+            return
+        if key == _ANSWERS:
+            self._on_holdings(event)
+            return
+        held = self._store(event)
+        if held is not None:
+            policy = held.record.policy
+            report = Report("stored", policy.id, policy.version, self.node, "", self._utc_s(now), self.host.name)
+            self._report(held, report)
+
+    def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
+        """From another repository, which has told the tool long ago."""
+        self._store(event)
+
+    def _on_holdings(self, event: Event) -> None:
+        if not self.active:
+            return
+        try:
+            self._learning.on_holdings(holdings_of(event))
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
+
+    def _holdings(self, now: float, survey: Survey) -> Iterator[Holding]:
+        for held in self.catalog:
+            record, policy = held.record, held.record.policy
+            state: State = "withdrawn" if record.withdrawn else "stored"
+            yield Holding(policy.id, policy.version, state, "", held.event, record.roles, record)
+
+    def on_closed(self, now: float, key: Key, complete: bool) -> None:
+        if self.active and self._fetching.on_closed(now, key, complete):
+            self.port.note(Fact("repository_complete", value=float(len(self.catalog))))
+
+    def _store(self, event: Event) -> Held | None:
+        """Keep the policy in an event; None if that cannot be."""
+        try:
+            held = held_of(event)
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
+            return None
+        policy = held.record.policy
+        if self.catalog.is_full(policy.id):
+            # Nothing is said to be stored that is not.
+            self.port.note(Fact("drop", event.id, event.source, "repository_full"))
+            return None
+        if self.catalog.take(held):
+            kept = msgspec.msgpack.encode(_Kept(held.record, held.event))
+            self.host.store.put(_PREFIX + policy.id.encode(), kept)
+            self.port.note(Fact("policy_stored", event.id, value=float(policy.version)))
+            if not held.record.withdrawn:
+                self._find_clashes(held)
+        return held
+
+    def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
+        """`activate`, `deactivate`, `list`."""
+        if verb in ("activate", "deactivate"):
+            self._ordered = verb == "activate"
+            self.host.store.put(b"ordered", b"active" if self._ordered else b"inactive")
+            self._look(now)
+        elif verb != "list":
+            self.port.reply(command, msgspec.json.encode({"error": "a repository knows activate, deactivate and list"}))
+            return
+        standing = [f"{policy.id} version {policy.version}" for policy in self.catalog.standing()]
+        self.port.reply(command, msgspec.json.encode({"active": self.active, "policies": standing}))
+
+    # Whether it is used.
+
+    def _look(self, now: float) -> None:
+        """[000 §III] A repository may be there and not be used, because of the node's movement or battery."""
+        settings = self._settings
+        fit = True
+        if settings.least_energy > 0:
+            fit = self.host.energy(now) >= settings.least_energy
+        if settings.most_speed_mps < float("inf"):
+            moving = self.host.velocity(now)
+            fit = fit and moving is not None and moving.x_mps**2 + moving.y_mps**2 <= settings.most_speed_mps**2
+        if settings.needs():
+            self.port.set_timer(_ACTIVITY, settings.look_s)
+        wanted = fit and self._ordered
+        if wanted is not self.active:
+            self.active = wanted
+            self.port.note(Fact("repository_active" if wanted else "repository_inactive"))
+            for number, text in enumerate(self._filters()):
+                if wanted:
+                    # First what is to be kept, then what brings it: nothing falls between the two.
+                    self.port.advertise(f"stored {number}", text, stored=True)
+                    self.port.subscribe(f"stored {number}", text)
+                else:
+                    self.port.unsubscribe(f"stored {number}")
+                    self.port.unadvertise(f"stored {number}")
+            if wanted:
+                # What was published while this one was not there, or not used, the others have.
+                self._fetching.fetch(now, self._filters())
+                self._learning.survey()
+            else:
+                self._fetching.stop()
+
+    def _filters(self) -> list[str]:
+        return filters(self._settings.roles) if self._settings.roles else [ANY_POLICY]
+
+    # Clashes.
+
+    def _find_clashes(self, new: Held) -> None:
+        """What two tools published at once, each without the other's policy to compare with."""
+        refused, _ = clashes(new.record.policy, self.catalog.rivals(new.record.policy))
+        for found in refused:
+            other = self.catalog.get(found.two.id)
+            assert other is not None
+            told = found.explained()
+            self.port.note(Fact("policy_clash", new.event, reason=f"{found.one.id} and {found.two.id}"))
+            for held in (new, other):
+                policy = held.record.policy
+                self._report(
+                    held, Report("clash", policy.id, policy.version, self.node, told[:8192], name=self.host.name)
+                )
+
+    def _report(self, held: Held, report: Report) -> None:
+        send_report(self.port, held.event.source, report)
+
+    def _utc_s(self, now: float) -> float | None:
+        wall = wall_of(self.host, now)
+        return None if wall is None else wall.utc_s

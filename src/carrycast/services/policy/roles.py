@@ -1,0 +1,106 @@
+"""Roles: to whom a policy applies, and how that becomes attributes and filters.
+
+[000 §III] The roles are the filter by which policies find their nodes. Attributes are scalars, so a set of roles is
+written as one attribute for each role in it: a policy whose combinations mention `sensor` and `outdoor` carries
+`policy.role.sensor = true` and `policy.role.outdoor = true`. Who has some roles asks for any of them:
+
+    policy.id is not null and (policy.role.sensor = true or policy.role.relay = true)
+
+Covering stays exact: one such filter covers another if and only if it names all its roles, and the filter of everything
+(`policy.id is not null`) covers them all. Whoever has only a part of a combination is sent the policy too and leaves it
+be (`applies`); asking for each combination by itself would need as many filters as a set has subsets.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from carrycast.core.model import Scalar
+from carrycast.errors import UserError
+
+NAME = r"[A-Za-z_][A-Za-z0-9_-]{0,63}"
+Role = Annotated[str, Meta(pattern=f"^{NAME}$")]
+
+EVERYBODY = "all"
+"""The role that every node has."""
+
+POLICY_ID = "policy.id"
+ANY_POLICY = f"{POLICY_ID} is not null"
+ROLE_PREFIX = "policy.role."
+
+MAX_ROLES = 200
+"""Of one policy, over all its versions: an event has at most 256 attributes."""
+ROLES_OF_A_FILTER = 40
+"""Filters are compared exactly up to 64 alternatives and 4096 characters; 40 of the longest roles stay within both."""
+MAX_FILTERS = 64
+"""What one node may ask for: more than 2500 roles are no longer roles."""
+
+# [RFC 3060 §6.2] A role combination: roles that a node must have all of.
+Combination = tuple[Role, ...]
+
+
+def combination(roles: Iterable[str]) -> Combination:
+    """In order and each once; `all` says nothing beside another role."""
+    unique = sorted(set(roles))
+    return tuple(role for role in unique if role != EVERYBODY) or (EVERYBODY,)
+
+
+def combinations(several: Iterable[Iterable[str]]) -> tuple[Combination, ...]:
+    """The same of several, in order and each once."""
+    return tuple(sorted({combination(roles) for roles in several}))
+
+
+def mentioned(several: Iterable[Combination]) -> tuple[Role, ...]:
+    """Every role in some combinations."""
+    return tuple(sorted({role for roles in several for role in roles}))
+
+
+def applies(several: Iterable[Combination], roles: Iterable[str]) -> bool:
+    """[RFC 3060 §6.2] Whether a node with some roles has all of those of one combination."""
+    held = {EVERYBODY, *roles}
+    return any(held.issuperset(needed) for needed in several)
+
+
+def common_roles(
+    ones: Iterable[Combination], twos: Iterable[Combination], nodes: Sequence[frozenset[str]] | None = None
+) -> Combination | None:
+    """The roles of a node to which two policies may apply at once; None if there can be none.
+
+    With the roles of all nodes known this is exact. Without them combinations overlap if they have a role in common, or
+    one is for everybody: a node may have any roles, but to take all policies for overlapping would refuse them all.
+    """
+    others = list(twos)
+    for one in ones:
+        for two in others:
+            joined = combination((*one, *two))
+            if nodes is not None:
+                if any(applies([joined], held) for held in nodes):
+                    return joined
+            elif EVERYBODY in (*one, *two) or set(one) & set(two):
+                return joined
+    return None
+
+
+def marks(roles: Iterable[str]) -> dict[str, Scalar]:
+    """The attributes of a policy that mentions some roles."""
+    return {f"{ROLE_PREFIX}{role}": True for role in roles}
+
+
+def filters(roles: Iterable[str]) -> list[str]:
+    """What asks for every policy that mentions any of some roles, or everybody; as few filters as hold them."""
+    wanted = [EVERYBODY, *sorted(set(roles) - {EVERYBODY})]
+    if len(wanted) > MAX_FILTERS * ROLES_OF_A_FILTER:
+        raise UserError(f"a node can ask for at most {MAX_FILTERS * ROLES_OF_A_FILTER} roles, not {len(wanted)}")
+    parts = [wanted[at : at + ROLES_OF_A_FILTER] for at in range(0, len(wanted), ROLES_OF_A_FILTER)]
+    return [f"{ANY_POLICY} and ({' or '.join(_has(role) for role in part)})" for part in parts]
+
+
+def _has(role: str) -> str:
+    return f'"{ROLE_PREFIX}{role}" = true'
+
+
+def wider_filters(several: Iterable[Combination]) -> list[str]:
+    """What asks for every policy that may overlap with one for some combinations."""
+    roles = mentioned(several)
+    return [ANY_POLICY] if EVERYBODY in roles else filters(roles)

@@ -1,0 +1,321 @@
+"""PMT, the management tool: people check, publish, withdraw and list policies through it.
+
+[000 §III] Before a policy is published all those that it might conflict with are asked for; only if there is no
+conflict, or priority decides it, is it published. The tool then tells which repositories have stored it.
+"""
+
+from collections import deque
+from random import Random
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.model import Event, EventId, NodeId
+from carrycast.core.protocol import Fact, Host, Settings
+from carrycast.core.protocol.application import Application, ApplicationPort, Key
+from carrycast.errors import UserError
+from carrycast.services.policy.catalog import Catalog, held_of
+from carrycast.services.policy.circumstances import wall_of
+from carrycast.services.policy.conflict import clashes, never
+from carrycast.services.policy.form import policies_in
+from carrycast.services.policy.jobs import Ask, Job, listed, questions, survey_of, unstored
+from carrycast.services.policy.notices import TO, Report, read
+from carrycast.services.policy.record import (
+    Held,
+    MalformedError,
+    Record,
+    attributes_of,
+    payload_of,
+    successor,
+    withdrawal,
+)
+from carrycast.services.policy.status import status_of
+from carrycast.services.policy.survey import holdings_of, is_holdings, send_survey
+
+_SURVEY = "survey"
+MAX_JOBS = 64
+"""Commands that are worked on at once; more are refused."""
+MAX_REPORTS = 1000
+"""The last of them are kept for who asks."""
+MAX_FOUND = 100_000
+"""Versions of policies that one command looks at; as many as a repository keeps."""
+MAX_OWN = 10_000
+"""Policies that a tool remembers to have published."""
+
+
+class ToolSettings(Settings, frozen=True):
+    """How long a tool waits for whom."""
+
+    patience_s: Annotated[
+        float, Meta(gt=0, le=3600, description="how long it waits for the answers of repositories")
+    ] = 5.0
+    stored_s: Annotated[float, Meta(gt=0, le=3600, description="how long it waits to hear who has stored a policy")] = (
+        5.0
+    )
+    # An unreliable network loses one in ten, say; then a thousandth of the policies is stored nowhere.
+    attempts: Annotated[
+        int, Meta(ge=1, le=100, description="how often a policy is published that no repository says to have stored")
+    ] = 3
+    # Over ten hops a message takes some tenths of a second; answers are spread over half of it.
+    survey_s: Annotated[float, Meta(gt=0, le=3600, description="how long it waits for nodes to say what they hold")] = (
+        1.0
+    )
+    repositories: Annotated[int, Meta(ge=1, le=10_000, description="if so many have, it waits no longer")] = 1
+    clock_slack_s: Annotated[float, Meta(gt=0, le=1e9, description="clocks that differ by more are told of")] = 60.0
+
+
+class ManagementTool(Application):
+    """One management tool."""
+
+    name = "policy_tool"
+    summary = "checks, publishes, withdraws and lists policies"
+    settings_type = ToolSettings
+
+    def __init__(self, node: NodeId, settings: Settings, port: ApplicationPort, host: Host, rng: Random) -> None:
+        super().__init__(node, settings, port, host, rng)
+        assert isinstance(settings, ToolSettings)
+        self._settings = settings
+        self._jobs: dict[int, Job] = {}
+        self._own: dict[str, Record] = {}
+        self.reports: deque[Report] = deque(maxlen=MAX_REPORTS)
+        self.skew_s: dict[NodeId, float] = {}
+        """By how much the clocks of others differ from this node's, where that is too much."""
+        self.names: dict[NodeId, str] = {node: host.name} if host.name else {}
+        """What people call the nodes that were heard of."""
+
+    def on_start(self, now: float) -> None:
+        self.port.subscribe("reports", f'"{TO}" = {self.node}')
+
+    def on_stop(self, now: float) -> None:
+        for number in self._jobs:
+            self.port.cancel_timer(f"{number}")
+            self.port.cancel_timer(f"{_SURVEY} {number}")
+
+    # Commands.
+
+    def on_command(self, now: float, command: int, verb: str, body: bytes) -> None:
+        """`check`, `publish`, `withdraw`, `list`, `history`, `status`, `reports`."""
+        try:
+            ask = msgspec.json.decode(body or b"{}", type=Ask)
+            if verb == "reports":
+                self._reply(command, {"reports": list(self.reports), "skew_s": self.skew_s})
+                return
+            if len(self._jobs) >= MAX_JOBS:
+                raise UserError(f"the tool works on {MAX_JOBS} commands already; try again")
+            job = Job(command, verb, ask, policies_in(ask.text) if verb in ("check", "publish") else [])
+            texts = questions(job)
+        except (msgspec.MsgspecError, UserError) as error:
+            self._reply(command, {"error": str(error)})
+            return
+        self._jobs[command] = job
+        job.surveying = True
+        survey = survey_of(job, self._number(command), self._settings.survey_s / 2)
+        send_survey(self.port, self.node, survey)
+        self.port.set_timer(f"{_SURVEY} {command}", self._settings.survey_s)
+        for number, text in enumerate(texts):
+            key = f"{command} {number}"
+            job.open.add(key)
+            self.port.request(key, text, self._settings.patience_s)
+
+    def _number(self, command: int) -> int:
+        """Of a command's survey: answers to one before a restart are not taken for it."""
+        return (self.host.incarnation << 32) + command
+
+    def on_answer(self, now: float, key: Key, event: Event, hops: int) -> None:
+        job = self._jobs.get(int(key.split()[0]))
+        if job is None:
+            return
+        if len(job.found) >= MAX_FOUND:
+            self.port.note(Fact("drop", event.id, event.source, "too_many_policies"))
+            job.complete = False
+            return
+        try:
+            held = held_of(event)
+            # One that was published again is the same.
+            job.found[held.event] = held
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_policy"))
+
+    def on_closed(self, now: float, key: Key, complete: bool) -> None:
+        job = self._jobs.get(int(key.split()[0]))
+        if job is None or key not in job.open:
+            return
+        job.open.discard(key)
+        job.complete = job.complete and complete
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        if job.open or job.surveying:
+            return
+        for holdings in job.holdings:
+            for one in holdings.held:
+                if one.record is not None and one.event is not None and len(job.found) < MAX_FOUND:
+                    job.found.setdefault(one.event, Held(one.record, one.event))
+        try:
+            self._carry_out(job)
+        except UserError as error:
+            self._end(job, {"error": str(error)})
+
+    def _carry_out(self, job: Job) -> None:
+        """Everything that repositories and nodes know is here, or as much as they said in time."""
+        if job.verb == "status":
+            self._end(job, {"policies": status_of(job.holdings, job.ask.id, job.ask.node, self.names)})
+            return
+        if job.verb in ("list", "history"):
+            told: dict[str, object] = {"complete": job.complete, "policies": listed(job)}
+            if job.verb == "list" and (found := unstored(job)):
+                told["unstored"] = found
+            self._end(job, told)
+            return
+        if not job.complete and not job.ask.anyway and job.verb != "check":
+            unseen = "a newer version" if job.verb == "withdraw" else "a conflict"
+            raise UserError(
+                f"not every repository has answered, so {unseen} may go unseen; try again, or {job.verb} anyway"
+            )
+        if job.verb == "withdraw":
+            before = self._versions(job, job.ask.id)
+            if not before:
+                raise UserError(f"no node and no repository that answered knows a policy {job.ask.id}")
+            if before[-1].withdrawn:
+                version = before[-1].policy.version
+                raise UserError(f"policy {job.ask.id} is withdrawn already, with its version {version}")
+            self._publish(job, [withdrawal(before)])
+            return
+        self._check(job)
+
+    def _check(self, job: Job) -> None:
+        known = self._known(job)
+        explained: list[str] = []
+        resolved: list[str] = []
+        records: list[Record] = []
+        for written in job.policies:
+            before = self._versions(job, written.id)
+            version = before[-1].policy.version + 1 if job.ask.next and before else written.version
+            policy = msgspec.structs.replace(written, version=version)
+            records.append(successor(policy, before))
+            refused, ordered = clashes(policy, known.rivals(policy), job.ask.population())
+            explained += [one.explained() for one in refused]
+            resolved += [one.explained() for one in ordered]
+            # Those of one file are compared with each other, too.
+            known.take(Held(records[-1], EventId(self.node, 0)))
+        job.told = {"resolved": resolved, "warnings": [said for one in job.policies if (said := never(one))]}
+        if not job.complete:
+            job.told["warnings"] = [*job.told["warnings"], "not every repository has answered"]
+        if explained:
+            self._end(job, {"error": explained[0], "clashes": explained})
+        elif job.verb == "check":
+            names = [{"id": record.policy.id, "version": record.policy.version} for record in records]
+            self._end(job, {"policies": names})
+        else:
+            self._publish(job, records)
+
+    def _publish(self, job: Job, records: list[Record]) -> None:
+        for record in records:
+            policy = record.policy
+            job.published[policy.id, policy.version] = record
+            job.stored[policy.id, policy.version] = []
+            if len(self._own) < MAX_OWN or policy.id in self._own:
+                self._own[policy.id] = record
+        self._send(job)
+
+    def _send(self, job: Job) -> None:
+        """What no repository has stored yet, once more if need be: with the same version it is the same policy."""
+        job.attempts += 1
+        for key, record in job.published.items():
+            if not job.stored[key]:
+                self.port.publish(attributes_of(record), payload_of(record))
+        self.port.set_timer(f"{job.command}", self._settings.stored_s)
+
+    # What becomes of it.
+
+    def on_event(self, now: float, key: Key, event: Event, hops: int) -> None:
+        if is_holdings(event):
+            self._on_holdings(event)
+            return
+        try:
+            report = read(event, Report)
+            if report.node != event.source:
+                raise MalformedError("a node tells of itself alone")
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_report"))
+            return
+        self.reports.append(report)
+        self._learn_name(report.node, report.name)
+        self._compare_clocks(now, report)
+        if report.what != "stored":
+            return
+        for job in list(self._jobs.values()):
+            nodes = job.stored.get((report.policy, report.version))
+            if nodes is not None and report.node not in nodes:
+                nodes.append(report.node)
+                if all(len(one) >= self._settings.repositories for one in job.stored.values()):
+                    self._end_publish(job)
+
+    def _on_holdings(self, event: Event) -> None:
+        try:
+            holdings = holdings_of(event)
+        except MalformedError:
+            self.port.note(Fact("drop", event.id, event.source, "malformed_holdings"))
+            return
+        self._learn_name(holdings.node, holdings.name)
+        for job in self._jobs.values():
+            if job.surveying and holdings.number == self._number(job.command) and len(job.holdings) < MAX_FOUND:
+                job.holdings.append(holdings)
+
+    def _learn_name(self, node: NodeId, name: str) -> None:
+        if name and (node in self.names or len(self.names) < MAX_OWN):
+            self.names[node] = name
+
+    def on_timer(self, now: float, key: Key) -> None:
+        word, _, number = key.rpartition(" ")
+        if word == _SURVEY:
+            surveyed = self._jobs.get(int(number))
+            if surveyed is not None:
+                surveyed.surveying = False
+                self._go_on(surveyed)
+            return
+        job = self._jobs.get(int(key))
+        if job is None:
+            return
+        if job.attempts < self._settings.attempts and not all(job.stored.values()):
+            self._send(job)
+        else:
+            self._end_publish(job)
+
+    def _compare_clocks(self, now: float, report: Report) -> None:
+        """Periods are decided by the clock of each node; who is far off does the right thing at the wrong time."""
+        wall = wall_of(self.host, now)
+        if wall is None or report.utc_s is None:
+            return
+        skew_s = report.utc_s - wall.utc_s
+        if abs(skew_s) <= self._settings.clock_slack_s:
+            self.skew_s.pop(report.node, None)
+        elif report.node in self.skew_s or len(self.skew_s) < MAX_REPORTS:
+            self.skew_s[report.node] = skew_s
+            self.port.note(Fact("clock_differs", peer=report.node, value=skew_s))
+
+    def _end_publish(self, job: Job) -> None:
+        self.port.cancel_timer(f"{job.command}")
+        published = [{"id": id, "version": version, "stored_by": nodes} for (id, version), nodes in job.stored.items()]
+        self._end(job, {"published": published})
+
+    def _end(self, job: Job, told: dict[str, object]) -> None:
+        del self._jobs[job.command]
+        names = {"names": {str(node): name for node, name in self.names.items()}} if self.names else {}
+        self._reply(job.command, {**job.told, **told, **names})
+
+    def _reply(self, command: int, told: dict[str, object]) -> None:
+        self.port.reply(command, msgspec.json.encode(told))
+
+    def _known(self, job: Job) -> Catalog:
+        known = Catalog(1 << 30)
+        for held in job.found.values():
+            known.take(held)
+        return known
+
+    def _versions(self, job: Job, id: str) -> list[Record]:
+        """All that is known of a policy, the newest last; what this tool published may not be stored anywhere yet."""
+        found = [held.record for _, held in sorted(job.found.items()) if held.record.policy.id == id]
+        found += [record for record in (self._own.get(id),) if record is not None]
+        return sorted(found, key=lambda record: record.policy.version)

@@ -1,0 +1,1 @@
+"""The simulated environment: scenarios, movement, contacts, radios and the engine that runs protocols on them."""

@@ -1,0 +1,158 @@
+"""The applications of a simulated node: what they ask for is done in the simulator's time."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from carrycast.core.model import (
+    AccessPolicy,
+    Advertisement,
+    Event,
+    EventId,
+    Request,
+    RequestId,
+    Scalar,
+    Subscription,
+    SubscriptionId,
+)
+from carrycast.core.protocol import Fact, Host
+from carrycast.core.protocol.application import Application, ApplicationPort
+from carrycast.core.protocol.tenants import Landlord, TenantKey, Tenants
+from carrycast.core.protocol.tuning import Tuner
+from carrycast.core.streams import stream
+from carrycast.core.wire import Layer
+from carrycast.sim.engine.kernel import Timer
+from carrycast.sim.engine.world import World
+from carrycast.sim.scenario.applications import Hired
+
+if TYPE_CHECKING:
+    from carrycast.sim.engine.node import SimNode
+
+FIRST_NUMBER = 1 << 40
+"""Of the subscriptions of applications; those of a workload count from 0."""
+
+
+class SimApplications(Landlord):
+    """The applications of one start of a node."""
+
+    def __init__(self, node: "SimNode", world: World, hosts: Callable[[str], Host], boot: int) -> None:
+        self._node = node
+        self._world = world
+        self._kernel = world.kernel
+        self._timers: dict[TenantKey, Timer] = {}
+        self.variables: dict[str, Scalar] = {}
+        """What policies have set that is no setting of the stack."""
+        self.replies: dict[int, bytes] = {}
+
+        def maker(hired: Hired) -> Callable[[ApplicationPort], Application]:
+            name = hired.kind.name
+            purpose = f"application {name}" if boot == 0 else f"application {name} boot {boot}"
+            rng = stream(world.seed, purpose, node.id)
+            return lambda port: hired.kind(node.id, hired.settings, port, hosts(name), rng)
+
+        makers = [(hired.kind.name, maker(hired)) for hired in world.applications.get(node.id, ())]
+        self.tenants = Tenants(node.id, self, makers)
+        stack = node.stack
+        self._tuner = Tuner(
+            stack.plan, stack.machine, lambda layer, settings: stack.on_retune(node.now(), layer, settings)
+        )
+
+    def crash(self) -> None:
+        """They are gone, and what they subscribed to and advertised with them."""
+        self.tenants.crash()
+        self._cancel_all()
+        for id in self.tenants.subscriptions:
+            self._node.unsubscribe(id)
+        for advertisement in self.tenants.advertisements:
+            self._node.unadvertise(advertisement)
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.tenants.stop()
+        self._cancel_all()
+
+    def command(self, name: str, verb: str, body: bytes) -> int:
+        """Tell one of them something; the number under which it replies."""
+        number = self.number()
+        if name in self.tenants:
+            self.tenants.on_command(name, number, verb, body)
+        return number
+
+    # What they ask for.
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._kernel.at(self._kernel.now_us, lambda _: action(), None)
+
+    def now(self) -> float:
+        return self._node.now()
+
+    def number(self) -> int:
+        self._node.application_numbers += 1
+        return FIRST_NUMBER + self._node.application_numbers
+
+    def enter(self, handler: Callable[[], None]) -> bool:
+        handler()
+        return True
+
+    def publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> None:
+        id = EventId(self._node.id, self._world.next_sequence(self._node.id))
+        policy = None if access is None else AccessPolicy(access)
+        self._node.publish(Event(id, dict(attributes), payload, self.now(), lease_s, policy))
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self._node.subscribe(subscription)
+
+    def unsubscribe(self, id: SubscriptionId) -> None:
+        self._node.unsubscribe(id)
+
+    def advertise(self, advertisement: Advertisement) -> None:
+        self._node.advertise(advertisement)
+
+    def unadvertise(self, advertisement: Advertisement) -> None:
+        self._node.unadvertise(advertisement)
+
+    def request(self, request: Request) -> None:
+        self._node.request(request)
+
+    def cancel_request(self, id: RequestId) -> None:
+        self._node.cancel_request(id)
+
+    def set_timer(self, key: TenantKey, delay_s: float) -> None:
+        self.cancel_timer(key)
+        if delay_s != math.inf:
+            drift = 0.0 if self._node.clock is None else self._node.clock.drift
+            self._timers[key] = self._kernel.timer(max(0.0, delay_s) / (1 + drift), self._on_timer, key)
+
+    def cancel_timer(self, key: TenantKey) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            self._kernel.cancel(timer)
+
+    def _on_timer(self, key: object) -> None:
+        assert isinstance(key, tuple)
+        del self._timers[key]
+        self.tenants.on_timer(key)
+
+    def _cancel_all(self) -> None:
+        for key in list(self._timers):
+            self.cancel_timer(key)
+
+    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+        """Settings of the stack change; any other variable is only written down, and commands are only said to run."""
+        error = ""
+        if verb == "run":
+            self.note(Fact("ran", reason=" ".join([name, *map(str, values)])))
+        elif self._tuner.knows(name):
+            error = self._tuner.set(name, *values) if verb == "set" else self._tuner.reset(name)
+        elif verb == "set":
+            [self.variables[name]] = values
+        else:
+            self.variables.pop(name, None)
+        done(error)
+
+    def reply(self, command: int, body: bytes) -> None:
+        self.replies[command] = body
+        self.note(Fact("reply"))
+
+    def note(self, fact: Fact) -> None:
+        self._node.recorder.on_fact(self._node.id, Layer.DISSEMINATION, fact)

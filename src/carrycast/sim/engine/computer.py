@@ -1,0 +1,130 @@
+"""The processor of one simulated node: calls of user code, one after the other, and how busy they keep it."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from carrycast.core.busy import BusyShare
+from carrycast.core.functions import MAX_JOBS, Fault, Installed, ProcessorError, derived_event
+from carrycast.core.model import Event, EventId, NodeId, ProcessorId
+from carrycast.core.protocol import Token
+from carrycast.core.wire import Layer
+from carrycast.sim.engine.kernel import US_PER_S, delay_us
+from carrycast.sim.engine.observers.outputs import Made
+from carrycast.sim.engine.world import World
+from carrycast.trace import rows
+
+Tell: TypeAlias = Callable[[Token, bytes, list[Event], float, str], None]
+"""The outcome of a call: token, state, events, what it took, error."""
+
+
+class Failures(NamedTuple):
+    """How often a processor failed, and what it said the first time."""
+
+    times: int
+    first: str
+    first_s: float
+
+
+class _Call(NamedTuple):
+    """A call that runs or waits for those before it."""
+
+    boot: int
+    processor: ProcessorId
+    state: bytes
+    events: tuple[Event, ...]
+    token: Token
+    cost_s: float
+    error: ProcessorError | None = None
+    """Why it does not run at all."""
+
+    def size_bytes(self) -> int:
+        return len(self.state) + sum(len(rows.encoded_event(event)) for event in self.events)
+
+
+class Computer:
+    """A resource that calls share: each takes its processor's `cost_s`, after those that came before it.
+
+    It outlives the crashes of its node, and what waits then is gone.
+    """
+
+    def __init__(self, node: NodeId, world: World, clock: Callable[[], float], tell: Tell) -> None:
+        self.failures: dict[ProcessorId, Failures] = {}
+        self._node = node
+        self._world = world
+        self._kernel = world.kernel
+        self._clock = clock
+        self._tell = tell
+        self._installed = world.installed[node]
+        self._busy = BusyShare(world.scenario.computer.load_window_s)
+        self._free_us = 0
+        self._open: dict[ProcessorId, int] = {}
+        """Calls of each processor that have no outcome yet."""
+        self._boot = 0
+
+    def load(self) -> float:
+        """The share of the last seconds in which a call ran."""
+        return self._busy.share(self._kernel.now_s)
+
+    def crash(self) -> None:
+        """Whatever runs or waits will never end."""
+        self._boot += 1
+        self._busy.cut(self._kernel.now_s)
+        self._free_us = 0
+        self._open.clear()
+
+    def process(self, id: ProcessorId, state: bytes, events: tuple[Event, ...], token: Token) -> None:
+        """Run user code and hand back its outcome after its turn has come, and the time that it is said to take."""
+        installed, now_us = self._installed.get(id), self._kernel.now_us
+        error = None
+        if installed is None:
+            error = ProcessorError(f"there is no processor {id}", Fault.UNKNOWN)
+        elif self._open.get(id, 0) > MAX_JOBS:
+            error = ProcessorError(f"{MAX_JOBS} calls of {id} wait already", Fault.BUSY)
+        if installed is None or error is not None:
+            self._kernel.at(now_us, self._finish, _Call(self._boot, id, state, events, token, 0.0, error))
+            return
+        cost_s = installed.processor.cost_s
+        call = _Call(self._boot, id, state, events, token, cost_s)
+        self._open[id] = self._open.get(id, 0) + 1
+        start_us = max(now_us, self._free_us)
+        self._free_us = start_us + delay_us(cost_s)
+        self._busy.add(start_us / US_PER_S, self._free_us / US_PER_S)
+        if self._world.memories is not None:
+            self._world.memories.on_call(self._node, call.size_bytes())
+        self._kernel.at(self._free_us, self._finish, call)
+
+    def _finish(self, call: object) -> None:
+        assert isinstance(call, _Call)
+        if call.boot != self._boot:
+            return
+        try:
+            if call.error is not None:
+                raise call.error
+            self._open[call.processor] -= 1
+            if self._world.memories is not None:
+                self._world.memories.on_call(self._node, -call.size_bytes())
+            results, state = self._results(call, self._installed[call.processor])
+        except ProcessorError as error:
+            self._on_failure(call, error)
+            self._tell(call.token, call.state, [], call.cost_s, error.told)
+        else:
+            self._tell(call.token, state, results, call.cost_s, "")
+
+    def _results(self, call: _Call, installed: Installed) -> tuple[list[Event], bytes]:
+        state, outcomes = installed.run(call.state, call.events)
+        results = []
+        for outcome in outcomes:
+            identity = EventId(self._node, self._world.next_sequence(self._node))
+            results.append(derived_event(call.processor, call.events, outcome, identity, self._clock()))
+        self._world.count_derived(call.processor, len(results))
+        # Only now: if one of several results is none, nothing has been made.
+        for place, result in enumerate(results):
+            self._world.recorder.on_event(self._node, result, Made(call.processor, call.events, place))
+        return results, state
+
+    def _on_failure(self, call: _Call, error: ProcessorError) -> None:
+        """For people: the protocol only learns that there was an error."""
+        before = self.failures.get(call.processor)
+        first = (str(error), self._kernel.now_s) if before is None else (before.first, before.first_s)
+        self.failures[call.processor] = Failures(1 if before is None else before.times + 1, *first)
+        self._world.recorder.on_fact(self._node, Layer.DISSEMINATION, rows.processor_error(call.events, error.told))

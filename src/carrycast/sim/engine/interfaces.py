@@ -1,0 +1,87 @@
+"""From ports to media: which nodes have which interfaces, and over which of its own a node's message goes out."""
+
+from collections.abc import Mapping, Sequence
+
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.protocol import Interface, Token
+from carrycast.core.wire import Layer, Message
+from carrycast.sim.engine.world import World
+from carrycast.sim.radio.medium import Air, Frame, Medium, Volley
+
+RADIO: Interface = "radio"
+"""The interface that every simulated node has."""
+
+
+class Interfaces:
+    """The media of a run, of which a node has those that it is named under in `own`."""
+
+    def __init__(
+        self,
+        media: Mapping[Interface, Medium],
+        own: Sequence[tuple[Interface, ...]],
+        world: World,
+        air: Air,
+    ) -> None:
+        self.own = own
+        self.cost_s = {interface: medium.cost_s() for interface, medium in media.items()}
+        self._media = media
+        self._only = next(iter(media.values())) if len(media) == 1 else None
+        self._kernel = world.kernel
+        self._air = air
+        self._encoders = {layer: codec.encode for layer, codec in world.stack.codecs.items()}
+        self._by_cost = [
+            sorted((media[name] for name in names), key=lambda medium: self.cost_s[medium.interface]) for names in own
+        ]
+
+    def transmit(
+        self,
+        sender: NodeId,
+        target: NodeId | None,
+        layer: Layer,
+        message: Message,
+        named: Interface | None,
+        token: Token | None,
+    ) -> None:
+        """One message, by unicast or, without a target, by broadcast."""
+        encoded = self._encoders[layer](message)
+        now_us = self._kernel.now_us
+        only = self._only
+        if only is not None and (named is None or named == only.interface):
+            only.transmit(Frame(sender, target, layer, message, encoded, token, now_us, only.interface))
+            return
+        chosen = self._chosen(sender, target, named)
+        if not chosen:
+            refused = Frame(sender, target, layer, message, encoded, token, now_us, named or RADIO)
+            self._air.lost(refused, sender, Failure.OUT_OF_REACH)
+            if token is not None:
+                # Told from the queue, never from inside the handler that is still sending.
+                self._kernel.at(now_us, self._refuse, refused)
+        for medium in chosen:
+            medium.transmit(Frame(sender, target, layer, message, encoded, token, now_us, medium.interface))
+
+    def transmit_each(self, sender: NodeId, targets: Sequence[NodeId], layer: Layer, message: Message) -> None:
+        """One message to several nodes."""
+        if self._only is not None:
+            encoded = self._encoders[layer](message)
+            interface = self._only.interface
+            self._only.transmit_each(Volley(sender, targets, layer, message, encoded, self._kernel.now_us, interface))
+            return
+        for target in targets:
+            self.transmit(sender, target, layer, message, None, None)
+
+    def _chosen(self, sender: NodeId, target: NodeId | None, named: Interface | None) -> Sequence[Medium]:
+        """A named interface, nothing if the node lacks it; else all it has for a broadcast.
+
+        A unicast takes the cheapest that leads to its target; if none does, the first is as good as any to try.
+        """
+        own = self.own[sender]
+        if named is not None:
+            return (self._media[named],) if named in own else ()
+        if target is None or not own:
+            return [self._media[name] for name in own]
+        linked = (medium for medium in self._by_cost[sender] if medium.topology.linked(sender, target))
+        return (next(linked, self._media[own[0]]),)
+
+    def _refuse(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        self._air.outcome(frame, Failure.UNREACHABLE)

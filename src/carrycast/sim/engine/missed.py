@@ -1,0 +1,80 @@
+"""Who missed what: from the tables of a run, with the last that they tell of each event that did not arrive."""
+
+import json
+import operator
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from carrycast.core.matching import Filter, FilterIndex
+from carrycast.trace import Kind
+from carrycast.trace.eligible import owed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Record = Mapping[str, Any]
+
+_SUBJECTS = {
+    Kind.PUBLISH: "published by node {node}",
+    Kind.DELIVER: "delivered to node {node}",
+    Kind.SEND: "sent by node {node}",
+    Kind.RETRY: "sent again by node {node}",
+    Kind.RECEIVE: "received by node {node}",
+    Kind.DROP: "dropped by node {node}",
+    Kind.STORE: "stored by node {node}",
+    Kind.EVICT: "evicted by node {node}",
+}
+
+
+class Missed(NamedTuple):
+    """One event that one subscription should have had."""
+
+    node: int
+    subscription: str
+    event: str
+    published_s: float
+    last: str
+    """The last that the trace tells of the event: at this node, or else anywhere."""
+
+
+def missed(trace: "pa.Table", events: "pa.Table", subscriptions: "pa.Table") -> list[Missed]:
+    """Who missed which of the events that count, in the order in which they were published.
+
+    A subscription is owed what was published while it stood, by others, and what its filter and the event's access
+    policy allow. One that names a processor is left out: what that would have made of an event nobody knows.
+    """
+    standing: dict[str, Record] = {}
+    index: FilterIndex[str] = FilterIndex()
+    for one in subscriptions.to_pylist():
+        if one["processor"] is None:
+            standing[one["subscription"]] = {**one, "attributes": json.loads(one["attributes"])}
+            index.add(one["subscription"], Filter(one["filter"]))
+    rows = trace.select(["time_s", "node", "kind", "event", "subscription", "peer", "reason"]).to_pylist()
+    had = {(row["subscription"], row["event"]) for row in rows if row["kind"] == Kind.DELIVER}
+    lasts = _lasts(rows)
+    found: list[Missed] = []
+    for event in sorted(events.to_pylist(), key=operator.itemgetter("time_s")):
+        if not event["counted"]:
+            continue
+        for id in sorted(index.match(json.loads(event["attributes"]))):
+            one = standing[id]
+            if (id, event["event"]) not in had and owed(event, one):
+                last = lasts.get((event["event"], one["node"])) or lasts[event["event"], None]
+                found.append(Missed(one["node"], id, event["event"], event["time_s"], _told(last)))
+    return found
+
+
+def _lasts(rows: Iterable[Record]) -> dict[tuple[str, int | None], Record]:
+    """The last row about each event, at each node and anywhere (None)."""
+    found: dict[tuple[str, int | None], Record] = {}
+    for row in rows:
+        if row["event"] is not None:
+            found[row["event"], row["node"]] = found[row["event"], None] = row
+    return found
+
+
+def _told(row: Record) -> str:
+    said = _SUBJECTS.get(row["kind"], row["kind"] + " at node {node}").format(node=row["node"])
+    peer = "" if row["peer"] is None else f", from or to node {row['peer']}"
+    reason = "" if row["reason"] is None else f": {row['reason']}"
+    return f"{said} at {row['time_s']:g} s{peer}{reason}"

@@ -1,0 +1,339 @@
+"""All nodes of a run, the medium between them, and the movement that makes and breaks their links."""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from random import Random
+
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.protocol import Interface, Link
+from carrycast.core.protocol.stack import Receiver
+from carrycast.core.streams import stream
+from carrycast.core.wire import LEASE_OVER, DecodeError, Layer, Message
+from carrycast.sim.engine.cuts import links_there
+from carrycast.sim.engine.interfaces import RADIO, Interfaces
+from carrycast.sim.engine.kernel import US_PER_S, microseconds
+from carrycast.sim.engine.node import SimNode
+from carrycast.sim.engine.service import ServiceQueues
+from carrycast.sim.engine.timetable import Timetable
+from carrycast.sim.engine.view import View
+from carrycast.sim.engine.world import World
+from carrycast.sim.radio.csma import CsmaMedium
+from carrycast.sim.radio.disk import DiskMedium
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.medium import Air, Frame, Medium, Reach
+from carrycast.sim.scenario.faults import LinkSlow
+from carrycast.sim.scenario.scenario import OracleDiscovery
+
+TRANSIT_US = 2_000
+"""What takes longer has waited: for its turn, for a quiet moment, for the end of its own airtime. That time is taken
+off the leases it carries. What is quicker is the checkers' slack to bear, and costs nothing."""
+
+
+class Network(Air):
+    """Hands frames from the medium to the nodes and links from the contact plan to those who should know."""
+
+    def __init__(self, world: World, recode: bool = False) -> None:
+        scenario, faults, seed = world.scenario, world.faults, world.seed
+        self._kernel = world.kernel
+        self._recorder = world.recorder
+        self._codecs = world.stack.codecs
+        self._oracle = isinstance(scenario.discovery, OracleDiscovery)
+        self._faults = faults
+        self._slow = world.slow
+        self._recode = recode
+        self._rng: Random = stream(seed, "frame faults")
+        # The stack says whether a message may go straight to a layer's handler; clocks of their own, faults of
+        # frames and decoding must come between here.
+        self._disturbs = faults.disturbs_frames
+        self._plain = not self._disturbs and not faults.clocks and not recode
+        self.medium = self._radio(world)
+        self.medium.promiscuous = world.stack.overhears
+        self._media: dict[Interface, Medium] = {} if scenario.has_no_radio else {RADIO: self.medium}
+        self._wires = scenario.wires
+        for wire in scenario.wires:
+            self._media[wire.interface] = DiskMedium(
+                wire.radio(), wire.interface, scenario.nodes, self._kernel, self, stream(seed, f"wire {wire.interface}")
+            )
+        joined = {
+            wire.interface: {node for pair in wire.pairs(scenario.nodes) for node in pair} for wire in self._wires
+        }
+        own = [
+            tuple(name for name in self._media if name not in joined or node in joined[name])
+            for node in range(scenario.nodes)
+        ]
+        interfaces = Interfaces(self._media, own, world, self)
+        self._cost_s = interfaces.cost_s
+        self.view = View(list(self._media.values()), world)
+        self.nodes = [SimNode(node, world, interfaces, self.view) for node in range(scenario.nodes)]
+        self._receivers: list[list[Receiver]] = [[] for _ in Layer]
+        """Of each layer those of all nodes, while each has one and nothing must come between."""
+        changes = world.plan.changes(scenario.duration_s)
+        self._change_us = [microseconds(time_s) for time_s in changes.time_s.tolist()]
+        self._change_up = changes.up.tolist()
+        self._change_a = changes.a.tolist()
+        self._change_b = changes.b.tolist()
+        self._next_change = 0
+        self._restarted_us: dict[NodeId, int] = {}
+        self._absent: set[NodeId] = set()
+        """Who is cut off."""
+        self._queues: ServiceQueues | None = None
+        if scenario.service is not None:
+            refused = partial(self.lost, reason="service_queue_full")
+            self._queues = ServiceQueues(scenario.service, scenario.nodes, self._kernel, self._receive_late, refused)
+        there = partial(links_there, [medium.topology for medium in self._media.values()], scenario.nodes)
+        self._timetable = Timetable(faults, self._kernel, self)
+        self._timetable.draw_cuts(seed, there, scenario.duration_s)
+
+    def _radio(self, world: World) -> Medium:
+        scenario, radio, kernel = world.scenario, world.scenario.radio, self._kernel
+        rng = stream(world.seed, "radio")
+        if isinstance(radio, DiskRadio):
+            return DiskMedium(radio, RADIO, scenario.nodes, kernel, self, rng)
+        assert world.trajectories is not None, "checked when the scenario was loaded"
+        there = world.trajectories
+
+        def places(nodes: Iterable[NodeId]) -> list[tuple[float, float]]:
+            return there.places(nodes, kernel.now_s)
+
+        medium = CsmaMedium(radio, RADIO, scenario.nodes, kernel, self, rng, places)
+        for range_m, vicinity in medium.wider:
+            vicinity.follow(world.contacts_within(range_m), scenario.duration_s)
+        return medium
+
+    def start(self) -> None:
+        """Start every node; links and faults come as their times do."""
+        for node in self.nodes:
+            node.start()
+        for layer in self._codecs if self._plain else ():
+            receivers = [node.stack.receiver(layer) for node in self.nodes]
+            straight = [receiver for receiver in receivers if receiver is not None]
+            if len(straight) == len(self.nodes):
+                self._receivers[layer] = straight
+        self._timetable.start()
+        for wire in self._wires:
+            for a, b in wire.pairs(len(self.nodes)):
+                self._media[wire.interface].topology.set_contact(a, b, up=True)
+                self._tell(a, b, wire.interface)
+        if self._change_us:
+            self._kernel.at(self._change_us[0], self._change_links, None)
+
+    def stop(self) -> None:
+        """Stop every node that is up, cleanly."""
+        for node in self.nodes:
+            if node.up:
+                node.stop()
+
+    # From the medium to the nodes.
+
+    def received(self, frame: Frame, reach: Reach) -> None:
+        if frame.sent_us < self._restarted_us.get(frame.sender, 0):
+            # It still stood in the queue when its sender crashed, and the queue went with it.
+            self.lost(frame, frame.sender, "sender_crashed")
+            return
+        if self._disturbs:
+            reach = self._disturbed(frame, reach)
+        self._recorder.on_frame(frame, reach, frame.interface)
+        if self._slow:
+            reach = self._prompt(frame, reach)
+        if self._queues is not None and frame.layer is Layer.DISSEMINATION:
+            for node in reach.nodes:
+                self._queues.take(frame, node)
+            return
+        message: Message | None = frame.message
+        waited_us = self._kernel.now_us - frame.sent_us
+        if waited_us > TRANSIT_US and reach.nodes:
+            message = frame.message.aged(waited_us / US_PER_S)
+        receivers = self._receivers[frame.layer]
+        if message is None:
+            self.missed(frame, reach.nodes, LEASE_OVER)
+        elif receivers:
+            now, sender, via = self._kernel.now_s, frame.sender, frame.interface
+            for node in reach.nodes:
+                receivers[node](now, sender, message, via)
+        else:
+            for node in reach.nodes:
+                self._receive(frame, message, node)
+
+    def overheard(self, frame: Frame, nodes: Sequence[NodeId]) -> None:
+        if frame.layer is not Layer.ROUTING or frame.sent_us < self._restarted_us.get(frame.sender, 0):
+            return
+        message, unheard = frame.message, self._faults.loss + self._faults.corruption
+        if self._recode:
+            codec = self._codecs[frame.layer]
+            message = codec.decode(codec.encode(message))
+        for id in nodes:
+            if unheard == 0 or self._rng.random() >= unheard:
+                node = self.nodes[id]
+                node.stack.on_overheard(node.now(), frame.sender, message, frame.interface)
+
+    def outcome(self, frame: Frame, failure: Failure | None) -> None:
+        if failure is Failure.UNREACHABLE:
+            self.given_up((frame,))
+        else:
+            self._tell_sent(frame, failure)
+
+    def given_up(self, frames: Sequence[Frame]) -> None:
+        # First what failed, then the link: who sends again at once knows of it when the link is said to be gone.
+        told = [self._tell_sent(frame, Failure.UNREACHABLE) for frame in frames]
+        node, target, interface = self.nodes[frames[0].sender], frames[0].target, frames[0].interface
+        if any(told) and target is not None:
+            node.stack.on_neighbor_failed(node.now(), target, interface, Failure.UNREACHABLE)
+
+    def _tell_sent(self, frame: Frame, failure: Failure | None) -> bool:
+        """Tell a node what became of its frame. One that has crashed since then is another object, and sent nothing."""
+        node = self.nodes[frame.sender]
+        if not node.up or frame.sent_us < node.started_us:
+            return False
+        if frame.token is not None:
+            node.stack.on_sent(node.now(), frame.layer, frame.token, failure)
+        return True
+
+    def lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+        self._recorder.on_lost(frame, node, reason)
+
+    def missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+        self._recorder.on_missed(frame, nodes, reason)
+
+    def _receive(self, frame: Frame, message: Message, id: NodeId) -> None:
+        """One reception that cannot go straight to the protocol's handler."""
+        node = self.nodes[id]
+        if self._recode:
+            codec = self._codecs[frame.layer]
+            message = codec.decode(codec.encode(message))
+        node.stack.on_message(node.now(), frame.layer, frame.sender, message, frame.interface)
+
+    def _prompt(self, frame: Frame, reach: Reach) -> Reach:
+        """Those whom a frame reaches at once; the others are behind slow links, and get it when it is due."""
+        now_us, prompt = self._kernel.now_us, []
+        for node in reach.nodes:
+            due_us = self._slow.due_us(now_us, frame.sender, node)
+            if due_us > now_us:
+                self._kernel.at(due_us, self._arrive_late, (frame, node))
+            else:
+                prompt.append(node)
+        return Reach(tuple(prompt))
+
+    def _arrive_late(self, late: object) -> None:
+        assert isinstance(late, tuple)
+        frame, id = late
+        self._slow.arrived(self._kernel.now_us, frame.sender, id)
+        if self._queues is not None and frame.layer is Layer.DISSEMINATION and self.nodes[id].up:
+            self._queues.take(frame, id)
+        else:
+            self._receive_late(frame, id)
+
+    def _receive_late(self, frame: Frame, id: NodeId) -> None:
+        """What waited after it had arrived: behind a slow link, or for the node itself."""
+        node, now_us = self.nodes[id], self._kernel.now_us
+        if not node.up or frame.sent_us < node.started_us:
+            self.lost(frame, id, Failure.OUT_OF_REACH)
+            return
+        message = frame.message.aged((now_us - frame.sent_us) / US_PER_S)
+        if message is None:
+            self.lost(frame, id, LEASE_OVER)
+        else:
+            self._receive(frame, message, id)
+
+    def _disturbed(self, frame: Frame, reach: Reach) -> Reach:
+        """Who hears a frame after faults had their way: some do not, some twice in a row."""
+        faults, draw = self._faults, self._rng.random
+        heard: list[NodeId] = []
+        for node in reach.nodes:
+            if faults.loss > 0 and draw() < faults.loss:
+                self.lost(frame, node, "fault_loss")
+            elif faults.corruption > 0 and draw() < faults.corruption:
+                self._meet_corrupt(frame)
+                self.lost(frame, node, "fault_corruption")
+            else:
+                heard.append(node)
+                if faults.duplication > 0 and draw() < faults.duplication:
+                    heard.append(node)
+        return Reach(tuple(heard))
+
+    def _meet_corrupt(self, frame: Frame) -> None:
+        """Let the decoder meet flipped bits. A link layer's checksum drops the frame whatever the decoder says."""
+        bits = bytearray(frame.encoded)
+        for _ in range(1 + self._rng.randrange(8)):
+            bits[self._rng.randrange(len(bits))] ^= 1 << self._rng.randrange(8)
+        with contextlib.suppress(DecodeError):
+            self._codecs[frame.layer].decode(bytes(bits))
+
+    # Links and faults.
+
+    def _change_links(self, _: object) -> None:
+        """Every change that is due now; one queue entry stands for all that are to come."""
+        now_us, place, count = self._kernel.now_us, self._next_change, len(self._change_us)
+        while place < count and self._change_us[place] <= now_us:
+            a, b, up = self._change_a[place], self._change_b[place], self._change_up[place]
+            self.medium.topology.set_contact(a, b, up)
+            self._tell(a, b, RADIO)
+            place += 1
+        self._next_change = place
+        if place < count:
+            self._kernel.at(self._change_us[place], self._change_links, None)
+
+    def _tell(self, a: NodeId, b: NodeId, interface: Interface) -> None:
+        """With an oracle, both ends know at once."""
+        if self._oracle:
+            up = self._media[interface].topology.linked(a, b)
+            for one, other in ((a, b), (b, a)):
+                if self.nodes[one].up:
+                    self.nodes[one].tell_link(self._link(one, other, interface), up)
+
+    def _link(self, node: NodeId, neighbor: NodeId, interface: Interface) -> Link:
+        return Link(neighbor, interface, self._cost_s[interface] + self._slow.extra_s(node, neighbor))
+
+    def crash(self, id: NodeId) -> None:
+        """A node loses everything but its durable store."""
+        links = [
+            (other, medium.interface) for medium in self._media.values() for other in medium.topology.reach(id).nodes
+        ]
+        for medium in self._media.values():
+            medium.topology.set_node(id, up=False)
+        if self._queues is not None:
+            self._queues.crash(id)
+        self.nodes[id].crash()
+        for other, interface in links:
+            self._tell(id, other, interface)
+
+    def restart(self, id: NodeId) -> None:
+        """A node that was down starts anew."""
+        self.nodes[id].start()
+        for layer, receivers in zip(Layer, self._receivers, strict=True):
+            receiver = self.nodes[id].stack.receiver(layer) if receivers else None
+            if receiver is not None:
+                receivers[id] = receiver
+        self._restarted_us[id] = self._kernel.now_us
+        if id in self._absent:
+            return
+        for medium in self._media.values():
+            medium.topology.set_node(id, up=True)
+            for other in medium.topology.reach(id).nodes:
+                self._tell(id, other, medium.interface)
+
+    def set_cut(self, a: NodeId, b: NodeId, cut: bool) -> None:
+        """Two nodes cannot hear each other, however near they are, or can again."""
+        for medium in self._media.values():
+            medium.topology.set_cut(a, b, cut)
+            self._tell(a, b, medium.interface)
+
+    def set_absent(self, id: NodeId, absent: bool) -> None:
+        """A node hears nobody and is heard by nobody, though it goes on, or is back."""
+        if absent:
+            self._absent.add(id)
+        else:
+            self._absent.discard(id)
+        for medium in self._media.values():
+            others = medium.topology.reach(id).nodes
+            medium.topology.set_node(id, up=not absent and self.nodes[id].up)
+            for other in others or medium.topology.reach(id).nodes:
+                self._tell(id, other, medium.interface)
+
+    def set_slow(self, fault: LinkSlow, on: bool) -> None:
+        """A link is slow, or as quick as ever again, and both ends know."""
+        self._slow.set_slow(fault, on)
+        for one, other in (fault.between, fault.between[::-1]):
+            for interface in self._media:
+                if self.nodes[one].up:
+                    self.nodes[one].tell_cost(self._link(one, other, interface))

@@ -1,0 +1,119 @@
+"""A hash over everything that happens in a run, so that two runs can be compared without keeping either.
+
+Version 2 hashes numbers only: codes, times, ids and the fields of messages. The names of classes, fields, kinds of
+facts and drop reasons are no part of it, so renaming one changes no fingerprint. An event's bytes are hashed once, when
+it is published; a frame that carries it is hashed by the event's id. The version is part of the text.
+"""
+
+import hashlib
+import struct
+
+import msgspec
+
+from carrycast.core.model import Event, EventId, NodeId, Subscription
+from carrycast.core.wire import HEADER_BYTES, EventMessage, Message
+from carrycast.sim.radio.medium import Frame
+
+VERSION = 2
+
+# The code of each fact. A code is never given to another fact: results that people keep depend on it.
+PUBLISH = 1
+SUBSCRIBE = 2
+UNSUBSCRIBE = 3
+DELIVER = 4
+REQUEST = 5
+ANSWER = 6
+CLOSE = 7
+FRAME = 8
+DROP = 9
+MISS = 10
+LINK_UP = 11
+LINK_DOWN = 12
+LINK_CHANGE = 13
+STORE = 14
+EVICT = 15
+NOTE = 16
+START = 17
+STOP = 18
+CRASH = 19
+
+_CHUNK_BYTES = 1 << 16
+_HEAD = struct.Struct("<Bqqq")
+_IDS = struct.Struct("<qq")
+_NUMBER = struct.Struct("<d")
+_SHAPE = struct.Struct("<BHq")
+_CARRIED = struct.Struct("<BHqqqqd")
+_EVENT_FIELDS = len(EventMessage.__struct_fields__)
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Fingerprint:
+    """Takes facts in their order. The same facts give the same fingerprint, however much of the trace is kept."""
+
+    __slots__ = ("_hash", "_rest", "_waiting")
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._waiting = bytearray()
+        self._rest: dict[type[Message], tuple[int, tuple[str, ...]]] = {}
+
+    def add(self, code: int, time_us: int, node: int, peer: int, detail: bytes = b"") -> None:
+        """One fact; `detail` is whatever else distinguishes it from others."""
+        waiting = self._waiting
+        waiting += _HEAD.pack(code, time_us, node, peer)
+        waiting += detail
+        if len(waiting) > _CHUNK_BYTES:
+            self._hash.update(waiting)
+            waiting.clear()
+
+    def add_event(self, time_us: int, node: NodeId, event: Event) -> None:
+        """An event was published: its bytes, once."""
+        self.add(PUBLISH, time_us, node, event.id.sequence, _pack(event))
+
+    def add_subscription(self, time_us: int, node: NodeId, subscription: Subscription) -> None:
+        """An application subscribed."""
+        request = (subscription.filter, subscription.processor, subscription.state)
+        self.add(SUBSCRIBE, time_us, node, subscription.id.sequence, _pack(request))
+
+    def add_frame(self, time_us: int, frame: Frame, receivers: bytes) -> None:
+        """A transmission ended: its message by tag, size, ids and fields, and the ids of its receivers."""
+        message = frame.message
+        tag, rest = self._rest.get(type(message)) or self._learn(type(message))
+        if isinstance(message, EventMessage):
+            source, sequence = message.event.id
+            size, hops, left_s = len(frame.encoded), message.hops, message.remaining_s
+            fields = _CARRIED.pack(frame.layer, tag, size, source, sequence, hops, left_s)
+            if rest:
+                fields += _pack([getattr(message, name) for name in rest])
+        else:
+            fields = _SHAPE.pack(frame.layer, tag, len(frame.encoded)) + frame.encoded[HEADER_BYTES:]
+        target = -1 if frame.target is None else frame.target
+        self.add(FRAME, time_us, frame.sender, target, fields + receivers)
+
+    def add_note(
+        self, code: int, time_us: int, node: NodeId, peer: int, event: EventId | None, value: float | None
+    ) -> None:
+        """A drop, a stored or evicted copy, or another fact: its code, ids and value, without its names."""
+        detail = b"" if event is None else _IDS.pack(*event)
+        if value is not None:
+            detail += _NUMBER.pack(value)
+        self.add(code, time_us, node, peer, detail)
+
+    def text(self) -> str:
+        """The fingerprint so far, with its version."""
+        self._hash.update(self._waiting)
+        self._waiting.clear()
+        return f"{VERSION}-{self._hash.hexdigest()}"
+
+    def _learn(self, kind: type[Message]) -> tuple[int, tuple[str, ...]]:
+        tag = kind.__struct_config__.tag
+        assert isinstance(tag, int), f"{kind.__name__}: the tag of a message is a number"
+        rest = kind.__struct_fields__[_EVENT_FIELDS:] if issubclass(kind, EventMessage) else ()
+        self._rest[kind] = tag, rest
+        return tag, rest
+
+
+def version_of(text: str) -> int:
+    """The version of a fingerprint's text. Version 1 did not name itself."""
+    head, dash, _ = text.partition("-")
+    return int(head) if dash and head.isdigit() else 1

@@ -1,0 +1,253 @@
+"""Everything that happens in a run passes here once: to the fingerprint, the metrics, the checkers and the trace."""
+
+import struct
+from collections.abc import Callable
+
+from carrycast.core.model import Event, EventId, Failure, NodeId, Request, RequestId, Subscription, SubscriptionId
+from carrycast.core.protocol import Fact, Link
+from carrycast.core.protocol.retention import RetentionLog
+from carrycast.core.wire import Layer, Message, carried
+from carrycast.sim.engine.energy import Batteries
+from carrycast.sim.engine.kernel import US_PER_S, Kernel, microseconds
+from carrycast.sim.engine.memory import Memories
+from carrycast.sim.engine.observers import fingerprint as codes
+from carrycast.sim.engine.observers.answers import AnswerCheckers
+from carrycast.sim.engine.observers.checkers import LEASE_SLACK_S, Checkers
+from carrycast.sim.engine.observers.fingerprint import Fingerprint
+from carrycast.sim.engine.observers.meter import Meter
+from carrycast.sim.engine.observers.outputs import Made
+from carrycast.sim.engine.observers.retention import RetentionCheckers
+from carrycast.sim.engine.observers.tally import Tally
+from carrycast.sim.radio.medium import Frame, Reach, Volley
+from carrycast.trace import Kind, Trace, rows
+
+_FOUR = struct.Struct("<qqqq")
+_FACTS: dict[str, int] = {
+    Kind.DROP: codes.DROP,
+    Kind.STORE: codes.STORE,
+    Kind.EVICT: codes.EVICT,
+    Kind.START: codes.START,
+    Kind.STOP: codes.STOP,
+    Kind.CRASH: codes.CRASH,
+}
+
+
+class Recorder:
+    """The one witness of a run."""
+
+    def __init__(self, kernel: Kernel, meter: Meter, trace: Trace, duration_s: float, worst_drift: float = 0.0) -> None:
+        self.meter = meter
+        self.checkers = Checkers(meter.nodes, worst_drift)
+        self.answers = AnswerCheckers(self.checkers)
+        self.on_delivery: Callable[[NodeId, SubscriptionId, Event], None] | None = None
+        """Somebody who wants the delivered events themselves: a test, an application."""
+        self.fingerprint = Fingerprint()
+        self.batteries: Batteries | None = None
+        self.memories: Memories | None = None
+        self.retention = RetentionCheckers()
+        self._logs = False
+        """Whether any node has a retention log."""
+        self.tally: Tally | None = None
+        """Only if the scenario asks for more than the usual metrics."""
+        self.trace = trace
+        self._kernel = kernel
+        self._end_us = microseconds(duration_s)
+
+    def on_event(self, node: NodeId, event: Event, made: Made | None = None) -> None:
+        """An application published an event, or a processor made one."""
+        now_s = self._kernel.now_s
+        self.checkers.on_event(now_s, event, made)
+        self.meter.on_event(now_s, event, made)
+        if self.tally is not None:
+            self.tally.on_event(now_s, event)
+        if self.memories is not None:
+            self.memories.on_event(event)
+        self.fingerprint.add_event(self._kernel.now_us, node, event)
+        if self.trace.deliveries:
+            size_bytes = rows.event_bytes(event)
+            processor = None if made is None else made.processor
+            self.trace.add_event(event, now_s, size_bytes, self.meter.counts(now_s), processor)
+            self.trace.add(rows.published(now_s, node, event.id, size_bytes))
+        over_s = self.checkers.lease_over_s(now_s, event.lease_s) + LEASE_SLACK_S
+        over_us = microseconds(over_s) if over_s < 1e9 else self._end_us + 1
+        if over_us <= self._end_us:
+            self._kernel.at(over_us, self._lease_over, event.id)
+
+    def on_log(self, node: NodeId, log: RetentionLog | None) -> None:
+        """A node starts, with what its protocol's retention log brings back if it has one."""
+        if log is not None:
+            self._logs = True
+            self.retention.on_start(node, log)
+
+    def on_started(self, node: NodeId) -> None:
+        """The protocol of a node has started."""
+        if self._logs:
+            self.retention.on_started(self._kernel.now_s, node)
+
+    def on_published(self, node: NodeId, event: EventId) -> None:
+        """A protocol has dealt with an event of its node."""
+        if self._logs:
+            self.retention.on_published(self._kernel.now_s, node, event)
+
+    def on_subscribe(self, node: NodeId, subscription: Subscription) -> None:
+        """An application subscribed."""
+        self.checkers.on_subscribe(subscription)
+        if self.tally is not None:
+            self.tally.pairs.on_subscribe(subscription)
+        self.meter.on_subscribe(subscription)
+        self.fingerprint.add_subscription(self._kernel.now_us, node, subscription)
+        if self.trace.deliveries:
+            self.trace.add_subscription(subscription, self._kernel.now_s)
+            self.trace.add(rows.subscribed(self._kernel.now_s, node, subscription.id))
+
+    def on_unsubscribe(self, node: NodeId, id: SubscriptionId) -> None:
+        """A subscription ended."""
+        self.checkers.on_unsubscribe(id)
+        if self.tally is not None:
+            self.tally.pairs.on_unsubscribe(id)
+        self.meter.on_unsubscribe(id)
+        self.fingerprint.add(codes.UNSUBSCRIBE, self._kernel.now_us, node, id.sequence)
+        if self.trace.deliveries:
+            self.trace.end_subscription(id, self._kernel.now_s)
+            self.trace.add(rows.unsubscribed(self._kernel.now_s, node, id))
+
+    def on_deliver(self, node: NodeId, id: SubscriptionId, event: Event, hops: int) -> None:
+        """A protocol handed an event to an application."""
+        now_s = self._kernel.now_s
+        self.checkers.on_deliver(now_s, node, id, event)
+        self.meter.on_deliver(now_s, id, event.id, hops)
+        if self.tally is not None:
+            self.tally.on_deliver(now_s, node, event.id)
+            self.tally.pairs.on_deliver(id, event.id)
+        detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
+        self.fingerprint.add(codes.DELIVER, self._kernel.now_us, node, id.subscriber, detail)
+        if self.on_delivery is not None:
+            self.on_delivery(node, id, event)
+        if self.trace.deliveries:
+            self.trace.add(rows.delivered(now_s, node, id, event.id, hops))
+
+    def on_request(self, node: NodeId, request: Request) -> None:
+        """An application asked for stored events."""
+        self.answers.on_request(request)
+        self.fingerprint.add(codes.REQUEST, self._kernel.now_us, node, request.id.sequence, request.filter.encode())
+        if self.trace.deliveries:
+            self.trace.add(rows.requested(self._kernel.now_s, node, request.id))
+
+    def on_answer(self, node: NodeId, id: RequestId, event: Event, hops: int) -> None:
+        """A protocol handed a stored event to who asked for it."""
+        self.answers.on_answer(self._kernel.now_s, node, id, event)
+        detail = _FOUR.pack(id.sequence, event.id.source, event.id.sequence, hops)
+        self.fingerprint.add(codes.ANSWER, self._kernel.now_us, node, id.requester, detail)
+        if self.trace.deliveries:
+            self.trace.add(rows.answered(self._kernel.now_s, node, id, event.id, hops))
+
+    def on_close(self, node: NodeId, id: RequestId, complete: bool) -> None:
+        """No more answers will come."""
+        self.answers.on_close(self._kernel.now_s, node, id)
+        self.fingerprint.add(codes.CLOSE, self._kernel.now_us, node, id.sequence, bytes([complete]))
+        if self.trace.deliveries:
+            self.trace.add(rows.closed(self._kernel.now_s, node, id, complete))
+
+    def on_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
+        """A transmission ended; `reach` heard it."""
+        self.meter.on_frame(frame, reach)
+        if self.batteries is not None:
+            self.batteries.on_frame(frame, reach)
+        if self.tally is not None:
+            self.tally.on_frame(frame, reach)
+        self.fingerprint.add_frame(self._kernel.now_us, frame, reach.packed)
+        if self.trace.full:
+            if isinstance(frame, Volley):
+                self._trace_volley(frame, reach, interface)
+            else:
+                self._trace_frame(frame, reach, interface)
+
+    def on_route(self, node: NodeId, message: Message, size_bytes: int) -> None:
+        """A protocol handed a message to its router. What the router makes of it is told by frames."""
+        if self.tally is not None:
+            self.tally.on_route(self._kernel.now_s, node, message, size_bytes)
+
+    def on_lost(self, frame: Frame, node: NodeId, reason: str) -> None:
+        """A node did not hear a frame, or could not send it."""
+        peer = frame.target if node == frame.sender else frame.sender
+        _, event = carried(frame.message)
+        self.fingerprint.add_note(codes.DROP, self._kernel.now_us, node, -1 if peer is None else peer, event, None)
+        if self.trace.full:
+            self.trace.add(rows.dropped(self._kernel.now_s, node, frame.layer, reason, peer, frame.message))
+
+    def on_missed(self, frame: Frame, nodes: tuple[NodeId, ...], reason: str) -> None:
+        """Several nodes did not hear a frame. One entry of the fingerprint: there may be many in every transmission."""
+        detail = struct.pack(f"<{len(nodes)}q", *nodes)
+        self.fingerprint.add(codes.MISS, self._kernel.now_us, frame.sender, len(nodes), detail)
+        if self.trace.full:
+            transfer, now_s = rows.Transfer(frame.layer, frame.message), self._kernel.now_s
+            self.trace.extend([transfer.dropped(now_s, node, reason, frame.sender) for node in nodes])
+
+    def on_fact(self, node: NodeId, layer: Layer, fact: Fact) -> None:
+        """A protocol noted something."""
+        event = fact.event
+        if self.tally is not None:
+            self.tally.on_fact(self._kernel.now_s, node, fact)
+        if event is not None:
+            if fact.kind == Kind.STORE:
+                self.checkers.on_store(self._kernel.now_s, node, event)
+                self._on_stored(node, event, 1)
+            elif fact.kind == Kind.EVICT:
+                self.checkers.on_evict(self._kernel.now_s, node, event)
+                self._on_stored(node, event, -1)
+            if self._logs:
+                self.retention.on_fact(self._kernel.now_s, node, fact.kind, event, fact.reason)
+        peer = -1 if fact.peer is None else fact.peer
+        code = _FACTS.get(fact.kind, codes.NOTE)
+        self.fingerprint.add_note(code, self._kernel.now_us, node, peer, event, fact.value)
+        if self.trace.full:
+            self.trace.add(rows.noted(self._kernel.now_s, node, layer, fact))
+
+    def _on_stored(self, node: NodeId, event: EventId, copies: int) -> None:
+        self.meter.on_stored(node, copies)
+        if self.memories is not None:
+            self.memories.on_stored(node, event, copies)
+
+    def on_link(self, node: NodeId, link: Link, lost: Failure | None) -> None:
+        """A node was told that a link has come, or why it has gone."""
+        code = codes.LINK_UP if lost is None else codes.LINK_DOWN
+        self.fingerprint.add(code, self._kernel.now_us, node, link.neighbor)
+        if self.trace.full:
+            self.trace.add(rows.linked(self._kernel.now_s, node, link, lost))
+
+    def on_link_changed(self, node: NodeId, link: Link) -> None:
+        """A node was told that a link costs something else."""
+        self.fingerprint.add_note(codes.LINK_CHANGE, self._kernel.now_us, node, link.neighbor, None, link.cost_s)
+        if self.trace.full:
+            self.trace.add(rows.link_changed(self._kernel.now_s, node, link))
+
+    def on_node(self, node: NodeId, kind: Kind) -> None:
+        """A node started, stopped or crashed."""
+        self.fingerprint.add(_FACTS[kind], self._kernel.now_us, node, -1)
+        if kind is Kind.CRASH:
+            self.checkers.on_crash(node)
+            self.answers.on_crash(node)
+            self.meter.on_crash(node)
+            if self.memories is not None:
+                self.memories.on_crash(node)
+        if self.trace.full:
+            self.trace.add(rows.lived(self._kernel.now_s, node, kind))
+
+    def _lease_over(self, id: object) -> None:
+        assert isinstance(id, EventId)
+        self.checkers.on_lease_over(self._kernel.now_s, id)
+        self.meter.on_lease_over(id)
+        if self.memories is not None:
+            self.memories.on_lease_over(id)
+
+    def _trace_volley(self, volley: Volley, reach: Reach, interface: str) -> None:
+        for target in volley.targets:
+            heard = tuple(node for node in reach.nodes if node == target)
+            self._trace_frame(volley.to(target), Reach(heard), interface)
+
+    def _trace_frame(self, frame: Frame, reach: Reach, interface: str) -> None:
+        transfer = rows.Transfer(frame.layer, frame.message, interface, len(frame.encoded))
+        sender, sent_s = frame.sender, frame.sent_us / US_PER_S
+        for attempt in range(frame.attempts):
+            self.trace.add(transfer.sent(sent_s, sender, frame.target, attempt + 1))
+        self.trace.extend(transfer.received(self._kernel.now_s, reach.nodes, sender))

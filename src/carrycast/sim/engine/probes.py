@@ -1,0 +1,82 @@
+"""Samples of a run, taken every so often: readings of its nodes, their distances, and what its protocol offers."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from carrycast.core.model import NodeId
+from carrycast.core.protocol.probes import Snapshot
+from carrycast.sim.engine.kernel import microseconds
+from carrycast.sim.engine.network import Network
+from carrycast.sim.engine.observers.meter import Metrics
+from carrycast.sim.engine.world import World
+from carrycast.sim.scenario.measures import Asked, aggregate
+
+Series = dict[str, list[tuple[float, float | None]]]
+"""Metric -> time and value of each sample; None where there was nothing to measure."""
+
+
+class Probes:
+    """Takes the samples that a scenario asks for. Nothing of the run depends on them."""
+
+    def __init__(self, asked: Sequence[Asked], world: World, network: Network) -> None:
+        self._asked = [entry for entry in asked if entry.counts == "probe"]
+        self._world = world
+        self._network = network
+        self._kernel = world.kernel
+        self._end_us = microseconds(world.scenario.duration_s)
+        self.series: Series = {entry.name: [] for entry in self._asked}
+        readings: dict[str, Callable[[NodeId], float]] = {
+            "load": lambda node: network.nodes[node].computer.load(),
+            "energy": lambda node: network.nodes[node].protocol.host.energy(self._kernel.now_s),
+            "free_memory_bytes": lambda node: network.nodes[node].protocol.host.free_memory_bytes(self._kernel.now_s),
+            "neighbors": lambda node: len(network.view.neighbors(node)),
+        }
+        self._readings: Mapping[str, Callable[[NodeId], float]] = readings
+
+    def start(self) -> None:
+        """The first samples are of the start; each is followed by the next."""
+        for entry in self._asked:
+            self._kernel.at(0, self._sample, (entry, 0))
+
+    def metrics(self, from_s: float, to_s: float) -> Metrics:
+        """Of each, its value over the samples in a window."""
+        found: Metrics = {}
+        for entry in self._asked:
+            values = [value for time_s, value in self.series[entry.name] if from_s <= time_s <= to_s]
+            found[entry.name] = aggregate([value for value in values if value is not None], entry.of)
+        return found
+
+    def _sample(self, due: object) -> None:
+        assert isinstance(due, tuple)
+        entry, number = due
+        value = self._value(entry)
+        if value is not None and not math.isfinite(value):
+            value = None
+        self.series[entry.name].append((self._kernel.now_s, value))
+        next_us = microseconds((number + 1) * entry.every_s)
+        if next_us <= self._end_us:
+            self._kernel.at(next_us, self._sample, (entry, number + 1))
+
+    def _value(self, entry: Asked) -> float | None:
+        own = self._world.stack.protocol.probes.get(entry.probe)
+        if own is not None:
+            found = own(self._snapshot())
+            return None if found is None else float(found)
+        reading = self._readings.get(entry.probe)
+        nodes = self._world.roles[entry.role] if entry.role else range(self._world.scenario.nodes)
+        up = [node for node in nodes if self._network.nodes[node].up]
+        if reading is None:
+            return self._hops(up, entry.across)
+        return aggregate([reading(node) for node in up], entry.across)
+
+    def _hops(self, nodes: list[NodeId], across: str) -> float | None:
+        """Of the shortest paths between nodes that have one, each way."""
+        hops = self._network.view.hops()[np.ix_(nodes, nodes)]
+        return aggregate(hops[hops > 0].tolist(), across)
+
+    def _snapshot(self) -> Snapshot:
+        network = self._network
+        protocols = {node.id: node.protocol for node in network.nodes if node.up}
+        return Snapshot(self._kernel.now_s, protocols, self._world.roles, network.view)

@@ -1,0 +1,340 @@
+"""One run: a scenario and a seed in, metrics, a trace and a fingerprint out. A plain function; it needs no Spark."""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from carrycast.core.functions import Installed, ProcessorError, load_function, split_function
+from carrycast.core.model import NodeId, ProcessorId
+from carrycast.core.streams import check_seed, stream
+from carrycast.errors import UserError, WorkError
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.engine.computer import Failures
+from carrycast.sim.engine.energy import Batteries
+from carrycast.sim.engine.kernel import Kernel, microseconds
+from carrycast.sim.engine.memory import Memories
+from carrycast.sim.engine.mishap import RunError, in_run
+from carrycast.sim.engine.network import Network
+from carrycast.sim.engine.observers.checkers import ViolationError
+from carrycast.sim.engine.observers.meter import Meter, Metrics
+from carrycast.sim.engine.observers.recorder import Recorder
+from carrycast.sim.engine.observers.tally import Tally
+from carrycast.sim.engine.probes import Probes, Series
+from carrycast.sim.engine.world import World
+from carrycast.sim.scenario.applications import Command, commanded, hired
+from carrycast.sim.scenario.draws import chosen
+from carrycast.sim.scenario.faults import fault_plan
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.retrieval import Advertise, Ask, played_advertisements, played_requests
+from carrycast.sim.scenario.roles import draw_roles
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario.workload import Publish, Subscribe, workload
+from carrycast.trace import Level, Trace
+
+LOG = logging.getLogger("carrycast.sim.engine")
+MEMORIES = ("seen_s", "max_seen", "max_met", "seen_grace_s")
+"""Settings that say how long, or how many, events are remembered that were met."""
+STEPS = 500
+"""How often somebody who watches a run is told where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came out of a run."""
+
+    scenario: str
+    protocol: str
+    seed: int
+    fingerprint: str
+    metrics: Metrics
+    settings: Mapping[str, object]
+    trace: Trace
+    failures: Mapping[ProcessorId, Failures]
+    """The processors that failed."""
+    series: Series = field(default_factory=dict)
+    """Samples over time, of the probes that the scenario asks for."""
+
+    def summary(self) -> dict[str, object]:
+        """The run as `carrycast run --json` prints it."""
+        failed = {id: {"times": one.times, "first_error": one.first} for id, one in self.failures.items()}
+        return {
+            "scenario": self.scenario,
+            "protocol": self.protocol,
+            "seed": self.seed,
+            "fingerprint": self.fingerprint,
+            "metrics": self.metrics,
+            "settings": self.settings,
+            **({"processors_failed": failed} if failed else {}),
+            **({"series": self.series} if self.series else {}),
+        }
+
+
+class Simulation:
+    """One simulation, step by step. `run` goes through it in one stride; tests stop in between and look.
+
+    `plan` takes the place of the contacts that would follow from the scenario.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        trace: Level | None = None,
+        trace_directory: Path | None = None,
+        recode: bool = False,
+        plan: ContactPlan | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.seed = seed
+        trajectories = None
+        if plan is None or scenario.mobility is not None:
+            moved, trajectories = movement(scenario, seed)
+            plan = moved if plan is None else plan
+        stack = scenario.stack_plan()
+        self.name = f"{scenario.name}/{stack.protocol.name}/{seed}"
+        LOG.info("%s: %d nodes for %g s", self.name, scenario.nodes, scenario.duration_s)
+        self.kernel = Kernel()
+        self.trace = Trace(self.name, scenario.trace if trace is None else trace, trace_directory)
+        roles = draw_roles(scenario.roles, scenario.nodes, seed, scenario.name)
+        faults = fault_plan(scenario.faults, roles, scenario.nodes, scenario.duration_s, seed)
+        self.recorder = _recorder(scenario, self.kernel, self.trace, faults.worst_drift, roles)
+        batteries = None
+        if scenario.energy is not None:
+            batteries = Batteries(scenario.energy, scenario.nodes, stream(seed, "energy"))
+            self.recorder.batteries = batteries
+        if scenario.computer.memory_bytes is not None:
+            self.recorder.memories = Memories(scenario.computer.memory_bytes, scenario.nodes)
+        self._played = workload(
+            scenario.subscribe, scenario.resolved().publish, roles, scenario.nodes, scenario.duration_s, seed
+        )
+        self._advertised = played_advertisements(scenario.advertise, roles, scenario.nodes, seed)
+        self._asked = played_requests(scenario.request, roles, scenario.nodes, scenario.duration_s, seed)
+        self._world = World(
+            scenario=scenario,
+            seed=seed,
+            stack=stack,
+            kernel=self.kernel,
+            recorder=self.recorder,
+            plan=plan,
+            trajectories=trajectories,
+            roles=roles,
+            faults=faults,
+            installed=_installed(scenario, roles, seed),
+            batteries=batteries,
+            applications=hired(scenario.applications, roles, scenario.nodes, seed, scenario.name),
+            sequences={publish.event.id.source: publish.event.id.sequence for publish in self._played.publishes},
+        )
+        self._commands = commanded(scenario.resolved().command, roles, scenario.nodes, seed, scenario.name)
+        self.network = Network(self._world, recode)
+        self._probes = Probes(scenario.measure.more, self._world, self.network)
+
+    def next_sequence(self, node: NodeId) -> int:
+        """The number of a node's next event, beyond those of the workload."""
+        return self._world.next_sequence(node)
+
+    def start(self) -> None:
+        """Start every node, at time 0."""
+        player = _Player(self.network, self.kernel)
+        for subscribe in self._played.subscribes:
+            player.schedule_subscribe(subscribe, self.scenario.duration_s)
+        for advertise in self._advertised:
+            player.schedule_advertise(advertise, self.scenario.duration_s)
+        with self._watched():
+            self.network.start()
+        self._probes.start()
+        player.schedule_publishes(self._played.publishes)
+        for command in self._commands:
+            player.schedule_command(command)
+        for ask in self._asked:
+            self.kernel.at(microseconds(ask.time_s), player.request, ask)
+
+    def advance(self, until_s: float) -> None:
+        """Let everything happen up to a time, that time included."""
+        with self._watched():
+            self.kernel.run(microseconds(until_s))
+            self.recorder.retention.check(until_s)
+
+    def finish(self) -> Run:
+        """Stop every node and say what came out."""
+        with self._watched():
+            self.network.stop()
+        LOG.info("%s: done, %d steps of the queue", self.name, self.kernel.popped)
+        stack = self._world.stack
+        metrics = self.recorder.meter.metrics()
+        if self.recorder.tally is not None:
+            metrics |= self.recorder.tally.metrics()
+        metrics |= self._probes.metrics(*_window(self.scenario))
+        settings = {**msgspec.to_builtins(self.scenario), "base": ""}
+        settings["protocol"] = {"name": stack.protocol.name, **msgspec.to_builtins(stack.settings)}
+        if stack.router is not None:
+            settings["router"] = {"name": stack.router.name, **msgspec.to_builtins(stack.router_settings)}
+        return Run(
+            self.scenario.name,
+            stack.protocol.name,
+            self.seed,
+            self.recorder.fingerprint.text(),
+            metrics,
+            settings,
+            self.trace,
+            self._failures(),
+            self._probes.series,
+        )
+
+    def _hint(self, error: ViolationError) -> str:
+        """Which settings may be the reason, where a node took an event for new that it had met before."""
+        plan = self._world.stack
+        known = {"protocol": plan.settings, "router": plan.router_settings}
+        named = [f"{at}.{name}" for at, one in known.items() for name in MEMORIES if hasattr(one, name)]
+        if "a second time" not in str(error) or not named:
+            return ""
+        return f"; perhaps it was forgotten while copies of it were under way: raise {' and '.join(named)}"
+
+    def _failures(self) -> dict[ProcessorId, Failures]:
+        """Over all nodes, by the scenario's order of processors."""
+        found: dict[ProcessorId, Failures] = {}
+        for entry in self.scenario.processors:
+            failures = [
+                node.computer.failures[entry.id] for node in self.network.nodes if entry.id in node.computer.failures
+            ]
+            if failures:
+                first = min(failures, key=lambda one: one.first_s)
+                found[entry.id] = Failures(sum(one.times for one in failures), first.first, first.first_s)
+        return found
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Whatever ends the run is told with the run, the time, the node and the place in the code."""
+        try:
+            yield
+        except ViolationError as error:
+            raise ViolationError(f"{self.name}: {error}{self._hint(error)} (replay with --seed {self.seed})") from None
+        except (UserError, WorkError):
+            raise
+        except Exception as error:
+            said = in_run(error, self.kernel.now_s)
+            raise RunError(f"{self.name}: {said} (replay with --seed {self.seed})") from error
+
+
+def run(
+    scenario: Scenario,
+    seed: int,
+    trace: Level | None = None,
+    trace_directory: Path | None = None,
+    recode: bool = False,
+    told: Callable[[float], None] | None = None,
+) -> Run:
+    """Simulate. `recode` passes every reception through bytes; the outcome is the same, only slower. `told` is called
+    now and then with the simulated time that is over."""
+    check_seed(seed)
+    simulation = Simulation(scenario, seed, trace, trace_directory, recode)
+    # Reference counting frees everything a run drops; the collector would only walk the run's long-lived state.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        simulation.start()
+        if told is not None:
+            for step in range(1, STEPS):
+                simulation.advance(scenario.duration_s * step / STEPS)
+                told(scenario.duration_s * step / STEPS)
+        simulation.advance(scenario.duration_s)
+        return simulation.finish()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def check_run(scenario: Scenario, seed: int = 1) -> None:
+    """Refuse, with a UserError, what `run` would refuse: everything is read, drawn and made, and nothing is run."""
+    check_seed(seed)
+    Simulation(scenario, seed)
+
+
+def _window(scenario: Scenario) -> tuple[float, float]:
+    """What is measured: from when to when."""
+    measure = scenario.measure
+    return measure.from_s, scenario.duration_s if measure.to_s is None else measure.to_s
+
+
+def _recorder(
+    scenario: Scenario, kernel: Kernel, trace: Trace, worst_drift: float, roles: dict[str, list[NodeId]]
+) -> Recorder:
+    from_s, to_s = _window(scenario)
+    recorder = Recorder(kernel, Meter(scenario.nodes, from_s, to_s), trace, scenario.duration_s, worst_drift)
+    if any(entry.counts != "probe" for entry in scenario.measure.more):
+        recorder.tally = Tally(scenario.measure.more, scenario.nodes, from_s, to_s, roles)
+    return recorder
+
+
+def _installed(scenario: Scenario, roles: dict[str, list[int]], seed: int) -> list[dict[ProcessorId, Installed]]:
+    tables: list[dict[ProcessorId, Installed]] = [{} for _ in range(scenario.nodes)]
+    for place, entry in enumerate(scenario.resolved().processors):
+        try:
+            file, name = split_function(entry.function)
+            function = load_function(Path(file), name)
+        except ProcessorError as error:
+            raise UserError(f"{scenario.name}: processors[{place}].function: {error}") from None
+        for node in chosen(entry.nodes, roles, scenario.nodes, stream(seed, f"processor {place}")):
+            if entry.id in tables[node]:
+                raise UserError(f"{scenario.name}: processors[{place}].id: node {node} has two processors {entry.id!r}")
+            tables[node][entry.id] = Installed.of(entry.processor(), function)
+    return tables
+
+
+class _Player:
+    """Plays a workload against a network."""
+
+    def __init__(self, network: Network, kernel: Kernel) -> None:
+        self._network = network
+        self._kernel = kernel
+        self._publishes: list[Publish] = []
+        self._next = 0
+
+    def schedule_subscribe(self, subscribe: Subscribe, duration_s: float) -> None:
+        self._kernel.at(microseconds(subscribe.time_s), self._subscribe, subscribe)
+        if subscribe.until_s is not None and subscribe.until_s <= duration_s:
+            self._kernel.at(microseconds(subscribe.until_s), self._unsubscribe, subscribe)
+
+    def schedule_advertise(self, advertise: Advertise, duration_s: float) -> None:
+        node, advertisement = self._network.nodes[advertise.advertisement.id.advertiser], advertise.advertisement
+        self._kernel.at(microseconds(advertise.time_s), lambda _: node.advertise(advertisement), None)
+        if advertise.until_s is not None and advertise.until_s <= duration_s:
+            self._kernel.at(microseconds(advertise.until_s), lambda _: node.unadvertise(advertisement), None)
+
+    def request(self, ask: object) -> None:
+        assert isinstance(ask, Ask)
+        self._network.nodes[ask.request.id.requester].request(ask.request)
+
+    def schedule_publishes(self, publishes: list[Publish]) -> None:
+        """One queue entry at a time, so that the queue does not hold the whole future."""
+        self._publishes = publishes
+        self._schedule_next()
+
+    def schedule_command(self, command: Command) -> None:
+        self._kernel.at(microseconds(command.time_s), self._command, command)
+
+    def _command(self, command: object) -> None:
+        assert isinstance(command, Command)
+        self._network.nodes[command.node].command(command.application, command.verb, command.body)
+
+    def _schedule_next(self) -> None:
+        if self._next < len(self._publishes):
+            self._kernel.at(microseconds(self._publishes[self._next].time_s), self._publish, None)
+
+    def _subscribe(self, subscribe: object) -> None:
+        assert isinstance(subscribe, Subscribe)
+        self._network.nodes[subscribe.subscription.id.subscriber].subscribe(subscribe.subscription)
+
+    def _unsubscribe(self, subscribe: object) -> None:
+        assert isinstance(subscribe, Subscribe)
+        self._network.nodes[subscribe.subscription.id.subscriber].unsubscribe(subscribe.subscription.id)
+
+    def _publish(self, _: object) -> None:
+        event = self._publishes[self._next].event
+        self._next += 1
+        self._network.nodes[event.id.source].publish(event)
+        self._schedule_next()

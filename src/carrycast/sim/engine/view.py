@@ -1,0 +1,78 @@
+"""The whole network at one moment, for oracles: who is linked with whom, and how far everybody is from everybody."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carrycast.core.model import NodeId, Position
+from carrycast.core.protocol import GlobalView
+from carrycast.sim.engine.world import World
+from carrycast.sim.radio.medium import Medium
+
+
+class View(GlobalView):
+    """Looks at the topologies of all media. What it computes it keeps until a link changes."""
+
+    def __init__(self, media: Sequence[Medium], world: World) -> None:
+        self._topologies = [medium.topology for medium in media]
+        self._world = world
+        self._hops: NDArray[np.int16] | None = None
+        self._hops_version = -1
+
+    @property
+    def version(self) -> int:
+        return sum(topology.version for topology in self._topologies)
+
+    def neighbors(self, node: NodeId) -> Sequence[NodeId]:
+        first, *others = self._topologies
+        near = first.reach(node).nodes
+        if not others:
+            return near
+        return tuple(dict.fromkeys(chain(near, *(topology.reach(node).nodes for topology in others))))
+
+    def position(self, node: NodeId) -> Position | None:
+        return self._world.position(node)
+
+    def hops(self) -> NDArray[np.int16]:
+        if self._hops is None or self._hops_version != self.version:
+            self._hops_version = self.version
+            self._hops = all_hops([self.neighbors(node) for node in range(self._world.scenario.nodes)])
+        return self._hops
+
+
+def all_hops(neighbors: Sequence[Sequence[NodeId]]) -> NDArray[np.int16]:
+    """The shortest paths of a network in which links go both ways, breadth first from all nodes at once.
+
+    Which nodes a node has reached is a row of bits; in each step it takes over what its neighbors reached in the one
+    before. So a step costs the number of links times a 64th of the nodes.
+    """
+    nodes = len(neighbors)
+    hops = np.full((nodes, nodes), -1, dtype=np.int16)
+    np.fill_diagonal(hops, 0)
+    degrees = np.fromiter(map(len, neighbors), dtype=np.int64, count=nodes)
+    linked = np.flatnonzero(degrees)
+    if len(linked):
+        targets = np.fromiter(chain.from_iterable(neighbors), dtype=np.int64, count=int(degrees.sum()))
+        starts = (np.cumsum(degrees) - degrees)[linked]
+        reached = _bits(np.eye(nodes, dtype=np.bool_))
+        latest = reached.copy()
+        step = 0
+        while True:
+            step += 1
+            new = np.zeros_like(reached)
+            new[linked] = np.bitwise_or.reduceat(latest[targets], starts, axis=0) & ~reached[linked]
+            if not new.any():
+                break
+            reached |= new
+            hops[np.unpackbits(new.view(np.uint8), axis=1, count=nodes).view(np.bool_)] = step
+            latest = new
+    hops.setflags(write=False)
+    return hops
+
+
+def _bits(rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Rows of truth values, 64 to a word."""
+    packed = np.packbits(rows, axis=1)
+    return np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64)

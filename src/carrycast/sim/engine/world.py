@@ -1,0 +1,106 @@
+"""What all nodes of a run have in common."""
+
+from dataclasses import dataclass, field
+
+from carrycast.core.functions import Installed
+from carrycast.core.model import NodeId, Position, ProcessorId, RoadMap
+from carrycast.core.protocol import Capability, StackPlan
+from carrycast.errors import WorkError
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.engine.energy import Batteries
+from carrycast.sim.engine.kernel import Kernel
+from carrycast.sim.engine.memory import Memories
+from carrycast.sim.engine.observers.recorder import Recorder
+from carrycast.sim.engine.slow import SlowLinks
+from carrycast.sim.mobility.trajectory import Trajectories
+from carrycast.sim.scenario.applications import Hired
+from carrycast.sim.scenario.faults import FaultPlan
+from carrycast.sim.scenario.movement import movement
+from carrycast.sim.scenario.scenario import Scenario
+
+
+class DerivedEventsError(WorkError):
+    """The processors of a run make more events than it may have."""
+
+
+@dataclass(slots=True)
+class World:
+    """A scenario with one seed: what was drawn for it, its clock and its witness."""
+
+    scenario: Scenario
+    seed: int
+    stack: StackPlan
+    kernel: Kernel
+    recorder: Recorder
+    plan: ContactPlan
+    trajectories: Trajectories | None
+    roles: dict[str, list[NodeId]]
+    faults: FaultPlan
+    installed: list[dict[ProcessorId, Installed]]
+    """The processors of each node."""
+    batteries: Batteries | None
+    sequences: dict[NodeId, int] = field(default_factory=dict)
+    """The number of each node's last event."""
+    applications: dict[NodeId, list[Hired]] = field(default_factory=dict)
+    """Those of each node that has some."""
+    slow: SlowLinks = field(init=False, default_factory=SlowLinks)
+    offers: frozenset[Capability] = field(init=False)
+    """What nodes may know in this scenario."""
+    derived: dict[ProcessorId, int] = field(init=False, default_factory=dict)
+    """How many events each processor has made, at all nodes."""
+    _roads: RoadMap | None = field(init=False, default=None)
+
+    _roles_of: dict[NodeId, tuple[str, ...]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.offers = self.scenario.offers()
+        for role, nodes in self.roles.items():
+            for node in nodes:
+                self._roles_of[node] = (*self.roles_of(node), role)
+
+    def roles_of(self, node: NodeId) -> tuple[str, ...]:
+        """What the scenario has a node be."""
+        return self._roles_of.get(node, ())
+
+    @property
+    def memories(self) -> Memories | None:
+        """What nodes have in use, if the scenario says how much there is."""
+        return self.recorder.memories
+
+    def next_sequence(self, node: NodeId) -> int:
+        """The number of a node's next event, beyond those of the workload."""
+        self.sequences[node] = self.sequences.get(node, -1) + 1
+        return self.sequences[node]
+
+    def count_derived(self, processor: ProcessorId, events: int) -> None:
+        """A processor has made some events. A run in which too many are made ends: it would take hours."""
+        self.derived[processor] = self.derived.get(processor, 0) + events
+        made, most = sum(self.derived.values()), self.scenario.computer.max_derived_events
+        if made > most:
+            busiest = max(self.derived, key=lambda one: self.derived[one])
+            raise DerivedEventsError(
+                f"{self.scenario.name}: at {self.kernel.now_s:g} s processors have made more than {most:,} events, "
+                f"{self.derived[busiest]:,} of them {busiest}: select less in its filter, let fewer nodes run it, "
+                "lower protocol.max_stages, or raise computer.max_derived_events"
+            )
+
+    def position(self, node: NodeId) -> Position | None:
+        """Where a node is right now; None if it is not there."""
+        if self.trajectories is None:
+            raise TypeError("a replayed contact plan has no positions")
+        where = self.trajectories.position(node, self.kernel.now_s)
+        # As `Position(*where)`, at a third of the cost: routers ask at every frame.
+        return None if where is None else tuple.__new__(Position, where)
+
+    def road_map(self) -> RoadMap:
+        """The map that nodes move on, read when somebody first asks."""
+        if self._roads is None:
+            model = self.scenario.mobility_model()
+            self._roads = None if model is None else model.road_map()
+            if self._roads is None:
+                raise TypeError("nobody moves on roads here; a protocol that reads the map declares it in `needs`")
+        return self._roads
+
+    def contacts_within(self, range_m: float) -> ContactPlan:
+        """Who comes within another distance of whom."""
+        return movement(self.scenario, self.seed, range_m)[0]

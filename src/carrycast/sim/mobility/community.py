@@ -1,0 +1,216 @@
+"""Community: nodes live in groups, each group in a square of a grid, and go where those are to whom they are drawn.
+
+The community model of Musolesi and Mascolo, with the travelers that the adaptive routing paper [004 §5.1.1] added.
+"""
+
+import heapq
+from random import Random
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from msgspec import Meta
+
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area, MobilityModel
+from carrycast.sim.mobility.trajectory import Floats, Trajectories
+
+# The social matrix has an entry for each pair: 4000 nodes take 128 MB.
+MAX_NODES = 4000
+# As for random waypoint: beyond this the area is surely in other units than the speeds.
+MAX_LEGS = 50_000_000
+
+Speed = Annotated[float, Meta(gt=0, le=1e6, description="meters per second")]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Squares = Annotated[int, Meta(ge=1, le=1000)]
+
+
+def social_matrix(group: list[int], rewiring: float, threshold: float, rng: np.random.Generator) -> Floats:
+    """How much each node is drawn to each other, 0 to 1, symmetric, 0 to itself.
+
+    Members of a group are drawn to each other by 1 - threshold to 1, others by 0 to threshold. With probability
+    `rewiring` a tie within a group becomes weak, and one of the two gets a strong tie to a random outsider instead.
+    """
+    nodes = len(group)
+    of = np.array(group)
+    noise = np.triu(rng.random((nodes, nodes)) * threshold, 1)
+    noise += noise.T
+    together = of[:, None] == of[None, :]
+    ties: Floats = np.where(together, 1.0 - noise, noise)
+    rewired = np.argwhere(np.triu(together & (rng.random((nodes, nodes)) < rewiring), 1))
+    for one, other in rewired.tolist():
+        outsiders = np.flatnonzero((of != of[one]) & (ties[one] < threshold))
+        if len(outsiders):
+            friend = int(outsiders[rng.integers(len(outsiders))])
+            strong, weak = 1.0 - threshold * rng.random(), threshold * rng.random()
+            ties[one, friend] = ties[friend, one] = strong
+            ties[one, other] = ties[other, one] = weak
+    np.fill_diagonal(ties, 0.0)
+    return ties
+
+
+def attraction(ties: Floats, goals: "np.ndarray[tuple[int], np.dtype[np.int64]]", squares: int) -> Floats:
+    """What draws a node to each square: its mean tie to those whose goal is there; nothing draws to an empty square."""
+    drawn = np.bincount(goals, weights=ties, minlength=squares)
+    heads = np.bincount(goals, minlength=squares)
+    pull: Floats = drawn / np.maximum(heads, 1)
+    return pull
+
+
+class Community(MobilityModel, frozen=True, kw_only=True):
+    """Groups in squares, ties between nodes, and travelers that never stay.
+
+    Node i belongs to group i mod `groups`; nodes 0 to `travelers` - 1 travel, so more travelers include the fewer.
+    """
+
+    name: ClassVar[str] = "community"
+    summary: ClassVar[str] = (
+        "groups in squares of a grid; nodes go where their friends are, travelers from group to group"
+    )
+
+    # [004 §5.1.1] An 8 x 8 grid.
+    columns: Annotated[Squares, Meta(description="squares of the grid from left to right")] = 8
+    rows: Annotated[Squares, Meta(description="squares of the grid from bottom to top")] = 8
+    # The paper gives no number of groups. Ten is the default of the model's own generator.
+    groups: Annotated[int, Meta(ge=1, le=1_000_000, description="each lives in a square of its own")] = 10
+    # [004 §5.2] Sixteen in the table of utility weights, the only number that is given.
+    travelers: Annotated[int, Meta(ge=0, le=1_000_000, description="nodes that always go to another group")] = 16
+    # [004 §5.1.2]
+    speed_min_mps: Annotated[Speed, Meta(description="the slowest of those that do not travel")] = 1.0
+    speed_max_mps: Annotated[Speed, Meta(description="the fastest of those that do not travel")] = 10.0
+    traveler_speed_mps: Annotated[Speed, Meta(description="of every traveler")] = 20.0
+    # Each node keeps the speed it was given, as in the model's generator; "leg" draws one for each leg.
+    speed_drawn: Annotated[Literal["node", "leg"], Meta(description="a speed for each node or for each leg")] = "node"
+    # Both as in the model's generator.
+    rewiring: Annotated[Share, Meta(description="share of ties within groups that lead out of them")] = 0.1
+    threshold: Annotated[float, Meta(gt=0, lt=0.5, description="weak ties are below it, strong ones above 1 - it")] = (
+        0.1
+    )
+    # Deterministic as the paper has it: "the group of hosts that exert the highest attraction".
+    choice: Annotated[
+        Literal["deterministic", "probabilistic"], Meta(description="the most attractive square, or one by attraction")
+    ] = "deterministic"
+    # Only for probabilistic choice; the generator's value.
+    drift: Annotated[Share, Meta(description="attraction that every square has on top")] = 0.01
+
+    def __post_init__(self) -> None:
+        if self.speed_min_mps > self.speed_max_mps:
+            raise ValueError(
+                f"speed_min_mps ({self.speed_min_mps:g}) must not exceed speed_max_mps ({self.speed_max_mps:g})"
+            )
+        if self.groups > self.columns * self.rows:
+            raise ValueError(
+                f"groups ({self.groups}) live in squares of their own, and there are {self.columns * self.rows}"
+            )
+
+    def check(self, nodes: int) -> None:
+        """Refuse numbers of nodes that the settings do not fit."""
+        if self.travelers > nodes:
+            raise UserError(f"community: travelers ({self.travelers}) must not exceed the number of nodes ({nodes})")
+        if self.groups > nodes:
+            raise UserError(f"community: groups ({self.groups}) must not exceed the number of nodes ({nodes})")
+        if nodes > MAX_NODES:
+            raise UserError(f"community: at most {MAX_NODES} nodes, not {nodes}: every pair of them has a tie")
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """Leg by leg in the order of arrivals, since each choice depends on where the others are going."""
+        self.check(nodes)
+        slowest_leg_m = min(area.width_m / self.columns, area.height_m / self.rows) / 2
+        fastest_mps = max(self.speed_max_mps, self.traveler_speed_mps)
+        if nodes * duration_s * fastest_mps / slowest_leg_m > MAX_LEGS:
+            raise UserError(
+                f"community might make more than {MAX_LEGS} legs; use a larger area, lower speeds, fewer nodes or a "
+                f"shorter run"
+            )
+        walk = _Walk(self, nodes, area, duration_s, rng)
+        walk.run()
+        return walk.trajectories()
+
+
+class _Leg(NamedTuple):
+    node: int
+    start_s: float
+    end_s: float
+    x_m: float
+    y_m: float
+    vx_mps: float
+    vy_mps: float
+
+
+class _Walk:
+    """All nodes on their way, and the square that each is going to."""
+
+    def __init__(self, model: Community, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> None:
+        self.model = model
+        self.nodes = nodes
+        self.duration_s = duration_s
+        self.squares = model.columns * model.rows
+        self.width_m = area.width_m / model.columns
+        self.height_m = area.height_m / model.rows
+        group = [node % model.groups for node in range(nodes)]
+        self.ties = social_matrix(group, model.rewiring, model.threshold, rng)
+        home = rng.permutation(self.squares)[: model.groups]
+        self.goals = home[np.array(group)]
+        self.speed_mps = rng.uniform(model.speed_min_mps, model.speed_max_mps, nodes)
+        self.speed_mps[: model.travelers] = model.traveler_speed_mps
+        # A stream for each node: what one draws does not shift what the others draw.
+        self.streams = [Random(int(seed)) for seed in rng.integers(0, 2**63, nodes)]
+        self.legs: list[_Leg] = []
+        self.place = [self._within(node, int(self.goals[node])) for node in range(nodes)]
+
+    def run(self) -> None:
+        """Everybody starts in the group's square, on the way to another place in it."""
+        arrivals: list[tuple[float, int]] = []
+        for node in range(self.nodes):
+            arrivals.append((self._go(node, 0.0, int(self.goals[node])), node))
+        heapq.heapify(arrivals)
+        while arrivals:
+            time_s, node = heapq.heappop(arrivals)
+            if time_s < self.duration_s:
+                square = self._next_square(node)
+                self.goals[node] = square
+                heapq.heappush(arrivals, (self._go(node, time_s, square), node))
+
+    def trajectories(self) -> Trajectories:
+        """All legs made so far."""
+        columns = [np.array(column, dtype=np.float64) for column in zip(*self.legs, strict=True)]
+        return Trajectories.from_legs(self.nodes, columns[0].astype(np.int64), *columns[1:])
+
+    def _next_square(self, node: int) -> int:
+        """[004 §5.1.1] The square of highest attraction; for a traveler, of all but the one it is in."""
+        model, here = self.model, int(self.goals[node])
+        pull = attraction(self.ties[node], self.goals, self.squares)
+        travels = node < model.travelers
+        if model.choice == "probabilistic":
+            pull += model.drift
+            if travels:
+                pull[here] = 0.0
+            total = float(pull.sum())
+            return self._drawn(node, pull, total) if total > 0 else here
+        if travels:
+            pull[here] = -1.0
+        best = int(pull.argmax())
+        # A traveler whose group is the only one stays, since there is nobody to travel to.
+        return best if pull[best] > 0 else here
+
+    def _drawn(self, node: int, pull: Floats, total: float) -> int:
+        place = int(np.searchsorted(np.cumsum(pull), self.streams[node].random() * total, side="right"))
+        return min(place, self.squares - 1)
+
+    def _go(self, node: int, now_s: float, square: int) -> float:
+        """Set out for a random place in a square; when the node will be there."""
+        x_m, y_m = self.place[node]
+        goal_x_m, goal_y_m = self.place[node] = self._within(node, square)
+        length_m = float(np.hypot(goal_x_m - x_m, goal_y_m - y_m))
+        speed_mps = float(self.speed_mps[node])
+        if self.model.speed_drawn == "leg" and node >= self.model.travelers:
+            speed_mps = self.streams[node].uniform(self.model.speed_min_mps, self.model.speed_max_mps)
+        there_s = now_s + length_m / speed_mps
+        if there_s > now_s:
+            vx, vy = (goal_x_m - x_m) / (there_s - now_s), (goal_y_m - y_m) / (there_s - now_s)
+            self.legs.append(_Leg(node, now_s, min(there_s, self.duration_s), x_m, y_m, vx, vy))
+        return there_s
+
+    def _within(self, node: int, square: int) -> tuple[float, float]:
+        row, column = divmod(square, self.model.columns)
+        draw = self.streams[node].random
+        return (column + draw()) * self.width_m, (row + draw()) * self.height_m

@@ -1,0 +1,70 @@
+"""A later part of another movement, told from its own beginning."""
+
+from collections.abc import Callable
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from carrycast.core.model.roads import RoadMap
+from carrycast.core.settings import typed
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area, MobilityModel, Recording
+from carrycast.sim.mobility.trajectory import Trajectories
+
+
+class Excerpt(MobilityModel, frozen=True, kw_only=True):
+    """What the model in the table `of` does from `from_s` on."""
+
+    name: ClassVar[str] = "excerpt"
+    summary: ClassVar[str] = "a later part of another movement, told from its own beginning"
+
+    from_s: Annotated[float, Meta(ge=0, le=1e7, description="where the part begins, in seconds of the other movement")]
+    of: Annotated[dict[str, object], Meta(description="the other movement: a table with `model` and its settings")]
+
+    def __post_init__(self) -> None:
+        try:
+            self._whole()
+        except UserError as error:
+            raise ValueError(str(error)) from None
+
+    def with_files(self, change: Callable[[str], str]) -> Self:
+        """The other model's files."""
+        changed = self._whole().with_files(change)
+        return msgspec.structs.replace(self, of={"model": changed.name, **msgspec.to_builtins(changed)})
+
+    def check(self, nodes: int) -> None:
+        """As the other model does."""
+        self._whole().check(nodes)
+
+    def on_roads(self) -> bool:
+        """As the other model is."""
+        return self._whole().on_roads()
+
+    def road_map(self) -> RoadMap | None:
+        """The other model's."""
+        return self._whole().road_map()
+
+    def recording(self) -> Recording | None:
+        """The other model's, from `from_s` on."""
+        whole = self._whole().recording()
+        return None if whole is None else whole._replace(lasts_s=whole.lasts_s - self.from_s)
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """The whole movement up to the end of the part, without its beginning."""
+        whole = self._whole().trajectories(nodes, area, self.from_s + duration_s, rng)
+        node = np.repeat(np.arange(whole.nodes), np.diff(whole.first))
+        start_s = np.maximum(whole.start_s, self.from_s)
+        late_s = start_s - whole.start_s
+        x_m, y_m = whole.x_m + whole.vx_mps * late_s, whole.y_m + whole.vy_mps * late_s
+        kept = whole.end_s > start_s
+        columns = (start_s - self.from_s, whole.end_s - self.from_s, x_m, y_m, whole.vx_mps, whole.vy_mps)
+        return Trajectories.from_legs(whole.nodes, node[kept], *(column[kept] for column in columns))
+
+    def _whole(self) -> MobilityModel:
+        # The registry finds models by importing their files, this one among them.
+        from carrycast.sim.mobility.registry import lookup
+
+        table = dict(self.of)
+        return typed(table, lookup(str(table.pop("model", ""))), "of")

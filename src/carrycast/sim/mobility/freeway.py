@@ -1,0 +1,131 @@
+"""Freeway: vehicles bound to their lanes on freeways with traffic in both directions [IMPORTANT]."""
+
+from math import ceil
+from typing import ClassVar
+
+import numpy as np
+
+from carrycast.core.maps import Lane, lanes_of
+from carrycast.core.model import Position
+from carrycast.core.model.roads import RoadMap
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.road_model import RoadModel
+from carrycast.sim.mobility.trajectory import Floats, Trajectories
+from carrycast.sim.mobility.vehicles import driven, held, spread, together
+
+
+class Freeway(RoadModel, frozen=True, kw_only=True):
+    """No vehicle changes lanes or roads. Where a road ends, it turns back on the lane opposite to its own.
+
+    The framework does not say what happens at the end of a lane. Coming in again at the other end would be a leap that
+    tears every link, so a lane and its opposite are one circuit. A road that ends where it began has a circuit for each
+    lane.
+    """
+
+    name: ClassVar[str] = "freeway"
+    summary: ClassVar[str] = "drive on a freeway's lanes at changing speeds, never closer than the safety distance"
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """Slot by slot: all speeds change at random, then those too close behind others are held back."""
+        map = self.start_map(nodes, area, duration_s)
+        circuits = _circuits(map)
+        length_m = np.array([_length_m(circuit) for circuit in circuits])
+        self.require_room(length_m, map.safety_m, nodes)
+        traffic = _Traffic(self, nodes, map.safety_m, circuits, length_m, rng)
+        slot_s = self.slots(duration_s)
+        gone_m = np.empty((len(slot_s), nodes))
+        gone_m[0] = traffic.gone_m
+        for slot, lasting_s in enumerate(np.diff(slot_s).tolist(), 1):
+            traffic.advance(lasting_s)
+            gone_m[slot] = traffic.gone_m
+        legs = []
+        for node, circuit in enumerate(traffic.circuit):
+            rounds = ceil(gone_m[-1, node] / length_m[circuit]) + 1
+            way = circuits[circuit][1][:-1] * rounds + circuits[circuit][1][:1]
+            legs.append(driven(node, way, slot_s, gone_m[:, node]))
+        return together(nodes, legs)
+
+
+_Circuit = tuple[Lane, list[Position]]
+"""The first lane of a closed way, and the way, which ends where it starts."""
+
+
+def _circuits(map: RoadMap) -> list[_Circuit]:
+    lanes: dict[tuple[str, bool, int], list[Lane]] = {}
+    for lane in lanes_of(map):
+        lanes.setdefault((lane.road.id, lane.back, lane.number), []).append(lane)
+    circuits = []
+    for (road_id, back, index), forth in lanes.items():
+        road, loops = forth[0].road, forth[0].road.nodes[0] == forth[0].road.nodes[-1]
+        if road.one_way and not loops:
+            raise UserError(
+                f"freeway: road {road_id!r} of the map {map.name} leads nowhere: vehicles at its end can neither turn "
+                f"back nor go round; let it end at its first node, or not be one_way"
+            )
+        if loops:
+            # The pieces of a lane back come in the order of the road's nodes.
+            circuits.append(_closed(forth[::-1] if back else forth))
+        elif not back:
+            circuits.append(_closed(forth + lanes[road_id, True, index][::-1]))
+    return circuits
+
+
+def _closed(lanes: list[Lane]) -> _Circuit:
+    way = [place for lane in lanes for place in (lane.start, lane.end)]
+    return lanes[0], [*way, way[0]]
+
+
+def _length_m(circuit: _Circuit) -> float:
+    return float(np.sqrt((np.diff(np.array(circuit[1]), axis=0) ** 2).sum(axis=1)).sum())
+
+
+class _Traffic:
+    """How far everybody has gone along its circuit, how fast it is, and whom it follows."""
+
+    def __init__(
+        self,
+        model: Freeway,
+        nodes: int,
+        safety_m: float,
+        circuits: list[_Circuit],
+        length_m: Floats,
+        rng: np.random.Generator,
+    ) -> None:
+        self.model = model
+        self.safety_m = safety_m
+        self.rng = rng
+        self.circuit = [0] * nodes
+        self.gone_m: Floats = np.zeros(nodes)
+        # Whoever is alone on its circuit follows itself at a distance that never matters.
+        self.leader = np.arange(nodes)
+        self.lap_m = np.full(nodes, np.inf)
+        for circuit, placed in enumerate(spread(length_m, safety_m, nodes, rng)):
+            for place, (place_m, node) in enumerate(placed):
+                self.circuit[node] = circuit
+                self.gone_m[node] = place_m
+                if len(placed) > 1:
+                    self.leader[node] = placed[(place + 1) % len(placed)][1]
+                    # Ahead of the one in front is the hindmost, a round further.
+                    self.lap_m[node] = 0.0 if place + 1 < len(placed) else length_m[circuit]
+        limits = [circuits[circuit][0].road.speed_limit_mps for circuit in self.circuit]
+        self.most_mps = np.array([min(model.speed_max_mps, limit or np.inf) for limit in limits])
+        self.speed_mps: Floats = rng.uniform(model.speed_min_mps, self.most_mps)
+
+    def advance(self, lasting_s: float) -> None:
+        """One slot, the last of which may be cut."""
+        model = self.model
+        # [IMPORTANT] V(t + 1) = V(t) + random in [-1, 1] * a, within the lowest and the highest speed.
+        change_mps = self.rng.uniform(-1.0, 1.0, len(self.gone_m)) * model.change_mps()
+        wanted_mps = np.clip(self.speed_mps + change_mps, model.speed_min_mps, self.most_mps)
+        gap_m = self.gone_m[self.leader] + self.lap_m - self.gone_m
+        faster_mps = model.faster_mps(gap_m, self.safety_m)
+        behind: dict[int, list[tuple[int, float]]] = {}
+        for node in np.flatnonzero(faster_mps < model.speed_max_mps - model.speed_min_mps).tolist():
+            behind.setdefault(int(self.leader[node]), []).append((node, float(faster_mps[node])))
+        if behind:
+            speeds = wanted_mps.tolist()
+            held(speeds, behind)
+            wanted_mps = np.array(speeds)
+        self.speed_mps = wanted_mps
+        self.gone_m = self.gone_m + wanted_mps * lasting_s

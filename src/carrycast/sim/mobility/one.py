@@ -1,0 +1,116 @@
+"""Plays external movement files of the ONE simulator."""
+
+from array import array
+from typing import ClassVar
+
+import numpy as np
+
+from carrycast.errors import UserError
+from carrycast.sim.mobility.model import Area
+from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.samples import joined
+from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
+from carrycast.sim.mobility.trajectory import Trajectories
+
+_HEADER = "minTime maxTime minX maxX minY maxY [minZ maxZ]"
+_SAMPLE = "time id x y"
+
+
+class One(TracePlayer, frozen=True, kw_only=True):
+    """Samples of places, joined by straight lines. Times and places count from the minima in the file's first line.
+
+    Nodes are taken in the order in which their names appear. A node is absent before its first sample and stays at its
+    last one.
+    """
+
+    name: ClassVar[str] = "one"
+    summary: ClassVar[str] = "play an external movement file of the ONE"
+
+    def trajectories(self, nodes: int, area: Area, duration_s: float, rng: np.random.Generator) -> Trajectories:
+        """The movement in the file; `area` and `rng` play no part."""
+        samples = _Samples(self.trace_file())
+        samples.read()
+        self.require_nodes(len(samples.last_s), nodes)
+        return samples.trajectories(nodes, duration_s)
+
+    def extent(self) -> tuple[int, float]:
+        """The nodes named in the file, and the time of its last sample."""
+        samples = _Samples(self.trace_file())
+        samples.read()
+        return len(samples.last_s), max(samples.last_s.values())
+
+    def recorded(self) -> Recorded:
+        """All nodes of the file, to its last sample."""
+        samples = _Samples(self.trace_file())
+        samples.read()
+        moving = samples.trajectories(len(samples.number), max(samples.last_s.values()))
+        return Recorded(list(samples.number), moving, samples.records, len(samples.node))
+
+
+class _Samples:
+    """The samples of a file, one array per column."""
+
+    def __init__(self, file: TraceFile) -> None:
+        self.file = file
+        self.node, self.time_s, self.x_m, self.y_m = array("q"), array("d"), array("d"), array("d")
+        # The number and the last time of each name.
+        self.number: dict[str, int] = {}
+        self.last_s: dict[str, float] = {}
+        self.records = 0
+        """Lines after the first."""
+
+    def read(self) -> None:
+        """Go through the file once: the header, then samples in the order of time."""
+        lines = self.file.lines()
+        header = next(lines, None)
+        if header is None:
+            raise UserError(f"{self.file.path}: empty; expected the line {_HEADER} and then lines {_SAMPLE}")
+        bounds = self._header(header)
+        now_s, at_now, before = -1.0, 0, 0
+        for line in lines:
+            self.records += 1
+            time_s = self._sample(line, bounds)
+            if time_s < now_s:
+                raise self.file.error("the time goes back; expected samples sorted by time")
+            if time_s > now_s:
+                now_s, at_now, before = time_s, 0, at_now
+            at_now += 1
+        self.file.require_line_end()
+        if not self.number:
+            raise UserError(f"{self.file.path}: no nodes; expected lines {_SAMPLE} after the first line")
+        if at_now < before and now_s < bounds[1] - bounds[0]:
+            raise self.file.error(
+                f"the file ends before its maxTime with {at_now} samples where {before} are expected; is it cut?"
+            )
+
+    def _header(self, line: str) -> list[float]:
+        fields = line.split()
+        if len(fields) not in (6, 8):
+            raise self.file.error(f"expected {_HEADER}")
+        bounds = [self.file.number(text, f"a number in {_HEADER}", -MAX_TIME_S, MAX_TIME_S) for text in fields]
+        if any(low > high for low, high in zip(bounds[::2], bounds[1::2], strict=True)):
+            raise self.file.error(f"a minimum exceeds its maximum; expected {_HEADER}")
+        return bounds
+
+    def _sample(self, line: str, bounds: list[float]) -> float:
+        """Keep one sample and return its time."""
+        fields = line.split()
+        if len(fields) != 4:
+            raise self.file.error(f"expected {_SAMPLE} (a file cut in the middle?)")
+        time_s = self.file.number(fields[0], "a time not before minTime", bounds[0], MAX_TIME_S) - bounds[0]
+        x_m, y_m = (self.file.number(text, "meters", -MAX_COORDINATE_M, MAX_COORDINATE_M) for text in fields[2:])
+        name = fields[1]
+        if self.last_s.get(name) == time_s:
+            raise self.file.error(f"node {name} has two samples at the same time; expected one")
+        self.last_s[name] = time_s
+        self.node.append(self.number.setdefault(name, len(self.number)))
+        self.time_s.append(time_s)
+        self.x_m.append(x_m - bounds[2])
+        self.y_m.append(y_m - bounds[4])
+        return time_s
+
+    def trajectories(self, nodes: int, duration_s: float) -> Trajectories:
+        """A leg from each sample to the node's next, and one that stands from its last to the end of the run."""
+        node = np.array(self.node, dtype=np.int64)
+        columns = (np.array(self.time_s), np.array(self.x_m), np.array(self.y_m))
+        return joined(nodes, duration_s, node, *columns, steps=None)

@@ -1,0 +1,99 @@
+"""Files that may be packed. The first bytes tell how, never the name."""
+
+import bz2
+import errno
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from carrycast.errors import UserError
+
+GZIP, BZIP2, XZ, ZIP, ZSTD = "gzip", "bzip2", "xz", "zip", "zstd"
+_MAGIC = {
+    b"\x1f\x8b": GZIP,
+    b"BZh": BZIP2,
+    b"\xfd7zXZ\x00": XZ,
+    b"PK\x03\x04": ZIP,
+    b"\x28\xb5\x2f\xfd": ZSTD,
+}
+# The fourth byte of bzip2 is its block size, and the next six are pi: three letters alone may begin a text.
+_BZIP2_BLOCK = b"1AY&SY"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+
+
+def packing_of(path: Path) -> str | None:
+    """How a file is packed; None if it is not."""
+    with path.open("rb") as file:
+        start = file.read(16)
+    for magic, name in _MAGIC.items():
+        if start.startswith(magic) and (name != BZIP2 or start[4:10] == _BZIP2_BLOCK):
+            return name
+    return None
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A file to read, unpacked if it is packed."""
+    packing = packing_of(path)
+    if packing == GZIP:
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if packing == BZIP2:
+        return cast(BinaryIO, bz2.open(path, "rb"))
+    if packing == XZ:
+        return cast(BinaryIO, lzma.open(path, "rb"))
+    if packing == ZIP:
+        return _open_zip(path)
+    if packing == ZSTD:
+        return _open_zstd(path)
+    return path.open("rb")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
+    """A file to read, unpacked; a file that cannot be read or is cut is a UserError of one line."""
+    try:
+        with open_plain(path) as file:
+            yield file
+    except _BROKEN:
+        raise UserError(f"{path}: the {_packing_name(path)} file is cut or broken; compress it again") from None
+    except OSError as error:
+        if error.errno in _FULL:
+            # Whoever reads writes as well, and that failed.
+            raise
+        # bzip2 says so of data that is broken, without an error number.
+        if error.errno is None and packing_of(path) is not None:
+            raise UserError(f"{path}: the {_packing_name(path)} file is cut or broken; compress it again") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _packing_name(path: Path) -> str:
+    try:
+        return packing_of(path) or "packed"
+    except OSError:
+        return "packed"
+
+
+def _open_zip(path: Path) -> BinaryIO:
+    archive = zipfile.ZipFile(path)
+    files = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
+    if len(files) != 1:
+        archive.close()
+        raise UserError(f"{path}: a zip archive of {len(files)} files; unpack it and name the files that are meant")
+    if files[0].flag_bits & 1:
+        archive.close()
+        raise UserError(f"{path}: a zip archive with a password; unpack it first")
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, archive.open(files[0]))))
+
+
+def _open_zstd(path: Path) -> BinaryIO:
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise UserError(f"{path}: packed with zstd; unpack it first") from None
+    return cast(BinaryIO, io.BufferedReader(pa.input_stream(str(path), compression="zstd")))

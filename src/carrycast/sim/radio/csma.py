@@ -1,0 +1,335 @@
+"""The contended radio: 802.11's distributed coordination function, with carrier sense, backoff, collisions and ACKs.
+
+Scope: the medium is noticed within `cs_range_m`, read within `range_m`, and spoiled within `interference_range_m`; all
+three are disks. There is no propagation delay, no bit error and no rate adaptation. docs/csma.md says what follows.
+
+Speed: no slot is ever an event. A node that waits for its backoff to end knows when that will be as long as nobody
+around it starts; when somebody does, the slots left are noted, and when the air is quiet again the next access of all
+that waited for it is one queue entry. So a broadcast costs two entries, its access and its end, and a unicast one more
+for each answer.
+"""
+
+from random import Random
+
+from carrycast.core.model import Failure, NodeId
+from carrycast.core.wire import Layer, ParcelMessage
+from carrycast.sim.radio.contention import Contention
+from carrycast.sim.radio.dot11 import ACK_BYTES, CTS_BYTES, RTS_BYTES, CsmaRadio
+from carrycast.sim.radio.ether import Ether, Places
+from carrycast.sim.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology
+from carrycast.sim.radio.station import Kind, Station, Transmission
+from carrycast.sim.radio.vicinity import Vicinity
+
+COST_BYTES = 500
+_NOBODY = Reach(())
+# Looking a member up in its enumeration costs a call, in every transmission.
+_BROADCAST, _DATA, _ACK, _RTS, _CTS = Kind
+
+
+class _Topology(Topology):
+    """Tells the medium of crashes, so that a node does not come back with what it had to say before."""
+
+    __slots__ = ("_medium",)
+
+    def __init__(self, nodes: int, medium: "CsmaMedium") -> None:
+        super().__init__(nodes)
+        self._medium = medium
+
+    def set_node(self, node: NodeId, up: bool) -> None:
+        super().set_node(node, up)
+        if not up:
+            self._medium.forget(node)
+
+
+class CsmaMedium(Medium):
+    """One interface of all nodes.
+
+    `topology` wants the contacts within `range_m`, `sensing` those within the radio's `cs_m`, and `interference` those
+    within its `interference_m`; where two ranges are equal, the two are one object. `places` is needed for capture.
+    """
+
+    def __init__(
+        self,
+        settings: CsmaRadio,
+        interface: str,
+        nodes: int,
+        scheduler: Scheduler,
+        air: Air,
+        rng: Random,
+        places: Places | None = None,
+    ) -> None:
+        dot11 = settings.dot11()
+        self.interface = interface
+        self.topology: Topology = _Topology(nodes, self)
+        self.sensing = Vicinity(nodes, scheduler)
+        self.interference = self.sensing if settings.interference_m == settings.cs_m else Vicinity(nodes, scheduler)
+        self.wider: tuple[tuple[float, Vicinity], ...] = ((settings.cs_m, self.sensing),)
+        """Which surroundings must follow the contacts of which ranges."""
+        if self.interference is not self.sensing:
+            self.wider += ((settings.interference_m, self.interference),)
+        self._dot11 = dot11
+        self._scheduler = scheduler
+        self._air = air
+        self._ether = Ether(dot11, places)
+        self._stations = [Station(node, dot11.cw_min) for node in range(nodes)]
+        self._contention = Contention(dot11, self._stations, self._ether, scheduler, rng, self._send)
+        # By kind, as `Kind` counts them.
+        self._ends = (self._end_broadcast, self._end_data, self._end_ack, self._end_rts, self._end_cts)
+        self._sifs_us = dot11.sifs_us
+        self._routing_first = dot11.routing_first
+        self._rts_us, self._cts_us = dot11.control_us(RTS_BYTES), dot11.control_us(CTS_BYTES)
+        self._sifs_ack_us = dot11.sifs_ack_us
+        self._airtimes_us: dict[int, int] = {}
+        """Of broadcasts by their size: most have one of few."""
+        self._unicasts_us: dict[int, int] = {}
+        """Of unicasts, likewise."""
+
+    def cost_s(self) -> float:
+        dot11 = self._dot11
+        asking_us = 0
+        if dot11.asks_first(COST_BYTES):
+            asking_us = dot11.control_us(RTS_BYTES) + dot11.control_us(CTS_BYTES) + 2 * dot11.sifs_us
+        waiting_us = dot11.difs_us + dot11.cw_min / 2 * dot11.slot_us
+        return (waiting_us + asking_us + dot11.unicast_us(COST_BYTES) + dot11.sifs_ack_us) / 1e6
+
+    def transmit(self, frame: Frame) -> None:
+        station = self._stations[frame.sender]
+        queue = station.queue
+        ahead = self._routing_first and _is_routing(frame)
+        if len(queue) > self._dot11.queue:
+            # [ns-2.35: queue/priqueue.cc] What goes ahead pushes out the last.
+            refused = queue.pop() if ahead else frame
+            self._air.lost(refused, refused.sender, Failure.QUEUE_FULL)
+            if refused.token is not None:
+                # Told from the queue, never from inside the handler that is still sending.
+                self._scheduler.at(self._scheduler.now_us, self._refuse, refused)
+            if not ahead:
+                return
+        frame.attempts = 0
+        if ahead and queue:
+            # Behind the one being sent, which a real queue has already handed to its MAC.
+            queue.insert(1, frame)
+            return
+        queue.append(frame)
+        if len(queue) == 1:
+            self._contention.wake(station)
+
+    def forget(self, node: NodeId) -> None:
+        """A node crashes, with all that it had to send. Nobody is left to be told of outcomes."""
+        station = self._stations[node]
+        for frame in station.queue:
+            self._air.lost(frame, node, "sender_down")
+        station.queue.clear()
+        station.epoch += 1
+        station.reset(self._dot11.cw_min)
+        self._contention.forget(station)
+
+    # Transmissions.
+
+    def _send(self, station: Station) -> None:
+        """The medium is a node's: its first frame, or the question before it, goes on the air."""
+        frame = station.queue[0]
+        size_bytes, now_us = len(frame.encoded), self._scheduler.now_us
+        if frame.target is None:
+            airtime_us = self._airtimes_us.get(size_bytes)
+            if airtime_us is None:
+                airtime_us = self._airtimes_us[size_bytes] = self._dot11.broadcast_us(size_bytes)
+            self._begin(_BROADCAST, station.node, station, frame, now_us, airtime_us)
+        elif self._dot11.asks_first(size_bytes):
+            self._begin(_RTS, station.node, station, frame, now_us, self._rts_us)
+        else:
+            self._begin(_DATA, station.node, station, frame, now_us, self._unicast_us(size_bytes))
+
+    def _unicast_us(self, size_bytes: int) -> int:
+        airtime_us = self._unicasts_us.get(size_bytes)
+        if airtime_us is None:
+            airtime_us = self._unicasts_us[size_bytes] = self._dot11.unicast_us(size_bytes)
+        return airtime_us
+
+    def _begin(self, kind: Kind, sender: NodeId, owner: Station, frame: Frame, start_us: int, airtime_us: int) -> None:
+        """Put something on the air, now or as an answer a SIFS from now."""
+        transmission = Transmission(
+            kind,
+            sender,
+            owner,
+            frame,
+            start_us,
+            start_us + airtime_us,
+            self.topology.reach(sender).ids,
+            self.sensing.around(sender),
+            self.interference.around(sender),
+        )
+        if kind <= _DATA:
+            frame.attempts += 1
+        self._ether.begin(transmission)
+        self._contention.freeze(transmission)
+        self._scheduler.at(transmission.end_us, self._end, transmission)
+
+    def _end(self, transmission: object) -> None:
+        assert isinstance(transmission, Transmission)
+        self._ether.end(transmission)
+        self._contention.gather(transmission)
+        if transmission.epoch == transmission.owner.epoch:
+            self._ends[transmission.kind](transmission)
+        self._contention.resume(transmission)
+
+    def _end_broadcast(self, transmission: Transmission) -> None:
+        frame, air = transmission.frame, self._air
+        self._advance(transmission.owner)
+        reach, garbled = self.topology.reach(transmission.sender), transmission.garbled
+        if garbled:
+            missed = tuple([node for node in reach.nodes if node in garbled])
+            if missed:
+                air.missed(frame, missed, "collision")
+                reach = Reach(tuple([node for node in reach.nodes if node not in garbled]))
+        air.received(frame, reach)
+
+    def _end_data(self, transmission: Transmission) -> None:
+        frame, station, target = transmission.frame, transmission.owner, transmission.frame.target
+        assert target is not None
+        failure = self._failure(transmission, target)
+        ack_us = self._sifs_ack_us
+        self._reserve(transmission, target, transmission.end_us + ack_us)
+        if self.promiscuous:
+            garbled, heard = transmission.garbled, self.topology.reach(transmission.sender).nodes
+            self._air.overheard(frame, [node for node in heard if node != target and node not in garbled])
+        if failure:
+            self._miss(transmission, failure, ACK_BYTES)
+            return
+        start_us = transmission.end_us + self._sifs_us
+        self._begin(_ACK, target, station, frame, start_us, ack_us - self._sifs_us)
+        if not station.heard:
+            # A repetition of what the target has, because an ACK was lost, is not passed up again.
+            station.heard = frame.attempts
+            self._air.received(frame, self.topology.alone(target))
+
+    def _end_ack(self, transmission: Transmission) -> None:
+        station = transmission.owner
+        station.failure = self._failure(transmission, station.node)
+        if station.failure:
+            self._fail(transmission)
+        else:
+            self._finish(station, None)
+
+    def _end_rts(self, transmission: Transmission) -> None:
+        station, target, cts_us = transmission.owner, transmission.frame.target, self._cts_us
+        assert target is not None
+        failure = self._failure(transmission, target)
+        after_us = self._sifs_us + self._unicast_us(len(transmission.frame.encoded)) + self._sifs_ack_us
+        # The target's own reservation counts, not the one that is being asked for.
+        if not failure and self._stations[target].nav_us > transmission.end_us:
+            failure = "reserved"
+        self._reserve(transmission, target, transmission.end_us + self._sifs_us + cts_us + after_us)
+        if failure:
+            self._miss(transmission, failure, CTS_BYTES)
+            return
+        self._begin(_CTS, target, station, transmission.frame, transmission.end_us + self._sifs_us, cts_us)
+
+    def _end_cts(self, transmission: Transmission) -> None:
+        station, frame = transmission.owner, transmission.frame
+        airtime_us = self._unicast_us(len(frame.encoded))
+        until_us = transmission.end_us + self._sifs_us + airtime_us + self._sifs_ack_us
+        self._reserve(transmission, station.node, until_us)
+        station.failure = self._failure(transmission, station.node)
+        if station.failure:
+            self._fail(transmission)
+            return
+        # [IEEE 802.11-1999 §9.2.5.3] The question has got through: its tries count anew, the window stays.
+        station.asked, station.tries = True, 0
+        start_us = transmission.end_us + self._sifs_us
+        self._begin(_DATA, station.node, station, frame, start_us, airtime_us)
+
+    def _failure(self, transmission: Transmission, node: NodeId) -> str:
+        """Why a node did not get a transmission; empty if it did."""
+        if not self.topology.linked(transmission.sender, node):
+            return Failure.OUT_OF_REACH
+        return "collision" if node in transmission.garbled else ""
+
+    def _reserve(self, transmission: Transmission, partner: NodeId, until_us: int) -> None:
+        """Everybody else who could read it keeps quiet until the exchange is over."""
+        stations, readers = self._stations, transmission.readers
+        for node in readers - transmission.garbled if transmission.garbled else readers:
+            station = stations[node]
+            if station.nav_us < until_us and node != partner:
+                if station.slots and not station.queue:
+                    self._contention.reserve(station, until_us)
+                else:
+                    station.nav_us = until_us
+
+    # Outcomes.
+
+    def _miss(self, transmission: Transmission, failure: str, answer_bytes: int) -> None:
+        """No answer will come; the sender knows when it has waited for it."""
+        transmission.owner.failure = failure
+        timeout_us = self._dot11.answer_timeout_us(answer_bytes)
+        if timeout_us == 0:
+            self._fail(transmission)
+        else:
+            self._scheduler.at(transmission.end_us + timeout_us, self._fail, transmission)
+
+    def _fail(self, transmission: object) -> None:
+        """An attempt was in vain: again with a wider window, or no more."""
+        assert isinstance(transmission, Transmission)
+        station, dot11 = transmission.owner, self._dot11
+        if transmission.epoch != station.epoch:
+            return
+        if station.asked:
+            station.long_tries += 1
+        else:
+            station.tries += 1
+        station.asked = False
+        if station.tries >= dot11.retry_limit or station.long_tries >= dot11.long_retry_limit:
+            self._finish(station, Failure.UNREACHABLE)
+            return
+        station.window = min(2 * station.window + 1, dot11.cw_max)
+        self._contention.contend(station, self._contention.draw(station.window))
+
+    def _finish(self, station: Station, failure: Failure | None) -> None:
+        """A unicast is done with."""
+        frame, air = station.queue[0], self._air
+        heard, reason = station.heard, station.failure
+        waited = station.withdraw(frame.target) if failure else []
+        station.reset(self._dot11.cw_min)
+        self._advance(station)
+        assert frame.target is not None
+        if not heard:
+            frame.lost = True
+            air.lost(frame, frame.target, reason)
+            if frame.attempts:
+                air.received(frame, _NOBODY)
+        elif frame.attempts > heard:
+            air.received(_repetitions(frame, frame.attempts - heard), _NOBODY)
+        if failure:
+            for behind in waited:
+                air.lost(behind, station.node, failure)
+            air.given_up([frame, *waited])
+        elif frame.token is not None:
+            air.outcome(frame, None)
+
+    def _advance(self, station: Station) -> None:
+        """On to the next frame. A backoff comes between any two, also while there is none."""
+        queue = station.queue
+        queue.popleft()
+        slots = self._contention.draw(station.window)
+        if queue:
+            self._contention.contend(station, slots)
+        else:
+            self._contention.rest(station, slots)
+
+    def _refuse(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        self._air.outcome(frame, Failure.QUEUE_FULL)
+
+
+def _is_routing(frame: Frame) -> bool:
+    """What a router says of its own accord, as opposed to the packets that it carries."""
+    return frame.layer is Layer.ROUTING and not isinstance(frame.message, ParcelMessage)
+
+
+def _repetitions(frame: Frame, attempts: int) -> Frame:
+    """The same frame again, for what was on the air after its target had it."""
+    again = Frame(
+        frame.sender, frame.target, frame.layer, frame.message, frame.encoded, None, frame.sent_us, frame.interface
+    )
+    again.attempts = attempts
+    return again

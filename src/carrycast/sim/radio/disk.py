@@ -1,0 +1,184 @@
+"""The disk radio: whoever is within range hears, after a delay; nothing collides.
+
+Scope: no contention and no interference. With a `rate_bps` each node sends one frame at a time and the others wait in
+its queue. Losses are drawn for each receiver; a unicast is repeated up to `retries` times and its outcome known to the
+sender at the moment of the last attempt. Who is in reach is judged when the frame arrives.
+"""
+
+from collections import deque
+from random import Random
+
+from carrycast.core.model import Failure, NodeId
+from carrycast.sim.radio.disk_settings import DiskRadio
+from carrycast.sim.radio.medium import Air, Frame, Medium, Reach, Scheduler, Topology, Volley
+
+COST_BYTES = 500
+_NOBODY = Reach(())
+_NEVER = -1
+"""No time at which anything starts."""
+
+
+class _Waiting:
+    """A frame that waits for the transmitter of its node."""
+
+    __slots__ = ("airtime_us", "frame", "start_us")
+
+    def __init__(self, frame: Frame, start_us: int, airtime_us: int) -> None:
+        self.frame = frame
+        self.start_us = start_us
+        self.airtime_us = airtime_us
+
+
+class DiskMedium(Medium):
+    """One interface of all nodes. One queue entry per transmission, however many hear it."""
+
+    def __init__(
+        self, settings: DiskRadio, interface: str, nodes: int, scheduler: Scheduler, air: Air, rng: Random
+    ) -> None:
+        self.interface = interface
+        self.topology = Topology(nodes)
+        self._scheduler = scheduler
+        self._air = air
+        self._rng = rng
+        self._loss = settings.loss
+        self._retries = settings.retries
+        self._rate_bps = settings.rate_bps
+        self._queue = settings.queue
+        self._delay_us = round(settings.delay_s * 1e6)
+        self._free_us = [0] * nodes
+        """When each node's transmitter has worked off what it has taken."""
+        self._waiting: list[deque[_Waiting]] = [deque() for _ in range(nodes)]
+        """What waits at each node, and perhaps some that no longer does."""
+
+    def cost_s(self) -> float:
+        airtime_s = 0.0 if self._rate_bps is None else COST_BYTES * 8 / self._rate_bps
+        return (airtime_s + self._delay_us / 1e6) / (1 - self._loss)
+
+    def transmit(self, frame: Frame) -> None:
+        if frame.target is not None and self._loss > 0.0:
+            self._draw_attempts(frame)
+        now_us = self._scheduler.now_us
+        if self._rate_bps is None:
+            self._scheduler.at(now_us + self._delay_us, self._arrive, frame)
+            return
+        sender = frame.sender
+        waiting = self._still_waiting(sender)
+        if len(waiting) >= self._queue:
+            self._air.lost(frame, sender, Failure.QUEUE_FULL)
+            if frame.token is not None:
+                # Told from the queue, never from inside the handler that is still sending.
+                self._scheduler.at(now_us, self._refuse, frame)
+            return
+        start_us = max(now_us, self._free_us[sender])
+        airtime_us = round(len(frame.encoded) * 8e6 / self._rate_bps) * frame.attempts
+        self._free_us[sender] = start_us + airtime_us
+        if start_us > now_us:
+            waiting.append(_Waiting(frame, start_us, airtime_us))
+            self._schedule(waiting[-1])
+        else:
+            self._scheduler.at(start_us + airtime_us + self._delay_us, self._arrive, frame)
+
+    def transmit_each(self, volley: Volley) -> None:
+        if self._rate_bps is None and self._loss == 0.0:
+            # All take the same time: one queue entry is enough.
+            self._scheduler.at(self._scheduler.now_us + self._delay_us, self._arrive_each, volley)
+        else:
+            super().transmit_each(volley)
+
+    def _still_waiting(self, sender: NodeId) -> deque[_Waiting]:
+        """What waits at a node now."""
+        waiting, now_us = self._waiting[sender], self._scheduler.now_us
+        while waiting and waiting[0].start_us <= now_us:
+            waiting.popleft()
+        return waiting
+
+    def _schedule(self, entry: _Waiting) -> None:
+        due_us = entry.start_us + entry.airtime_us + self._delay_us
+        self._scheduler.at(due_us, self._arrive_after_waiting, (entry, entry.start_us))
+
+    def _arrive_after_waiting(self, scheduled: object) -> None:
+        assert isinstance(scheduled, tuple)
+        entry, start_us = scheduled
+        # Another time means that it was withdrawn, or has come sooner because something ahead of it was.
+        if entry.start_us == start_us:
+            self._arrive(entry.frame)
+
+    def _withdraw(self, sender: NodeId, target: NodeId) -> list[Frame]:
+        """Take out what waits at a node for another, in its order; what is behind it is sent so much sooner."""
+        waiting = self._still_waiting(sender)
+        withdrawn = [entry.frame for entry in waiting if entry.frame.target == target]
+        if not withdrawn:
+            return []
+        free_us, kept = waiting[0].start_us, deque[_Waiting]()
+        for entry in waiting:
+            if entry.frame.target == target:
+                entry.start_us = _NEVER
+                continue
+            if entry.start_us != free_us:
+                entry.start_us = free_us
+                self._schedule(entry)
+            free_us += entry.airtime_us
+            kept.append(entry)
+        self._waiting[sender], self._free_us[sender] = kept, free_us
+        return withdrawn
+
+    def _draw_attempts(self, frame: Frame) -> None:
+        """How often a unicast goes on the air, and whether the last attempt is lost like the others."""
+        lost = self._rng.random() < self._loss
+        while lost and frame.attempts <= self._retries:
+            frame.attempts += 1
+            lost = self._rng.random() < self._loss
+        frame.lost = lost
+
+    def _arrive(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        if frame.target is None:
+            reach = self.topology.reach(frame.sender)
+            if self._loss > 0.0:
+                reach = self._survivors(frame, reach)
+            self._air.received(frame, reach)
+            return
+        if self.promiscuous:
+            self._air.overheard(frame, self._bystanders(frame.sender, frame.target))
+        ok = not frame.lost and self.topology.linked(frame.sender, frame.target)
+        if not ok:
+            self._air.lost(frame, frame.target, "loss" if frame.lost else Failure.OUT_OF_REACH)
+        self._air.received(frame, self.topology.alone(frame.target) if ok else _NOBODY)
+        if not ok:
+            waited = self._withdraw(frame.sender, frame.target)
+            for behind in waited:
+                self._air.lost(behind, frame.sender, Failure.UNREACHABLE)
+            self._air.given_up([frame, *waited])
+        elif frame.token is not None:
+            self._air.outcome(frame, None)
+
+    def _arrive_each(self, volley: object) -> None:
+        assert isinstance(volley, Volley)
+        reach = self.topology.within(volley.sender, volley.targets)
+        missed: list[NodeId] = []
+        if len(reach.nodes) < len(volley.targets):
+            missed = [target for target in volley.targets if target not in reach.ids]
+            for target in missed:
+                self._air.lost(volley, target, Failure.OUT_OF_REACH)
+        self._air.received(volley, reach)
+        for target in missed:
+            self._air.outcome(volley.to(target), Failure.UNREACHABLE)
+
+    def _bystanders(self, sender: NodeId, target: NodeId) -> list[NodeId]:
+        """Who else hears a unicast; of its repetitions the first counts, and what is lost is lost without a word."""
+        others = [node for node in self.topology.reach(sender).nodes if node != target]
+        return others if self._loss == 0.0 else [node for node in others if self._rng.random() >= self._loss]
+
+    def _survivors(self, frame: Frame, reach: Reach) -> Reach:
+        draw, loss = self._rng.random, self._loss
+        heard = []
+        for node in reach.nodes:
+            if draw() < loss:
+                self._air.lost(frame, node, "loss")
+            else:
+                heard.append(node)
+        return Reach(tuple(heard))
+
+    def _refuse(self, frame: object) -> None:
+        assert isinstance(frame, Frame)
+        self._air.outcome(frame, Failure.QUEUE_FULL)

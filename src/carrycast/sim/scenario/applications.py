@@ -1,0 +1,136 @@
+"""Which nodes run which applications, what they are told to do when, and what the calendar says at the start."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.model import NodeId
+from carrycast.core.protocol import Settings
+from carrycast.core.protocol.application import Application, application_named
+from carrycast.core.protocol.host import Capability
+from carrycast.core.settings import InputFile, typed
+from carrycast.core.streams import stream
+from carrycast.errors import UserError
+from carrycast.sim.scenario.draws import Selection, check_selection, chosen
+
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class ApplicationEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[applications]]` of a scenario: some nodes run an application."""
+
+    name: str
+    nodes: Selection = "all"
+    settings: dict[str, object] = {}
+
+
+class CommandEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[command]]` of a scenario: somebody at some nodes tells an application to do something."""
+
+    application: str
+    verb: str
+    nodes: Selection = "all"
+    at_s: Time = 0.0
+    body: dict[str, object] = {}
+    file: InputFile | None = None
+    """Its content is the `text` of the body."""
+
+
+class Calendar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[calendar]` of a scenario: what a right clock shows at time 0. A node's own is off as far as its clock is."""
+
+    start: Annotated[datetime, Meta(tz=False)] = datetime(2000, 1, 1)
+    """In UTC."""
+    ahead_s: Annotated[int, Meta(ge=-50_400, le=50_400)] = 0
+    """How far local time is ahead of UTC."""
+
+    @property
+    def start_s(self) -> float:
+        """In seconds since 1970."""
+        return (self.start - datetime(1970, 1, 1)).total_seconds()
+
+
+class Hired(NamedTuple):
+    """An application of one node."""
+
+    kind: type[Application]
+    settings: Settings
+
+
+class Command(NamedTuple):
+    """Something an application is told to do."""
+
+    time_s: float
+    node: NodeId
+    application: str
+    verb: str
+    body: bytes
+
+
+def check_applications(
+    applications: list[ApplicationEntry],
+    commands: list[CommandEntry],
+    nodes: int,
+    roles: Mapping[str, object],
+    offers: frozenset[Capability],
+    where: str,
+) -> None:
+    """Refuse, at loading, what could not be run."""
+    for place, entry in enumerate(applications):
+        at = f"{where}: applications[{place}]"
+        check_selection(entry.nodes, nodes, roles, f"{at}.nodes")
+        hired = _hired(entry, at)
+        lacking = (hired.kind.needs | hired.settings.needs()) - offers
+        if lacking:
+            raise UserError(f"{at}: {entry.name} needs {', '.join(sorted(lacking))}, which this scenario has not")
+    names = {entry.name for entry in applications}
+    for place, command in enumerate(commands):
+        at = f"{where}: command[{place}]"
+        check_selection(command.nodes, nodes, roles, f"{at}.nodes")
+        if command.application not in names:
+            raise UserError(f"{at}.application: nobody runs {command.application!r} here")
+
+
+def _hired(entry: ApplicationEntry, where: str) -> Hired:
+    try:
+        kind = application_named(entry.name)
+    except UserError as error:
+        raise UserError(f"{where}.name: {error}") from None
+    return Hired(kind, typed(entry.settings, kind.settings_type, where, "settings"))
+
+
+def hired(
+    entries: list[ApplicationEntry], roles: dict[str, list[int]], nodes: int, seed: int, where: str
+) -> dict[NodeId, list[Hired]]:
+    """The applications of each node, in the scenario's order."""
+    found: dict[NodeId, list[Hired]] = {}
+    for place, entry in enumerate(entries):
+        at = f"{where}: applications[{place}]"
+        one = _hired(entry, at)
+        for node in chosen(entry.nodes, roles, nodes, stream(seed, f"application {place}")):
+            if any(other.kind.name == one.kind.name for other in found.get(node, ())):
+                raise UserError(f"{at}.name: node {node} runs {entry.name} already")
+            found.setdefault(node, []).append(one)
+    return found
+
+
+def commanded(
+    entries: list[CommandEntry], roles: dict[str, list[int]], nodes: int, seed: int, where: str
+) -> list[Command]:
+    """Every command, by its time. Files are those of a resolved scenario."""
+    found: list[Command] = []
+    for place, entry in enumerate(entries):
+        body = dict(entry.body)
+        if entry.file is not None:
+            try:
+                body["text"] = Path(entry.file).read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise UserError(f"{where}: command[{place}].file: cannot be read: {error}") from None
+        told = msgspec.json.encode(body)
+        for node in chosen(entry.nodes, roles, nodes, stream(seed, f"command {place}")):
+            found.append(Command(entry.at_s, node, entry.application, entry.verb, told))
+    return sorted(found, key=lambda command: command.time_s)

@@ -1,0 +1,159 @@
+"""Values drawn for each event or subscription of a workload, and nodes drawn for a role."""
+
+import math
+from collections.abc import Collection, Mapping
+from random import Random
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.model import Scalar, check_attributes
+from carrycast.core.model.event import MAX_ATTRIBUTES
+from carrycast.errors import UserError
+
+
+class Integers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole number from low to high, both included."""
+
+    integers: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if self.integers[0] > self.integers[1]:
+            raise ValueError("integers = [low, high] with low <= high")
+
+
+class Uniform(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number between low and high."""
+
+    uniform: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.uniform[0]) and self.uniform[0] <= self.uniform[1] < math.inf):
+            raise ValueError("uniform = [low, high] with low <= high")
+        if not math.isfinite(self.uniform[1] - self.uniform[0]):
+            raise ValueError("uniform = [low, high] with a finite distance between them")
+
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of the given values."""
+
+    choice: Annotated[list[Scalar], Meta(min_length=1)]
+
+
+Drawable: TypeAlias = Scalar | dict[str, object]
+"""In a scenario: a plain value, or a table with one of `integers`, `uniform`, `choice`."""
+
+_KINDS: dict[str, type[Integers | Uniform | Choice]] = {"integers": Integers, "uniform": Uniform, "choice": Choice}
+
+
+class Draw:
+    """A value that may differ from draw to draw."""
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, written: Drawable, where: str) -> None:
+        self._rule: Scalar | Integers | Uniform | Choice
+        if not isinstance(written, dict):
+            self._rule = written
+            return
+        if len(written) != 1 or next(iter(written)) not in _KINDS:
+            raise UserError(f"{where}: a drawn value is a table with exactly one of {', '.join(_KINDS)}")
+        try:
+            self._rule = msgspec.convert(written, _KINDS[next(iter(written))])
+        except msgspec.ValidationError as error:
+            raise UserError(f"{where}: {error}") from None
+
+    def extremes(self) -> list[Scalar]:
+        """The values that say of all others whether they can be used: both ends of a range, or each choice."""
+        rule = self._rule
+        if isinstance(rule, Integers):
+            return list(rule.integers)
+        if isinstance(rule, Uniform):
+            return list(rule.uniform)
+        return rule.choice if isinstance(rule, Choice) else [rule]
+
+    def count(self) -> float:
+        """How many different values there are."""
+        rule = self._rule
+        if isinstance(rule, Integers):
+            return rule.integers[1] - rule.integers[0] + 1
+        if isinstance(rule, Uniform):
+            return 1 if rule.uniform[0] == rule.uniform[1] else math.inf
+        return len({(type(one), one) for one in rule.choice}) if isinstance(rule, Choice) else 1
+
+    def value(self, rng: Random) -> Scalar:
+        """The next value."""
+        rule = self._rule
+        if isinstance(rule, Integers):
+            return rng.randint(*rule.integers)
+        if isinstance(rule, Uniform):
+            return rng.uniform(*rule.uniform)
+        if isinstance(rule, Choice):
+            return rule.choice[rng.randrange(len(rule.choice))]
+        return rule
+
+
+def check_drawn_attributes(attributes: Mapping[str, Drawable], where: str) -> None:
+    """Refuse, at loading, attributes that no event or subscriber can have, whatever is drawn."""
+    for name, written in attributes.items():
+        for value in Draw(written, f"{where}.{name}").extremes():
+            try:
+                check_attributes({name: value})
+            except ValueError as error:
+                raise UserError(f"{where}: {error}") from None
+    if len(attributes) > MAX_ATTRIBUTES:
+        raise UserError(f"{where}: at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}")
+
+
+Selection: TypeAlias = str | int | list[int]
+"""In a scenario: "all", a role's name, a share such as "50%", a number of nodes, or a list of node ids."""
+
+
+def check_selection(selection: Selection, nodes: int, roles: Collection[str], where: str) -> None:
+    """Refuse a selection that cannot be made."""
+    if isinstance(selection, list):
+        for node in selection:
+            if not 0 <= node < nodes:
+                raise UserError(f"{where}: there is no node {node}; nodes are 0 to {nodes - 1}")
+    elif isinstance(selection, int):
+        if not 0 <= selection <= nodes:
+            raise UserError(f"{where}: a number of nodes from 0 to {nodes}, not {selection}")
+    elif selection != "all" and selection not in roles and _share(selection) is None:
+        names = ", ".join(["all", *sorted(roles)])
+        raise UserError(f"{where}: {selection!r} is none of {names}, nor a share such as '50%'")
+
+
+def select(selection: Selection, nodes: int, rng: Random) -> list[int]:
+    """The chosen nodes, in order. Numbers and shares are drawn."""
+    if isinstance(selection, list):
+        return sorted(set(selection))
+    if selection == "all":
+        return list(range(nodes))
+    return sorted(rng.sample(range(nodes), count_of(selection, nodes)))
+
+
+def count_of(selection: str | int, nodes: int) -> int:
+    """How many of some nodes a number, a share or "all" means."""
+    if isinstance(selection, int):
+        return selection
+    share = 1.0 if selection == "all" else _share(selection)
+    assert share is not None
+    return round(share * nodes)
+
+
+def chosen(selection: Selection, roles: dict[str, list[int]], nodes: int, rng: Random) -> list[int]:
+    """The nodes of a role, if the selection names one; else the selected nodes."""
+    if isinstance(selection, str) and selection in roles:
+        return roles[selection]
+    return select(selection, nodes, rng)
+
+
+def _share(text: str) -> float | None:
+    if not text.endswith("%"):
+        return None
+    try:
+        share = float(text[:-1]) / 100
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None

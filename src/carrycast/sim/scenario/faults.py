@@ -1,0 +1,256 @@
+"""Named faults of a scenario, drawn from the run's seed: what may go wrong, when, and to whom."""
+
+from collections.abc import Collection
+from random import Random
+from typing import Annotated, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.streams import stream
+from carrycast.errors import UserError
+from carrycast.sim.scenario.draws import Selection, check_selection, chosen, count_of
+from carrycast.sim.scenario.gps import Wandering
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+Duration = Annotated[float, Meta(ge=1e-6, le=1e9)]
+
+MAX_STRIKES = 1_000_000
+"""Of one fault. More would take longer than anything that they could show."""
+
+
+class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """One `[[faults]]` of a scenario."""
+
+
+class Crash(_Fault, frozen=True, tag="crash"):
+    """Nodes lose everything but their durable store, and start anew after `down_s`."""
+
+    nodes: Selection
+    at_s: Time | None = None
+    """When; without it, at random times, `every_s` apart on average."""
+    every_s: Duration | None = None
+    down_s: Duration = 10.0
+
+
+class LinkCut(_Fault, frozen=True, tag="link_cut"):
+    """Two nodes cannot hear each other for a while, however near they are."""
+
+    between: tuple[int, int]
+    at_s: Time
+    for_s: Duration
+
+
+class LinkCuts(_Fault, frozen=True, kw_only=True, tag="link_cuts"):
+    """Links are cut that are drawn, at each strike, from those that there are, over whatever interface."""
+
+    every_s: Duration
+    """From one strike to the next; the first comes one interval after `from_s`."""
+    exponential: bool = False
+    """Whether the intervals vary, with that mean."""
+    for_s: Duration
+    at_once: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    """A strike cuts so many links that this many are cut; fewer if there are no more."""
+    from_s: Time = 0.0
+    to_s: Time | None = None
+
+
+class CutOff(_Fault, frozen=True, kw_only=True, tag="cut_off"):
+    """Nodes hear nobody and are heard by nobody for a while; they do not crash, and lose nothing but time."""
+
+    nodes: Selection
+    at_s: Time | None = None
+    """When; without it, at random times, `every_s` apart on average."""
+    every_s: Duration | None = None
+    for_s: Duration = 10.0
+
+
+class LinkSlow(_Fault, frozen=True, tag="link_slow"):
+    """What goes between two nodes takes longer for a while, and their link costs as much more."""
+
+    between: tuple[int, int]
+    delay_s: Annotated[float, Meta(ge=1e-6, le=3600)]
+    at_s: Time
+    for_s: Duration
+
+
+class Loss(_Fault, frozen=True, tag="loss"):
+    """Each reception fails with a probability, beside what the radio itself loses."""
+
+    probability: Probability
+
+
+class Duplication(_Fault, frozen=True, tag="duplication"):
+    """A reception happens twice with a probability."""
+
+    probability: Probability
+
+
+class Corruption(_Fault, frozen=True, tag="corruption"):
+    """Bits of a frame flip with a probability; the receiver's decoder meets them and the frame is dropped."""
+
+    probability: Probability
+
+
+class ClockSkew(_Fault, frozen=True, tag="clock_skew"):
+    """Nodes' clocks are off by up to `offset_s` and run up to `drift` too fast or too slow."""
+
+    nodes: Selection = "all"
+    offset_s: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    drift: Annotated[float, Meta(ge=0, lt=0.5)] = 0.0
+
+
+class GpsError(_Fault, frozen=True, kw_only=True, tag="gps_error"):
+    """Where nodes take themselves to be is off by up to `error_m`, in a direction that wanders."""
+
+    nodes: Selection = "all"
+    error_m: Annotated[float, Meta(gt=0, le=1e6)]
+    # What falsifies a position, the ionosphere above all, stays about the same for a minute or so.
+    change_s: Annotated[float, Meta(ge=0.001)] = 60.0
+    """How long until an error has nothing to do with what it was; inf for one that stays."""
+
+
+Fault: TypeAlias = (
+    Crash | LinkCut | LinkCuts | CutOff | LinkSlow | Loss | Duplication | Corruption | ClockSkew | GpsError
+)
+
+
+class Outage(NamedTuple):
+    """A node is down from `at_s` to `until_s`."""
+
+    node: int
+    at_s: float
+    until_s: float
+
+
+class Clock(NamedTuple):
+    """A node's own time: `offset_s + (1 + drift) * true time`."""
+
+    offset_s: float
+    drift: float
+
+
+class FaultPlan(NamedTuple):
+    """What will go wrong in one run."""
+
+    outages: list[Outage]
+    cuts: list[LinkCut]
+    drawn_cuts: list[tuple[str, LinkCuts]]
+    """Each with the name of its stream."""
+    absences: list[Outage]
+    """Who is cut off when."""
+    slow: list[LinkSlow]
+    clocks: dict[int, Clock]
+    positions: dict[int, list[Wandering]]
+    """The errors of nodes' positions; several add up."""
+    loss: float
+    duplication: float
+    corruption: float
+
+    @property
+    def disturbs_frames(self) -> bool:
+        """Whether receptions have to be looked at one by one."""
+        return self.loss > 0 or self.duplication > 0 or self.corruption > 0
+
+    @property
+    def worst_drift(self) -> float:
+        """By how much the worst clock is too fast or too slow."""
+        return max((abs(clock.drift) for clock in self.clocks.values()), default=0.0)
+
+
+def check_fault(fault: Fault, nodes: int, roles: Collection[str], duration_s: float, where: str) -> None:
+    """Refuse, at loading, what could not happen."""
+    if isinstance(fault, Crash | CutOff | ClockSkew | GpsError):
+        check_selection(fault.nodes, nodes, roles, f"{where}.nodes")
+    if isinstance(fault, Crash | CutOff) and (fault.at_s is None) == (fault.every_s is None):
+        what = "a crash" if isinstance(fault, Crash) else "a cut_off"
+        raise UserError(f"{where}: {what} needs either at_s or every_s")
+    if isinstance(fault, LinkCut | LinkSlow):
+        check_selection(list(fault.between), nodes, roles, f"{where}.between")
+        if fault.between[0] == fault.between[1]:
+            raise UserError(f"{where}.between: names two different nodes")
+    strikes = _expected(fault, nodes, duration_s)
+    if strikes > MAX_STRIKES:
+        raise UserError(f"{where}.every_s: that makes some {strikes:,.0f} faults; a run has at most {MAX_STRIKES:,}")
+
+
+def _expected(fault: Fault, nodes: int, duration_s: float) -> float:
+    """How often a fault strikes that comes again and again; 0 for others, and at least that for those of a role."""
+    if isinstance(fault, LinkCuts):
+        return duration_s / fault.every_s
+    if not isinstance(fault, Crash | CutOff) or fault.every_s is None:
+        return 0.0
+    down_s = fault.down_s if isinstance(fault, Crash) else fault.for_s
+    some = fault.nodes
+    of_role = isinstance(some, str) and some != "all" and not some.endswith("%")
+    struck = len(some) if isinstance(some, list) else 1 if of_role else count_of(some, nodes)
+    return struck * duration_s / (fault.every_s + down_s)
+
+
+def fault_plan(faults: list[Fault], roles: dict[str, list[int]], nodes: int, duration_s: float, seed: int) -> FaultPlan:
+    """Draw what will go wrong. Each fault has a stream of its own."""
+    outages: list[Outage] = []
+    cuts: list[LinkCut] = []
+    drawn_cuts: list[tuple[str, LinkCuts]] = []
+    absences: list[Outage] = []
+    slow: list[LinkSlow] = []
+    clocks: dict[int, Clock] = {}
+    positions: dict[int, list[Wandering]] = {}
+    keep = {"loss": 1.0, "duplication": 1.0, "corruption": 1.0}
+    for place, fault in enumerate(faults):
+        rng = stream(seed, f"fault {place}")
+        if isinstance(fault, Crash):
+            outages += _outages(fault, fault.down_s, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+        elif isinstance(fault, CutOff):
+            absences += _outages(fault, fault.for_s, chosen(fault.nodes, roles, nodes, rng), duration_s, rng)
+        elif isinstance(fault, LinkCut):
+            cuts.append(fault)
+        elif isinstance(fault, LinkCuts):
+            drawn_cuts.append((f"fault {place}", fault))
+        elif isinstance(fault, LinkSlow):
+            slow.append(fault)
+        elif isinstance(fault, ClockSkew):
+            for node in chosen(fault.nodes, roles, nodes, rng):
+                if node in clocks:
+                    raise UserError(f"faults[{place}]: node {node} has a skewed clock already; give one fault for both")
+                offset_s = rng.uniform(-fault.offset_s, fault.offset_s)
+                clocks[node] = Clock(offset_s, rng.uniform(-fault.drift, fault.drift))
+        elif isinstance(fault, GpsError):
+            for node in chosen(fault.nodes, roles, nodes, rng):
+                wandering = Wandering(seed, f"fault {place}", node, fault.error_m, fault.change_s)
+                positions.setdefault(node, []).append(wandering)
+        else:
+            # Two faults of one kind strike independently.
+            keep[str(fault.__struct_config__.tag)] *= 1 - fault.probability
+    outages.sort(key=lambda outage: (outage.at_s, outage.node))
+    absences.sort(key=lambda outage: (outage.at_s, outage.node))
+    failing = (1 - keep[kind] for kind in ("loss", "duplication", "corruption"))
+    return FaultPlan(_apart(outages), cuts, drawn_cuts, _apart(absences), slow, clocks, positions, *failing)
+
+
+def _outages(fault: Crash | CutOff, down_s: float, nodes: list[int], duration_s: float, rng: Random) -> list[Outage]:
+    if fault.at_s is not None:
+        return [Outage(node, fault.at_s, fault.at_s + down_s) for node in nodes]
+    assert fault.every_s is not None
+    outages = []
+    for node in nodes:
+        time_s = rng.expovariate(1 / fault.every_s)
+        while time_s < duration_s:
+            outages.append(Outage(node, time_s, time_s + down_s))
+            time_s += down_s + rng.expovariate(1 / fault.every_s)
+    return outages
+
+
+def _apart(outages: list[Outage]) -> list[Outage]:
+    """A node that is down cannot crash: overlapping outages are one, from the first beginning to the last end."""
+    last: dict[int, int] = {}
+    kept: list[Outage] = []
+    for outage in outages:
+        place = last.get(outage.node)
+        if place is None or outage.at_s >= kept[place].until_s:
+            last[outage.node] = len(kept)
+            kept.append(outage)
+        else:
+            kept[place] = kept[place]._replace(until_s=max(kept[place].until_s, outage.until_s))
+    return kept

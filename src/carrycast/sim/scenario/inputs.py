@@ -1,0 +1,53 @@
+"""What the files that a scenario names hold, as a digest: it decides a run as settings and seed do."""
+
+import hashlib
+from pathlib import Path
+
+from carrycast.core.settings import located, map_files
+from carrycast.errors import UserError
+from carrycast.sim.scenario.scenario import Scenario
+
+_ABSENT = b"absent"
+
+
+def input_files(scenario: Scenario) -> list[Path]:
+    """Every file that a run of the scenario reads: whatever its settings declare as one, in the order of their keys."""
+    found: dict[str, None] = {}
+    place = located(Path(scenario.base))
+
+    def note(name: str) -> str:
+        found[place(name)] = None
+        return name
+
+    map_files(scenario, note)
+    # These three are kept as the tables that were written; their types are known once they are looked up.
+    model = scenario.mobility_model()
+    if model is not None:
+        model.with_files(note)
+    if scenario.protocol:
+        plan = scenario.stack_plan()
+        for settings in (plan.settings, plan.router_settings):
+            if settings is not None:
+                map_files(settings, note)
+    return [Path(name) for name in found]
+
+
+def input_digest(scenario: Scenario) -> str:
+    """A hash over the content of those files; one that is not there counts as absent. Empty if there are none."""
+    files = input_files(scenario)
+    if not files:
+        return ""
+    hashed = hashlib.blake2b(digest_size=16)
+    for path in files:
+        hashed.update(_content(path))
+    return hashed.hexdigest()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").digest()
+    except FileNotFoundError:
+        return _ABSENT
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None

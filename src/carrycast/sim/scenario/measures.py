@@ -1,0 +1,220 @@
+"""What a run can be asked for: the usual metrics, and those that a scenario adds."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.errors import UserError
+
+METRIC_MEANINGS: Mapping[str, str] = {
+    "published": "events published in the measured window",
+    "eligible": "(event, subscriber) pairs that should be served",
+    "delivered": "eligible pairs that were served",
+    "delivery_ratio": "delivered / eligible",
+    "delay_mean_s": "mean time from publication to first delivery",
+    "delay_p50_s": "median of the same",
+    "delay_p95_s": "95 % of deliveries took no longer",
+    "hops_mean": "mean number of transmissions behind a delivery",
+    "transmissions": "frames on the air, retries included, discovery excluded",
+    "control_transmissions": "those of them that carry no event",
+    "receptions": "frames heard, discovery excluded",
+    "forwards": "messages sent that carry a counted event",
+    "duplicates": "receptions of an event by a node that had met it before",
+    "data_bytes": "bytes on the air that carry events",
+    "control_bytes": "bytes on the air that do not, discovery excluded",
+    "discovery_bytes": "bytes of beacons",
+    "total_bytes": "bytes on the air in all: data, control and beacons",
+    "airtime_us": "how long all of that would keep the air busy with 802.11b",
+    "buffer_peak": "most events stored at one node at one time",
+}
+
+
+Statistic: TypeAlias = Literal["mean", "max", "min", "sum"]
+READINGS = ("load", "energy", "free_memory_bytes", "neighbors", "hops")
+"""The probes of every network."""
+SERIES = "series"
+"""Where the samples of a run stand beside its metrics."""
+MAX_SAMPLES = 100_000
+
+_PER = {"node_second": " per node and second", "node": " per node", "run": ""}
+# Which keys are for which way of counting, where another would not look at them.
+_ONLY_FOR: Mapping[str, tuple[str, ...]] = {
+    "layers": ("bytes",),
+    "traffic": ("bytes",),
+    "repetitions": ("bytes",),
+    "per": ("bytes", "routed"),
+    "messages": ("bytes", "routed"),
+    "unit": ("routed",),
+    "role": ("routed", "values", "probe"),
+    "of": ("values", "probe"),
+    "across": ("probe",),
+    "probe": ("probe",),
+    "every_s": ("probe",),
+    "against": ("ratio",),
+}
+
+
+def aggregate(values: Sequence[float], statistic: str) -> float | None:
+    """Several values as one; None if there are none."""
+    if not values:
+        return None
+    if statistic in ("max", "min"):
+        return max(values) if statistic == "max" else min(values)
+    total = math.fsum(values)
+    return total / len(values) if statistic == "mean" else total
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One metric more, `name`. What it counts:
+
+    `facts`: how often protocols noted `fact`; with `distinct`, about how many different events.
+    `sources`: the counted source messages that reached a node in some form: as they were published, or in what
+    processors made of them; the mean over `nodes`. With `within_s`, no later than that after their publication.
+    `reached`: the counted source messages that came, in some form, to any node but their own.
+    `missed`: the source messages that `fact` was noted about and that never reached a node; the mean over `nodes`.
+    `load`: bytes that a node sent, on average, as its protocol handed them over: neither beacons nor the radio's
+    repetitions.
+    `reports`: messages without an event that went over links in the measured window: each once for each node that heard
+    it.
+    `bytes`: bytes handed to the radio in the measured window, beacons too: `per` node and second, per node, or in all;
+    of some `layers`, some classes of `traffic` and some `messages` alone if they are named. With `repetitions`, as
+    often as they were on the air.
+    `routed`: what protocols handed to their routers in the measured window, in `unit`s, `per` node and second, per node
+    or in all: some `messages` alone if they are named, and those of nodes of a `role`.
+    `values`: the mean of the values that were noted with `fact` in the measured window, or another `of` them; those of
+    nodes of a `role`.
+    `ratio`: how often `fact` was noted, for each time that `against` was.
+    `pairs`: of the pairs of an event counted and a subscription that it should serve, the share that were served: as
+    `delivery_ratio`, but each of a node's clients counts.
+    `probe`: a sample every `every_s`, kept as a series over time; the metric is the mean of those in the measured
+    window, or another `of` them. `load`, `energy`, `free_memory_bytes` and `neighbors` are read at each node, `hops`
+    between each two, of a `role` if it is named, and put together by `across`; a protocol may offer others.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
+    counts: Literal[
+        "facts",
+        "sources",
+        "reached",
+        "missed",
+        "load",
+        "reports",
+        "bytes",
+        "routed",
+        "values",
+        "probe",
+        "ratio",
+        "pairs",
+    ]
+    fact: str = ""
+    against: str = ""
+    nodes: list[Annotated[int, Meta(ge=0)]] = []
+    within_s: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    distinct: bool = False
+    layers: list[Literal["discovery", "routing", "dissemination"]] = []
+    traffic: list[Literal["data", "control", "discovery"]] = []
+    messages: list[str] = []
+    """Types of messages, by the names that traces have for them."""
+    per: Literal["node_second", "node", "run"] = "node_second"
+    repetitions: bool = False
+    role: str = ""
+    unit: Literal["bytes", "bits", "messages"] = "bytes"
+    of: Statistic = "mean"
+    across: Statistic = "mean"
+    probe: str = ""
+    every_s: Annotated[float, Meta(ge=0.001, le=1e7)] = 10.0
+
+    def meaning(self) -> str:
+        """For readers of a report."""
+        if self.counts == "facts":
+            return f"different events about which {self.fact} was noted" if self.distinct else f"notes of {self.fact}"
+        if self.counts == "bytes":
+            return self._bytes_meaning()
+        if self.counts in ("routed", "values", "probe"):
+            return self._amount_meaning()
+        if self.counts == "ratio":
+            return f"notes of {self.fact} for each of {self.against}"
+        if self.counts == "pairs":
+            return "share of the (event, subscription) pairs that should be served and were"
+        where = f"node {' and '.join(map(str, self.nodes))}" + (", on average" if len(self.nodes) > 1 else "")
+        if self.counts == "sources":
+            late = "" if self.within_s is None else f" within {self.within_s:g} s"
+            return f"source messages that reached {where} in some form{late}"
+        if self.counts == "missed":
+            return f"source messages with a note of {self.fact} that never reached {where} in any form"
+        if self.counts == "reached":
+            return "source messages that reached any node but their own in some form"
+        if self.counts == "reports":
+            return "messages without an event in the measured window, once for each node that heard them"
+        return "bytes sent by a node on average, neither discovery nor repetitions by the radio"
+
+    def _amount_meaning(self) -> str:
+        by = f" by nodes with the role {self.role}" if self.role else ""
+        if self.counts == "routed":
+            what = f"{' and '.join(self.messages)}: " if self.messages else ""
+            return f"{what}{self.unit} handed to routers{by} in the measured window{_PER[self.per]}"
+        if self.counts == "values":
+            return f"{self.of} of the values noted with {self.fact}{by} in the measured window"
+        across = f"{self.across} over nodes" if self.probe in READINGS else ""
+        whose = f" with the role {self.role}" if self.role else ""
+        of = f"{self.of} of samples of {self.probe}, one every {self.every_s:g} s"
+        return of + (f", each the {across}{whose}" if across else "")
+
+    def _bytes_meaning(self) -> str:
+        of = " and ".join(self.traffic)
+        said_by = f" of {' and '.join(self.layers)}" if self.layers else ""
+        said_by += f" in {' and '.join(self.messages)}" if self.messages else ""
+        per = _PER[self.per]
+        again = ", repetitions by the radio among them" if self.repetitions else ""
+        return f"{of + ' ' if of else ''}bytes{said_by} in the measured window{per}{again}"
+
+
+def check_asked(asked: list[Asked], nodes: int, where: str, roles: Collection[str], duration_s: float) -> None:
+    """Refuse what cannot be counted."""
+    names: set[str] = set()
+    for place, entry in enumerate(asked):
+        at = f"{where}[{place}]"
+        if entry.name in METRIC_MEANINGS or entry.name in names or entry.name == SERIES:
+            raise UserError(f"{at}.name: there is a metric {entry.name!r} already")
+        names.add(entry.name)
+        _check_keys(entry, at)
+        if entry.role and entry.role not in roles:
+            raise UserError(f"{at}.role: {entry.role!r} is none of {', '.join(roles) or 'no roles'}")
+        if entry.counts == "probe" and not entry.probe:
+            raise UserError(f"{at}.probe: is needed: {', '.join(READINGS)}, or one that the protocol offers")
+        if entry.counts == "probe" and duration_s / entry.every_s > MAX_SAMPLES:
+            raise UserError(f"{at}.every_s: that makes more than {MAX_SAMPLES:,} samples; take fewer")
+        if entry.counts in ("facts", "missed", "values", "ratio") and not entry.fact:
+            raise UserError(f"{at}.fact: is needed: the name of what protocols note, such as announce")
+        if entry.counts == "ratio" and not entry.against:
+            raise UserError(f"{at}.against: is needed: what the notes of {entry.fact} are set against")
+        if entry.counts in ("sources", "missed") and (not entry.nodes or max(entry.nodes) >= nodes):
+            raise UserError(f"{at}.nodes: is needed: a list of nodes from 0 to {nodes - 1}")
+
+
+def check_probes(asked: list[Asked], offered: Collection[str], known: Collection[str], where: str) -> None:
+    """Refuse samples that nobody can take: `offered` are the protocol's own probes, `known` what its nodes can tell."""
+    for place, entry in enumerate(asked):
+        at = f"{where}[{place}]"
+        if entry.counts != "probe" or entry.probe in offered:
+            if entry.counts == "probe" and (entry.role or entry.across != "mean"):
+                raise UserError(
+                    f"{at}: role and across are for {', '.join(READINGS)}; {entry.probe} knows its own nodes"
+                )
+            continue
+        if entry.probe not in READINGS:
+            raise UserError(f"{at}.probe: {entry.probe!r} is none of {', '.join((*READINGS, *offered))}")
+        if entry.probe in ("energy", "free_memory_bytes") and entry.probe not in known:
+            table = "[energy]" if entry.probe == "energy" else "computer.memory_bytes"
+            raise UserError(f"{at}.probe: without {table} there is no {entry.probe} to read")
+
+
+def _check_keys(entry: Asked, where: str) -> None:
+    unsaid = Asked(name=entry.name, counts=entry.counts)
+    for key, used_by in _ONLY_FOR.items():
+        if entry.counts not in used_by and getattr(entry, key) != getattr(unsaid, key):
+            counts = " or ".join(repr(one) for one in used_by)
+            raise UserError(f"{where}.{key}: is for counts = {counts}; leave it out")

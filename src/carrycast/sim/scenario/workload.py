@@ -1,0 +1,254 @@
+"""Who publishes what when, and who subscribes to what: as a scenario writes it, and as a run plays it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from carrycast.core.model import AccessPolicy, Event, EventId, Subscription, SubscriptionId
+from carrycast.core.settings import InputFile
+from carrycast.core.streams import stream
+from carrycast.errors import UserError
+from carrycast.sim.scenario.beginnings import first_state
+from carrycast.sim.scenario.draws import Draw, Drawable, Selection, check_drawn_attributes, chosen
+from carrycast.sim.scenario.event_files import Written, read_events
+from carrycast.sim.scenario.texts import check_filter, check_template, filled, variety
+
+Time = Annotated[float, Meta(ge=0, le=1e9)]
+
+RHYTHMS = ("every_s", "count", "interval_s", "file")
+MAX_EVENTS = 2_000_000
+"""Of one entry. They are made before the run, at a few hundred bytes each."""
+
+
+class SubscribeEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[subscribe]]` of a scenario: some nodes subscribe to some filter."""
+
+    nodes: Selection = "all"
+    filter: str = "true"
+    """May name drawn values in braces: `topic = {topic}`."""
+    draw: dict[str, Drawable] = {}
+    each: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """Subscriptions per node; their filters differ."""
+    at_s: Time = 0.0
+    until_s: Time | None = None
+    attributes: dict[str, Drawable] = {}
+    """What access policies are asked about."""
+    processor: str | None = None
+    """What the events that the filter selects pass through; what it makes of them is delivered."""
+    state: str = ""
+    """The text that the processor begins with, as UTF-8."""
+    history: bool = False
+    """Whether stored events from before the subscription are wanted."""
+    births_per_s: Annotated[float, Meta(ge=1e-9, le=1e6)] | None = None
+    """Clients are born: at each node, from `at_s` to `until_s`, a subscription begins at random times, so many a second
+    on average."""
+    lifetime_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
+    """How long one that was born stays, on average; without it, to the end."""
+    parameters: dict[str, Drawable] = {}
+    """Instead: values, drawn for each subscription; the processor begins with them as a JSON object."""
+
+
+class PublishEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[[publish]]` of a scenario: some nodes publish, in one of three rhythms or as a file says."""
+
+    nodes: Selection = "all"
+    attributes: dict[str, Drawable] = {}
+    payload_bytes: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    lease_s: Annotated[float, Meta(gt=0)] = 600.0
+    access: str | None = None
+    from_s: Time = 0.0
+    to_s: Time | None = None
+    every_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
+    """Each node publishes with this period, from a random phase on."""
+    count: Annotated[int, Meta(ge=0, le=10**12)] | None = None
+    """That many events in all, at random times by random nodes of these."""
+    interval_s: Annotated[float, Meta(ge=1e-6, le=1e9)] | None = None
+    """One event after each interval, by random nodes of these."""
+    file: InputFile | None = None
+    """Events that somebody recorded, from `from_s` on; see `event_files`."""
+
+
+class Subscribe(NamedTuple):
+    """A node subscribes at a time, and may unsubscribe later."""
+
+    time_s: float
+    subscription: Subscription
+    until_s: float | None
+
+
+class Publish(NamedTuple):
+    """A node publishes at a time."""
+
+    time_s: float
+    event: Event
+
+
+class Workload(NamedTuple):
+    """Everything that applications do in a run, ordered by time."""
+
+    subscribes: list[Subscribe]
+    publishes: list[Publish]
+
+
+class _Draws(NamedTuple):
+    """The streams of one entry's events: two, so that runs which differ in `payload_bytes` publish the same content."""
+
+    content: Random
+    payload: Random
+
+
+def check_entry(entry: SubscribeEntry | PublishEntry, where: str) -> None:
+    """Refuse, at loading, what could not be played."""
+    check_drawn_attributes(entry.attributes, f"{where}.attributes")
+    if isinstance(entry, SubscribeEntry):
+        check_template(entry.filter, entry.draw, where)
+        different = variety(entry.filter, entry.draw)
+        if different < entry.each:
+            made = f"only {different:g} different filters" if different > 1 else "only one filter"
+            raise UserError(
+                f"{where}.each: {entry.each} a node, but the draws make {made}; draw from more, or ask less"
+            )
+        if entry.until_s is not None and entry.until_s <= entry.at_s:
+            raise UserError(f"{where}.until_s: must be after at_s = {entry.at_s}")
+        if entry.lifetime_s is not None and entry.births_per_s is None:
+            raise UserError(f"{where}.lifetime_s: is for clients that are born; say births_per_s, or until_s")
+        return
+    rhythms = [name for name in RHYTHMS if getattr(entry, name) is not None]
+    if len(rhythms) != 1:
+        has = ", ".join(rhythms) or "none"
+        raise UserError(f"{where}: needs exactly one of {', '.join(RHYTHMS)} (it has {has})")
+    if entry.to_s is not None and entry.to_s < entry.from_s:
+        raise UserError(f"{where}.to_s: must not be before from_s = {entry.from_s}")
+    if entry.access is not None:
+        check_filter(entry.access, f"{where}.access")
+
+
+def workload(
+    subscribes: list[SubscribeEntry],
+    publishes: list[PublishEntry],
+    roles: dict[str, list[int]],
+    nodes: int,
+    duration_s: float,
+    seed: int,
+) -> Workload:
+    """Play the entries. Each has a stream of its own, so adding one leaves the others as they were."""
+
+    made: list[Subscribe] = []
+    numbers: dict[int, int] = {}
+    for place, entry in enumerate(subscribes):
+        rng = stream(seed, f"subscribe {place}")
+        for node in chosen(entry.nodes, roles, nodes, rng):
+            for time_s, until_s, text in _clients(entry, duration_s, rng):
+                number = numbers[node] = numbers.get(node, -1) + 1
+                attributes = {name: Draw(written, "").value(rng) for name, written in entry.attributes.items()}
+                id, processor = SubscriptionId(node, number), entry.processor
+                state = b"" if processor is None else first_state(entry.state, entry.parameters, rng)
+                subscription = Subscription(
+                    id, text, attributes=attributes, history=entry.history, processor=processor, state=state
+                )
+                made.append(Subscribe(time_s, subscription, until_s))
+    made.sort(key=lambda subscribe: subscribe.time_s)
+    timed: list[tuple[float, int, int, PublishEntry, _Draws, Written | None]] = []
+    for place, publish in enumerate(publishes):
+        rng = stream(seed, f"publish {place}")
+        draws = _Draws(stream(seed, f"publish {place} content"), stream(seed, f"publish {place} payload"))
+        those = chosen(publish.nodes, roles, nodes, rng)
+        if publish.file is not None:
+            recorded = read_events(Path(publish.file), nodes)
+            timed += [
+                (at_s, place, node, publish, draws, one)
+                for at_s, node, one in _recorded(publish, recorded, those, duration_s, rng)
+            ]
+        for time_s, node in _rhythm(publish, those, duration_s, rng):
+            timed.append((time_s, place, node, publish, draws, None))
+    timed.sort(key=lambda item: item[:3])
+    sequence: dict[int, int] = {}
+    events: list[Publish] = []
+    for time_s, _, node, publish, draws, written in timed:
+        number = sequence[node] = sequence.get(node, -1) + 1
+        events.append(Publish(time_s, _event(publish, EventId(node, number), time_s, draws, written)))
+    return Workload(made, events)
+
+
+def _clients(entry: SubscribeEntry, duration_s: float, rng: Random) -> Iterator[tuple[float, float | None, str]]:
+    """When the subscriptions of one node begin and end, and their filters."""
+    if entry.births_per_s is None:
+        for text in _filters(entry, rng):
+            yield entry.at_s, entry.until_s, text
+        return
+    end_s = duration_s if entry.until_s is None else min(duration_s, entry.until_s)
+    if (end_s - entry.at_s) * entry.births_per_s > MAX_EVENTS:
+        raise UserError(f"subscribe: births_per_s = {entry.births_per_s:g} makes more than {MAX_EVENTS:,} clients")
+    time_s = entry.at_s + rng.expovariate(entry.births_per_s)
+    while time_s <= end_s:
+        until_s = None if entry.lifetime_s is None else time_s + rng.expovariate(1 / entry.lifetime_s)
+        for text in _filters(entry, rng):
+            yield time_s, until_s, text
+        time_s += rng.expovariate(entry.births_per_s)
+
+
+def _rhythm(entry: PublishEntry, nodes: list[int], duration_s: float, rng: Random) -> list[tuple[float, int]]:
+    end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
+    if not nodes or end_s < entry.from_s or entry.file is not None:
+        return []
+    span_s = end_s - entry.from_s
+    events = entry.count or span_s / (entry.interval_s or 1e9) + len(nodes) * span_s / (entry.every_s or 1e9)
+    if events > MAX_EVENTS:
+        raise UserError(f"publish: that makes {events:,.0f} events; a run has at most {MAX_EVENTS:,}")
+    if entry.count is not None:
+        return [(rng.uniform(entry.from_s, end_s), nodes[rng.randrange(len(nodes))]) for _ in range(entry.count)]
+    times: list[tuple[float, int]] = []
+    if entry.interval_s is not None:
+        steps = int((end_s - entry.from_s) / entry.interval_s + 1e-9)
+        return [(entry.from_s + step * entry.interval_s, nodes[rng.randrange(len(nodes))]) for step in range(steps + 1)]
+    assert entry.every_s is not None
+    for node in nodes:
+        time_s = entry.from_s + rng.random() * entry.every_s
+        while time_s <= end_s:
+            times.append((time_s, node))
+            time_s += entry.every_s
+    return times
+
+
+def _recorded(
+    entry: PublishEntry, events: list[Written], nodes: list[int], duration_s: float, rng: Random
+) -> Iterator[tuple[float, int, Written]]:
+    """When and by whom the events of a file are published; what is due after the end is not."""
+    end_s = duration_s if entry.to_s is None else min(entry.to_s, duration_s)
+    for event in events:
+        time_s = entry.from_s + event.time_s
+        if time_s <= end_s and (event.node is not None or nodes):
+            yield time_s, nodes[rng.randrange(len(nodes))] if event.node is None else event.node, event
+
+
+def _event(entry: PublishEntry, id: EventId, time_s: float, draws: _Draws, written: Written | None) -> Event:
+    attributes = {name: Draw(drawn, "").value(draws.content) for name, drawn in entry.attributes.items()}
+    payload = draws.payload.randbytes(entry.payload_bytes)
+    if written is not None:
+        attributes |= written.attributes
+        payload = written.payload or payload
+    return Event(
+        id=id,
+        attributes=attributes,
+        payload=payload,
+        time_s=time_s,
+        lease_s=entry.lease_s,
+        access=None if entry.access is None else AccessPolicy(entry.access),
+    )
+
+
+def _filters(entry: SubscribeEntry, rng: Random) -> list[str]:
+    """The filters of one node; different ones, as far as the draws allow."""
+    texts: list[str] = []
+    for _ in range(100 * entry.each):
+        values = {name: Draw(written, "").value(rng) for name, written in entry.draw.items()}
+        text = filled(entry.filter, values, "")
+        if text not in texts:
+            texts.append(text)
+        if len(texts) == entry.each:
+            break
+    return texts

@@ -1,0 +1,279 @@
+"""Workloads in which events find nobody, or subscriptions find nothing."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from carrycast.core.matching import Filter
+from carrycast.core.matching.terms import Kind
+from carrycast.sim.scenario.content import KINDS, Content, compared_kinds, contents_of, filters_of
+from carrycast.sim.scenario.draws import Drawable, Selection, count_of
+from carrycast.sim.scenario.event_files import read_events
+from carrycast.sim.scenario.scenario import Scenario
+from carrycast.sim.scenario.texts import example, filled, names_in
+from carrycast.sim.scenario.workload import PublishEntry
+
+MOST_ALIKE = 3
+"""Warnings of one kind that are told one by one."""
+MOST_TRIES = 20_000
+"""Possible events that are held against possible filters: some seconds at worst. Beyond them nothing is said."""
+
+
+class _Consumer(NamedTuple):
+    """Whoever wants events: a subscription, a request, or a processor."""
+
+    at: str
+    filter: str
+    draws: Mapping[str, Drawable]
+    filters: Sequence[Filter] | None
+    """All that the draws make of it; None where they are too many."""
+    attributes: Mapping[str, Drawable] | None
+    """What access policies are asked about; None where they are not asked."""
+    from_s: float
+    to_s: float | None
+    nodes: frozenset[int]
+    """Two that it may be at, or the only one."""
+    knows_producers: bool
+    """Whether all events that it can select are those of `[[publish]]`."""
+
+
+class _Producer(NamedTuple):
+    """One `[[publish]]`."""
+
+    at: str
+    contents: Sequence[Content] | None
+    """None where its events may hold anything."""
+    access: str | None
+    from_s: float
+    to_s: float
+    nodes: frozenset[int]
+
+
+_Pairs = Mapping[tuple[str, str], int | None]
+"""Why a publication and a consumer do not meet, by their places; None if they may."""
+
+
+def some(alike: Sequence[str]) -> Iterator[str]:
+    """The first of several warnings of one kind, and how many more there are."""
+    yield from alike[:MOST_ALIKE]
+    if len(alike) > MOST_ALIKE:
+        yield f"{alike[0].split('[')[0]}: {len(alike) - MOST_ALIKE} more entries like {alike[0].split(':')[0]}"
+
+
+def workload_warnings(scenario: Scenario, roles: Mapping[str, Sequence[int]] | None) -> Iterator[str]:
+    """What is published for nobody, and what is wanted in vain. Files are read; nothing is drawn but `roles`."""
+
+    def size_of(selection: Selection) -> int:
+        """How many nodes a selection chooses."""
+        if isinstance(selection, list):
+            return len(selection)
+        if isinstance(selection, str) and selection in scenario.roles:
+            return scenario.nodes if roles is None else len(roles[selection])
+        return count_of(selection, scenario.nodes)
+
+    def nodes_of(selection: Selection) -> frozenset[int]:
+        """Nodes that a selection may choose, two of them at most: what matters is whether there is one, or just one."""
+        if isinstance(selection, list):
+            return frozenset(sorted(set(selection))[:2])
+        if isinstance(selection, str) and roles is not None and selection in roles:
+            return frozenset(roles[selection][:2])
+        return frozenset(range(min(scenario.nodes, 2)) if size_of(selection) else ())
+
+    yield from _nobody(scenario, nodes_of)
+    consumers = list(_consumers(scenario, nodes_of))
+    producers = []
+    for place, entry in enumerate(scenario.resolved().publish):
+        yield from _amount(scenario, entry, f"publish[{place}]", size_of(entry.nodes))
+        producers.append(_producer(scenario, entry, f"publish[{place}]", nodes_of(entry.nodes)))
+    if not producers:
+        return
+    if not any(consumer.nodes for consumer in consumers):
+        if not scenario.applications:
+            yield "subscribe: nobody subscribes to anything, so nothing is delivered"
+        return
+    mistyped = {consumer.at: said for consumer in consumers if (said := _mistyped(consumer, producers))}
+    yield from some([line for lines in mistyped.values() for line in lines])
+    filters = sum(1 if one.filters is None else len(one.filters) for one in consumers)
+    contents = sum(1 if one.contents is None else len(one.contents) for one in producers)
+    if filters * contents <= MOST_TRIES:
+        pairs = {(one.at, other.at): _pair(one, other) for one in producers for other in consumers}
+        yield from _in_vain(consumers, producers, mistyped, pairs)
+        yield from _for_nobody(scenario, consumers, producers, mistyped, pairs)
+    yield from _unmeasured(scenario, producers)
+
+
+def _nobody(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[str]:
+    entries: list[tuple[str, Selection]] = []
+    entries += [(f"subscribe[{place}]", entry.nodes) for place, entry in enumerate(scenario.subscribe)]
+    entries += [(f"publish[{place}]", entry.nodes) for place, entry in enumerate(scenario.publish)]
+    entries += [(f"request[{place}]", entry.nodes) for place, entry in enumerate(scenario.request)]
+    yield from some([f"{at}.nodes: selects no node" for at, selection in entries if not nodes_of(selection)])
+
+
+def _amount(scenario: Scenario, entry: PublishEntry, at: str, nodes: int) -> Iterator[str]:
+    """Of publications that are never made, or after the end."""
+    end_s = min(scenario.duration_s, scenario.duration_s if entry.to_s is None else entry.to_s)
+    if entry.count == 0:
+        yield f"{at}.count: 0, so nothing is published"
+    if entry.every_s is not None and 0 < nodes * (end_s - entry.from_s) < entry.every_s:
+        yield f"{at}.every_s: a period of {entry.every_s:g} s is so long that most runs publish nothing"
+    if entry.file is None:
+        return
+    events = read_events(Path(entry.file), scenario.nodes)
+    late = sum(entry.from_s + event.time_s > end_s for event in events)
+    name = Path(entry.file).name
+    if late:
+        yield f"{at}.file: {late} of {len(events)} events in {name} are due after {end_s:g} s, the end"
+    if not nodes and any(event.node is None for event in events):
+        yield f"{at}.file: events in {name} that name no node are left out, since {at}.nodes selects none"
+
+
+def _producer(scenario: Scenario, entry: PublishEntry, at: str, nodes: frozenset[int]) -> _Producer:
+    end_s = min(scenario.duration_s, scenario.duration_s if entry.to_s is None else entry.to_s)
+    from_s = entry.from_s
+    if entry.file is not None:
+        times_s = [entry.from_s + event.time_s for event in read_events(Path(entry.file), scenario.nodes)]
+        from_s, end_s = min(times_s, default=from_s), min(end_s, max(times_s, default=end_s))
+        # A file may name nodes of its own.
+        nodes = frozenset(range(min(scenario.nodes, 2)))
+    return _Producer(at, contents_of(entry, scenario.nodes), entry.access, from_s, end_s, nodes)
+
+
+def _consumers(scenario: Scenario, nodes_of: Callable[[Selection], frozenset[int]]) -> Iterator[_Consumer]:
+    def known(processor: str | None) -> bool:
+        """Nobody knows what applications publish, or what processors make; none is given what it made itself."""
+        return not scenario.applications and all(one.id == processor for one in scenario.processors)
+
+    for place, one in enumerate(scenario.subscribe):
+        # With history, events from before are wanted too. Clients that are born stay beyond the last birth.
+        from_s, to_s = 0.0 if one.history else one.at_s, None if one.births_per_s is not None else one.until_s
+        at, nodes = f"subscribe[{place}]", nodes_of(one.nodes)
+        made = filters_of(one.filter, one.draw)
+        yield _Consumer(at, one.filter, one.draw, made, one.attributes, from_s, to_s, nodes, known(one.processor))
+    for place, asked in enumerate(scenario.request):
+        at, nodes = f"request[{place}]", nodes_of(asked.nodes)
+        made = filters_of(asked.filter, asked.draw)
+        yield _Consumer(at, asked.filter, asked.draw, made, asked.attributes, 0.0, None, nodes, known(None))
+    for place, runs in enumerate(scenario.processors):
+        at, nodes = f"processors[{place}]", nodes_of(runs.nodes)
+        yield _Consumer(at, runs.filter, {}, [Filter(runs.filter)], None, 0.0, None, nodes, known(runs.id))
+
+
+def _mistyped(consumer: _Consumer, producers: Sequence[_Producer]) -> list[str]:
+    """Attributes that a filter compares with constants of no kind that publications give."""
+    if not consumer.knows_producers or any(producer.contents is None for producer in producers):
+        return []
+    given: dict[str, frozenset[Kind]] = {}
+    for producer in producers:
+        for content in producer.contents or ():
+            for name, kinds in content.kinds.items():
+                given[name] = given.get(name, frozenset()) | kinds
+    said = []
+    # What is drawn differs in value, seldom in kind; a draw of several kinds is tried value by value below.
+    text = filled(consumer.filter, example(consumer.draws, ""), "")
+    for name, kinds in compared_kinds(Filter(text).node).items():
+        if name in given and not kinds & given[name] and not _drawn_kinds(consumer) & given[name]:
+            compared, real = (" or ".join(KINDS[kind] for kind in sorted(one)) for one in (kinds, given[name]))
+            said.append(
+                f"{consumer.at}.filter: compares {name} with {compared}, but publications give {real}; "
+                "that is never true"
+            )
+    return said
+
+
+def _drawn_kinds(consumer: _Consumer) -> frozenset[Kind]:
+    """Kinds of values that are chosen from lists of several kinds."""
+    found: frozenset[Kind] = frozenset()
+    for name, kinds in Content.of(consumer.draws).kinds.items():
+        if len(kinds) > 1 and name in names_in(consumer.filter):
+            found |= kinds
+    return found
+
+
+def _in_vain(
+    consumers: Sequence[_Consumer], producers: Sequence[_Producer], mistyped: Mapping[str, object], pairs: _Pairs
+) -> Iterator[str]:
+    """Filters that select nothing of what is published."""
+    said = []
+    for consumer in consumers:
+        if not consumer.nodes or not consumer.knows_producers or consumer.at in mistyped:
+            continue
+        reason = _reason([pairs[producer.at, consumer.at] for producer in producers])
+        if reason is not None:
+            said.append(f"{consumer.at}: {_IN_VAIN[reason]}")
+    yield from some(said)
+
+
+def _for_nobody(
+    scenario: Scenario,
+    consumers: Sequence[_Consumer],
+    producers: Sequence[_Producer],
+    mistyped: Mapping[str, object],
+    pairs: _Pairs,
+) -> Iterator[str]:
+    """Publications that nobody who is there can get. Applications subscribe to what they want."""
+    if scenario.applications:
+        return
+    said = []
+    for producer in producers:
+        if any(consumer.at in mistyped and _stands(producer, consumer) for consumer in consumers):
+            # What is mistyped is meant for some of them.
+            continue
+        reason = _reason([pairs[producer.at, consumer.at] for consumer in consumers if consumer.nodes])
+        if reason is not None and producer.nodes:
+            said.append(f"{producer.at}: {_FOR_NOBODY[reason]}")
+    yield from some(said)
+
+
+_CONTENT, _ACCESS, _TIME, _SELF = range(4)
+"""Why a publication and a filter do not meet, in the order in which they are found."""
+_IN_VAIN = {
+    _CONTENT: "no publication can match its filter, so it gets nothing",
+    _ACCESS: "no access policy of the publications that match its filter allows its attributes, so it gets nothing",
+    _TIME: "no publication that matches its filter is made while it stands, so it gets nothing",
+    _SELF: "its only node is the only publisher, and nobody gets what it published itself",
+}
+_FOR_NOBODY = {
+    _CONTENT: "no subscription can match its events, so nobody gets them",
+    _ACCESS: "its access policy allows no subscription that matches, so nobody gets its events",
+    _TIME: "no subscription that matches stands while it publishes, so nobody gets its events",
+    _SELF: "its only node is the only subscriber, and nobody gets what it published itself",
+}
+
+
+def _reason(pairs: Sequence[int | None]) -> int | None:
+    """The reason that came last, of all pairs; None if one of them has none."""
+    reasons = [pair for pair in pairs if pair is not None]
+    return max(reasons) if len(reasons) == len(pairs) and reasons else None
+
+
+def _pair(producer: _Producer, consumer: _Consumer) -> int | None:
+    """Why no event of a publication can reach a consumer; None if one may."""
+    filters = consumer.filters
+    tried = [] if filters is None or producer.contents is None else product(producer.contents, filters)
+    if filters is not None and producer.contents is not None and not any(one.may_match(other) for one, other in tried):
+        return _CONTENT
+    asked = producer.access is not None and consumer.attributes is not None
+    if asked and not Content.of(consumer.attributes or {}).may_match(Filter(producer.access or "")):
+        return _ACCESS
+    if not _stands(producer, consumer):
+        return _TIME
+    if consumer.at.startswith("subscribe") and len(producer.nodes | consumer.nodes) == 1:
+        return _SELF
+    return None
+
+
+def _stands(producer: _Producer, consumer: _Consumer) -> bool:
+    """Whether a consumer is there at some time of a publication."""
+    before_end = consumer.to_s is None or producer.from_s < consumer.to_s
+    return consumer.from_s <= producer.to_s and before_end
+
+
+def _unmeasured(scenario: Scenario, producers: Sequence[_Producer]) -> Iterator[str]:
+    """A window of measurement in which nothing is published."""
+    from_s, to_s = scenario.measure.from_s, scenario.measure.to_s
+    if scenario.applications or scenario.processors:
+        return
+    if not any(from_s <= one.to_s and (to_s is None or one.from_s <= to_s) for one in producers):
+        yield "measure: nothing is published between from_s and to_s, so no event counts"

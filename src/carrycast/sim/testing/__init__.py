@@ -1,0 +1,15 @@
+"""A kit for testing protocols: small networks in the real simulator, stopped wherever a test wants to look.
+
+>>> net = Net.line(3, protocol="flooding")
+>>> hot = net.subscribe(2, "celsius > 30")
+>>> event = net.publish(0, {"celsius": 31})
+>>> net.run(5)
+>>> net.delivered(2) == [event]
+True
+"""
+
+from carrycast.sim.testing.alone import LoneHost, Told, alone, alone_router
+from carrycast.sim.testing.examples import example_tables, examples
+from carrycast.sim.testing.net import Net
+
+__all__ = ["LoneHost", "Net", "Told", "alone", "alone_router", "example_tables", "examples"]

@@ -1,0 +1,96 @@
+"""One random scenario as a value: its tables, the files beside it, and the seed of its runs."""
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from carrycast.core.settings import read_toml
+
+SCENARIO = "scenario.toml"
+PROCESSORS = "processors.py"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A scenario to run. `files` are those that it names, by name; the processors' file comes by itself."""
+
+    tables: dict[str, object]
+    files: dict[str, str]
+    seed: int
+
+    def write(self, folder: Path) -> Path:
+        """The scenario's file in a folder, with all that it needs."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in self.files.items():
+            (folder / name).write_text(text, "utf-8")
+        if "processors" in self.tables:
+            (folder / PROCESSORS).write_text(Path(__file__).with_name(PROCESSORS).read_text("utf-8"), "utf-8")
+        path = folder / SCENARIO
+        path.write_text(toml_text(self.tables), "utf-8")
+        return path
+
+
+def load_case(path: Path, seed: int) -> Case:
+    """A case from a scenario's file, such as one that a failure left."""
+    tables = read_toml(path)
+    files = {
+        other.name: other.read_text("utf-8")
+        for other in sorted(path.parent.iterdir())
+        if other.suffix in (".csv", ".txt", ".policy", ".jsonl")
+    }
+    return Case(tables, files, seed)
+
+
+def toml_text(tables: Mapping[str, object]) -> str:
+    """Tables as TOML: plain values first, then a section for each table and each entry of a list of tables."""
+    plain, sections = [], []
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            sections.append(_section(f"[{_key(key)}]", value))
+        elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            sections += [_section(f"[[{_key(key)}]]", item) for item in value]
+        else:
+            plain.append(f"{_key(key)} = {toml_value(value)}")
+    return "\n".join(plain) + "\n" + "".join(sections)
+
+
+def _section(head: str, table: Mapping[str, object]) -> str:
+    return "\n".join(["", head, *(f"{_key(key)} = {toml_value(value)}" for key, value in table.items())]) + "\n"
+
+
+def toml_value(value: object) -> str:
+    """A value on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {toml_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return str(value)
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    text = repr(value)
+    return text if re.search(r"[.e]", text) else f"{text}.0"
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _string(text: str) -> str:
+    def escaped(match: re.Match[str]) -> str:
+        return f"\\u{ord(match[0]):04x}" if match[0] not in '"\\' else f"\\{match[0]}"
+
+    return '"' + re.sub(r'["\\\x00-\x1f\x7f]', escaped, text) + '"'

@@ -1,0 +1,72 @@
+"""A failing case made small: whatever can be left out, or made less, without the failure going away."""
+
+import copy
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from carrycast.sim.testing.fuzz.case import Case
+
+ATTEMPTS = 250
+_KEPT = frozenset({"duration_s", "nodes", "protocol", "name", "kind", "model"})
+Path = tuple[str | int, ...]
+
+
+def shrunk(case: Case, still_fails: Callable[[Case], bool], attempts: int = ATTEMPTS) -> Case:
+    """The smallest case that was found: of each round's candidates the first that still fails is taken."""
+    progress = True
+    while progress:
+        progress = False
+        for candidate in _candidates(case):
+            if attempts <= 0:
+                return case
+            attempts -= 1
+            if still_fails(candidate):
+                case, progress = candidate, True
+                break
+    used = {name for name in case.files if f"'{name}" in repr(case.tables)}
+    return msgspec.structs.replace(case, files={name: case.files[name] for name in sorted(used)})
+
+
+def _candidates(case: Case) -> Iterator[Case]:
+    """From what leaves out most to what changes least."""
+    for path in sorted(_paths(case.tables), key=len):
+        if path[-1] not in _KEPT and not (len(path) == 1 and path[0] in ("mobility", "contacts")):
+            yield _changed(case, path, None)
+    for path in _paths(case.tables):
+        value = _at(case.tables, path)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        for smaller in (1, value // 2 if isinstance(value, int) else round(value / 2, 3), round(value, 1)):
+            if abs(smaller) < abs(value) and smaller != value:
+                yield _changed(case, path, type(value)(smaller))
+
+
+def _paths(value: object, above: Path = ()) -> Iterator[Path]:
+    items: list[tuple[str | int, object]] = []
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        # Later entries first: those before them keep their places.
+        items = list(reversed(list(enumerate(value))))
+    for key, item in items:
+        yield (*above, key)
+        yield from _paths(item, (*above, key))
+
+
+def _at(value: object, path: Path) -> object:
+    for key in path:
+        value = value[key]  # type: ignore[index]  # a path leads through tables and lists
+    return value
+
+
+def _changed(case: Case, path: Path, value: object) -> Case:
+    """A copy with another value at a place, or with nothing there."""
+    tables = copy.deepcopy(case.tables)
+    holder = _at(tables, path[:-1])
+    assert isinstance(holder, dict | list)
+    if value is None:
+        del holder[path[-1]]  # type: ignore[arg-type]
+    else:
+        holder[path[-1]] = value  # type: ignore[index]
+    return msgspec.structs.replace(case, tables=tables)

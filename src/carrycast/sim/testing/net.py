@@ -1,0 +1,283 @@
+"""A small network in the real simulator, driven by hand.
+
+Nothing is replaced: kernel, radio, hosts, checkers and trace are those of `carrycast run`. So a protocol that delivers
+wrongly fails in a test as it would in a run, and what a test reads is what a trace records.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+
+from carrycast.core.model import (
+    FOREVER_S,
+    AccessPolicy,
+    Event,
+    EventId,
+    NodeId,
+    ProcessorId,
+    Scalar,
+    Subscription,
+    SubscriptionId,
+)
+from carrycast.core.protocol import Protocol
+from carrycast.sim.contacts.plan import ContactPlan
+from carrycast.sim.engine.node import SimNode
+from carrycast.sim.engine.run import Run, Simulation
+from carrycast.sim.scenario.scenario import scenario_from
+from carrycast.sim.testing.examples import example_tables
+from carrycast.trace import Kind, Level
+
+HORIZON_S = 1e6
+"""No test runs longer than that, eleven simulated days."""
+SPACING_M = 100.0
+RANGE_M = 120.0
+"""Reaches the next node of a line, ring or grid, and neither the one after nor one across a diagonal."""
+
+Edge = tuple[NodeId, NodeId]
+
+
+class Net:
+    """Nodes that all run one protocol. Make one with `line`, `ring`, `grid`, `graph` or `contacts`.
+
+    `settings` are the protocol's own, or `variant`, the name of some; None leaves one as it is. `scenario` holds
+    any other tables of a scenario: `radio`, `faults`, `discovery`. Here that is an oracle unless it is said otherwise:
+    links are known the moment they stand, and a story need not wait for beacons.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        protocol: str,
+        settings: Mapping[str, object],
+        scenario: Mapping[str, object] | None = None,
+        seed: int = 1,
+        positions: Sequence[tuple[float, float]] | None = None,
+        plan: ContactPlan | None = None,
+        recode: bool = False,
+    ) -> None:
+        tables: dict[str, object] = {"discovery": {"mode": "oracle"}, **example_tables(protocol), **(scenario or {})}
+        radio = tables.pop("radio", {})
+        assert isinstance(radio, Mapping)
+        tables["radio"] = {"model": "disk", "range_m": RANGE_M, **radio}
+        if positions is None:
+            tables["contacts"] = "as the test gives them"
+        else:
+            width_m = max(x_m for x_m, _ in positions) + 1
+            height_m = max(y_m for _, y_m in positions) + 1
+            tables["area_m"] = (width_m, height_m)
+            tables["mobility"] = {"model": "given", "positions": tuple(positions)}
+        chosen = {key: value for key, value in settings.items() if value is not None}
+        tables |= {"name": "net", "nodes": nodes, "duration_s": HORIZON_S, "protocol": {"name": protocol, **chosen}}
+        self._simulation = Simulation(scenario_from(tables, "net"), seed, Level.FULL, recode=recode, plan=plan)
+        self._subscriptions = 0
+        self._delivered: list[list[tuple[SubscriptionId, Event]]] = [[] for _ in range(nodes)]
+        self._simulation.recorder.on_delivery = self._on_delivery
+        self._simulation.start()
+        self.run(0)
+
+    # Layouts.
+
+    @classmethod
+    def line(
+        cls,
+        nodes: int,
+        protocol: str = "flooding",
+        scenario: Mapping[str, object] | None = None,
+        seed: int = 1,
+        **settings: object,
+    ) -> Self:
+        """0 - 1 - 2 - ..."""
+        places = [(SPACING_M * node, 0.0) for node in range(nodes)]
+        return cls(nodes, protocol, settings, scenario, seed, places)
+
+    @classmethod
+    def ring(
+        cls,
+        nodes: int,
+        protocol: str = "flooding",
+        scenario: Mapping[str, object] | None = None,
+        seed: int = 1,
+        **settings: object,
+    ) -> Self:
+        """A line whose last node also hears the first."""
+        turn = 2 * math.pi / nodes
+        radius_m = SPACING_M / (2 * math.sin(turn / 2))
+        places = [
+            (radius_m * (1 + math.cos(turn * node)), radius_m * (1 + math.sin(turn * node))) for node in range(nodes)
+        ]
+        return cls(nodes, protocol, settings, scenario, seed, places)
+
+    @classmethod
+    def grid(
+        cls,
+        width: int,
+        height: int,
+        protocol: str = "flooding",
+        scenario: Mapping[str, object] | None = None,
+        seed: int = 1,
+        **settings: object,
+    ) -> Self:
+        """Row by row from node 0; a node hears the four beside it."""
+        places = [(SPACING_M * x, SPACING_M * y) for y in range(height) for x in range(width)]
+        return cls(width * height, protocol, settings, scenario, seed, places)
+
+    @classmethod
+    def graph(
+        cls,
+        edges: Iterable[Edge],
+        protocol: str = "flooding",
+        scenario: Mapping[str, object] | None = None,
+        seed: int = 1,
+        **settings: object,
+    ) -> Self:
+        """Links that stand from the start; the nodes are nowhere."""
+        held = [(a, b, 0.0, HORIZON_S) for a, b in edges]
+        return cls.contacts(held, protocol, scenario, seed, **settings)
+
+    @classmethod
+    def contacts(
+        cls,
+        contacts: Iterable[tuple[NodeId, NodeId, float, float]],
+        protocol: str = "flooding",
+        scenario: Mapping[str, object] | None = None,
+        seed: int = 1,
+        **settings: object,
+    ) -> Self:
+        """Links that come and go: (a, b, start_s, end_s)."""
+        plan = _plan(list(contacts))
+        return cls(plan.nodes, protocol, settings, scenario, seed, plan=plan)
+
+    # What applications do.
+
+    def publish(
+        self,
+        node: NodeId,
+        attributes: Mapping[str, Scalar] | None = None,
+        payload: bytes = b"",
+        lease_s: float = FOREVER_S,
+        access: str | None = None,
+    ) -> Event:
+        """An application publishes, now."""
+        if not self.machine(node).up:
+            raise ValueError(f"node {node} is down")
+        event = Event(
+            EventId(node, self._simulation.next_sequence(node)),
+            dict(attributes or {}),
+            payload,
+            self.now,
+            lease_s,
+            None if access is None else AccessPolicy(access),
+        )
+        self.machine(node).publish(event)
+        return event
+
+    def subscribe(
+        self,
+        node: NodeId,
+        filter: str = "true",
+        attributes: Mapping[str, Scalar] | None = None,
+        processor: ProcessorId | None = None,
+        state: bytes = b"",
+    ) -> SubscriptionId:
+        """An application subscribes, now, perhaps to what a processor makes of what the filter selects."""
+        id = SubscriptionId(node, self._subscriptions)
+        self._subscriptions += 1
+        self.machine(node).subscribe(
+            Subscription(id, filter, attributes=dict(attributes or {}), processor=processor, state=state)
+        )
+        return id
+
+    def unsubscribe(self, subscription: SubscriptionId) -> None:
+        """A subscription ends, now."""
+        self.machine(subscription.subscriber).unsubscribe(subscription)
+
+    # What happens to the network.
+
+    def run(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self._simulation.advance(self.now + seconds)
+
+    def crash(self, node: NodeId) -> None:
+        """A node loses everything but its durable store, and stays down."""
+        self._simulation.network.crash(node)
+
+    def restart(self, node: NodeId) -> None:
+        """A node that crashed starts anew."""
+        self._simulation.network.restart(node)
+
+    def cut(self, a: NodeId, b: NodeId) -> None:
+        """Two nodes no longer hear each other."""
+        self._simulation.network.set_cut(a, b, cut=True)
+
+    def heal(self, a: NodeId, b: NodeId) -> None:
+        """They do again."""
+        self._simulation.network.set_cut(a, b, cut=False)
+
+    def stop(self) -> Run:
+        """Stop every node cleanly; what came out."""
+        return self._simulation.finish()
+
+    # What a test asks.
+
+    @property
+    def now(self) -> float:
+        """Simulated seconds since the start."""
+        return self._simulation.kernel.now_s
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation behind it, for what the kit does not ask."""
+        return self._simulation
+
+    def machine(self, node: NodeId) -> SimNode:
+        """The node as the simulator has it."""
+        return self._simulation.network.nodes[node]
+
+    def protocol(self, node: NodeId) -> Protocol:
+        """The state machine of a node; another one after each start."""
+        return self.machine(node).protocol
+
+    def armed(self, node: NodeId) -> list[object]:
+        """The keys of a node's timers that would still fire, of every layer."""
+        return [key for _, key in self.machine(node).armed()]
+
+    def delivered(self, node: NodeId, subscription: SubscriptionId | None = None) -> list[Event]:
+        """What a node's applications, or one of them, were given, in order."""
+        return [event for id, event in self._delivered[node] if subscription in (None, id)]
+
+    def rows(self, kind: str, **columns: object) -> list[dict[str, object]]:
+        """The rows of the trace of a kind, or of those with given values: `rows("drop", reason="loss")`."""
+        wanted = {"kind": kind, **columns}
+        return [row for row in self._simulation.trace.table().to_pylist() if wanted.items() <= row.items()]
+
+    def sent(self, message: str | None = None, node: NodeId | None = None) -> int:
+        """How many transmissions there were: of all messages or of one type, of all nodes or of one; retries apart."""
+        columns: dict[str, object] = {} if message is None else {"message": message}
+        if node is not None:
+            columns["node"] = node
+        return len(self.rows(Kind.SEND, **columns))
+
+    def dropped(self, reason: str | None = None) -> int:
+        """How many drops there were, with a reason or with any."""
+        return len(self.rows(Kind.DROP, **({} if reason is None else {"reason": reason})))
+
+    def _on_delivery(self, node: NodeId, subscription: SubscriptionId, event: Event) -> None:
+        self._delivered[node].append((subscription, event))
+
+
+def _plan(contacts: list[tuple[NodeId, NodeId, float, float]]) -> ContactPlan:
+    nodes = 1 + max(max(a, b) for a, b, _, _ in contacts)
+    plan = ContactPlan.of(
+        nodes,
+        HORIZON_S,
+        np.array([min(a, b) for a, b, _, _ in contacts], dtype=np.int64),
+        np.array([max(a, b) for a, b, _, _ in contacts], dtype=np.int64),
+        np.array([start_s for _, _, start_s, _ in contacts], dtype=np.float64),
+        np.array([end_s for _, _, _, end_s in contacts], dtype=np.float64),
+    )
+    fault = plan.fault()
+    if fault is not None:
+        raise ValueError(fault)
+    return plan

@@ -1,0 +1,99 @@
+"""Who should get which event, as the tables of a trace tell it: filters decide, as they do in a node."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carrycast.core.matching import Filter, FilterError, FilterIndex
+
+Integers = NDArray[np.int64]
+Pair = tuple[str, str, int, float, str | None]
+"""Run, event, node, when it was published, and the subscription if it is to get what its processor makes of it."""
+LIKE_EVENTS = 4096
+"""Events with the same attributes have the same subscribers: what filters said of so many is kept."""
+
+
+class Wishes:
+    """The subscriptions of one run, from the rows of its table, and what they select."""
+
+    def __init__(self, subscriptions: Sequence[Mapping[str, Any]]) -> None:
+        self.rows = subscriptions
+        self._index: FilterIndex[int] = FilterIndex()
+        self._attributes = [json.loads(row["attributes"]) for row in subscriptions]
+        for place, row in enumerate(subscriptions):
+            self._index.add(place, Filter(row["filter"]))
+        self.node = np.array([row["node"] for row in subscriptions], dtype=np.int64)
+        # From the moment of subscribing on, until just before that of unsubscribing.
+        self._from_s = np.array([row["from_s"] for row in subscriptions], dtype=np.float64)
+        self._to_s = np.array([row["to_s"] for row in subscriptions], dtype=np.float64)
+        self._through = np.array([row["processor"] is not None for row in subscriptions], dtype=np.bool_)
+        self._selected: dict[str, Integers] = {}
+
+    def nodes(self, event: Mapping[str, Any]) -> Integers:
+        """Who is to get an event as it is, each once, in order."""
+        fitting = self._fitting(event)
+        return np.unique(self.node[fitting[~self._through[fitting]]])
+
+    def through(self, event: Mapping[str, Any]) -> Integers:
+        """The places of subscriptions that are to get what their processor makes of it. What a processor made is not
+        given to it again."""
+        fitting = self._fitting(event)
+        chosen = fitting[self._through[fitting]]
+        own = [self.rows[place]["processor"] != event["processor"] for place in chosen]
+        return chosen[np.array(own, dtype=np.bool_)]
+
+    def _fitting(self, event: Mapping[str, Any]) -> Integers:
+        selected = self._matching(event["attributes"])
+        time_s = event["time_s"]
+        # An end that is not there is no number, and nothing comes after it. Nobody gets what it published itself.
+        stands = (self._from_s[selected] <= time_s) & ~(time_s >= self._to_s[selected])
+        fitting: Integers = selected[stands & (self.node[selected] != event["source"])]
+        if event["access"] is None:
+            return fitting
+        access = _access(event["access"])
+        allowed = [place for place in fitting.tolist() if access.matches(self._attributes[place])]
+        return np.array(allowed, dtype=np.int64)
+
+    def _matching(self, attributes: str) -> Integers:
+        found = self._selected.get(attributes)
+        if found is None:
+            found = np.array(sorted(self._index.match(json.loads(attributes))), dtype=np.int64)
+            if len(self._selected) >= LIKE_EVENTS:
+                self._selected.clear()
+            self._selected[attributes] = found
+        return found
+
+
+def eligible(events: Iterable[Mapping[str, Any]], subscriptions: Sequence[Mapping[str, Any]]) -> list[Pair]:
+    """All eligible pairs of one run, from the rows of its two tables."""
+    wishes = Wishes(subscriptions)
+    found: list[Pair] = []
+    for event in events:
+        run, name, time_s = event["run"], event["event"], event["time_s"]
+        found += [(run, name, node, time_s, None) for node in wishes.nodes(event).tolist()]
+        found += [
+            (run, name, subscriptions[place]["node"], time_s, subscriptions[place]["subscription"])
+            for place in wishes.through(event).tolist()
+        ]
+    return found
+
+
+def _access(condition: str) -> Filter:
+    try:
+        return Filter(condition)
+    except FilterError:
+        # An unreadable lock stays shut.
+        return Filter("false")
+
+
+def owed(event: Mapping[str, Any], subscription: Mapping[str, Any]) -> bool:
+    """Whether a subscription whose filter fits should have an event: published by others, while it stood, and meant for
+    it as well. Its attributes are read already."""
+    time_s, to_s = event["time_s"], subscription["to_s"]
+    stands = subscription["from_s"] <= time_s and (to_s is None or time_s < to_s)
+    if not stands or event["source"] == subscription["node"]:
+        return False
+    return event["access"] is None or _access(event["access"]).matches(subscription["attributes"])

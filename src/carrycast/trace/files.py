@@ -1,0 +1,120 @@
+"""Traces as people name them: a folder, a file in one, or a folder with many; found, checked and read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carrycast.errors import UserError
+from carrycast.trace.schema import (
+    EVENT_COLUMNS,
+    LEVEL_KEY,
+    SUBSCRIPTION_COLUMNS,
+    TRACE_COLUMNS,
+    VERSION,
+    VERSION_KEY,
+    Level,
+    arrow_schema,
+)
+from carrycast.version import metadata_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+TABLES = {"trace": TRACE_COLUMNS, "events": EVENT_COLUMNS, "subscriptions": SUBSCRIPTION_COLUMNS}
+
+
+def find_traces(paths: Sequence[Path]) -> list[Path]:
+    """The folders of all traces at some places, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path}: there is no such file or folder")
+        # A file of a trace stands in one of its tables.
+        start = path if path.is_dir() else path.parent.parent
+        here = [start] if _is_trace(start) else sorted(filter(_is_trace, start.rglob("*"))) if path.is_dir() else []
+        if not here:
+            raise UserError(f"{path}: holds no trace; give what `run --trace` or a node's [trace] directory keeps")
+        found.update((folder.resolve(), None) for folder in here)
+    return list(found)
+
+
+def check_trace(folder: Path, wanted: Level) -> None:
+    """A UserError if a trace is of another version, or keeps less than is wanted."""
+    for table in TABLES:
+        for path in sorted((folder / table).glob("*.parquet")):
+            kept = check_part(path, table)
+            if wanted is Level.FULL and kept != Level.FULL:
+                raise UserError(
+                    f"{folder}: keeps {kept}, which tells nothing of frames and buffers; "
+                    "say --deliveries to do without them, or record it with level full"
+                )
+
+
+def check_part(path: Path, table: str) -> str:
+    """How much the trace keeps that a part of a table belongs to; a UserError if it is of another version."""
+    schema = _schema(path)
+    said = schema.metadata
+    version = metadata_value(said, VERSION_KEY, VERSION.encode())
+    if version != VERSION.encode() or not schema.equals(arrow_schema(TABLES[table])):
+        raise UserError(f"{path}: is of another version of carrycast; record the trace again")
+    level = metadata_value(said, LEVEL_KEY, b"nobody knows what")
+    return level.decode(errors="replace")
+
+
+def level_of(folder: Path) -> str:
+    """How much a trace keeps: one of the levels, or what stands in its place."""
+    for path in sorted((folder / "trace").glob("*.parquet")):
+        said = metadata_value(_schema(path).metadata, LEVEL_KEY, b"nobody knows what")
+        if said != Level.FULL.value.encode():
+            return said.decode()
+    return Level.FULL
+
+
+def read_some(
+    folder: Path, table: str, wanted: "pc.Expression | None" = None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a table that fit, at most so many; the others are not kept in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_trace(folder, Level.DELIVERIES)
+    rows: list[dict[str, Any]] = []
+    for part in sorted((folder / table).glob("*.parquet")):
+        try:
+            # `partitioning` off: a folder named like `run=1` above the files is no column.
+            found = pq.read_table(part, filters=wanted, partitioning=None)
+        except (OSError, pa.ArrowException) as error:
+            raise UserError(f"{part}: cannot be read: {str(error).splitlines()[0]}") from None
+        rows += found.slice(0, None if most is None else most - len(rows)).to_pylist()
+        if most is not None and len(rows) >= most:
+            break
+    return rows
+
+
+def read_trace(folder: Path) -> tuple["pa.Table", "pa.Table", "pa.Table"]:
+    """The tables `trace`, `events` and `subscriptions` of one trace, in memory."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_trace(folder, Level.DELIVERIES)
+    parts = {name: sorted((folder / name).glob("*.parquet")) for name in TABLES}
+    try:
+        tables = [pa.concat_tables([pq.ParquetFile(part).read() for part in parts[name]]) for name in TABLES]
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{folder}: cannot be read: {str(error).splitlines()[0]}") from None
+    return tables[0], tables[1], tables[2]
+
+
+def _is_trace(folder: Path) -> bool:
+    return all((folder / table).is_dir() and any((folder / table).glob("*.parquet")) for table in TABLES)
+
+
+def _schema(path: Path) -> "pa.Schema":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,148 @@
+"""What happened, as a row of the trace. Every world builds its rows here, so one fact is one row wherever it happens.
+
+Each function takes the time on the trace's clock and the node where it happened. A world decides when and how much it
+writes, never what a row looks like.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from carrycast.core.model import Event, EventId, Failure, NodeId, RequestId, SubscriptionId
+from carrycast.core.protocol import Fact, Gap, Interface, Link
+from carrycast.core.wire import EventMessage, Layer, Message, Traffic, carried
+from carrycast.trace.schema import Kind, Row
+
+LINK_LAYER = "link"
+"""The layer of what happens beneath discovery, routing and dissemination."""
+
+_LAYERS = {layer: layer.name.lower() for layer in Layer}
+_TRAFFIC = {traffic: traffic.name.lower() for traffic in Traffic}
+_TOP = _LAYERS[Layer.DISSEMINATION]
+"""The layer of what an application or a whole node does."""
+
+
+def event_bytes(event: Event) -> int:
+    """The size of an event alone, as the tables have it."""
+    return len(encoded_event(event))
+
+
+def encoded_event(event: Event) -> bytes:
+    """An event alone, as bytes."""
+    return msgspec.msgpack.encode(event)
+
+
+def published(time_s: float, node: NodeId, event: EventId, size_bytes: int) -> Row:
+    """An application publishes, or a processor has made an event."""
+    return Row(time_s, node, _TOP, Kind.PUBLISH, event=str(event), size_bytes=size_bytes)
+
+
+def subscribed(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
+    """An application subscribes."""
+    return Row(time_s, node, _TOP, Kind.SUBSCRIBE, subscription=str(id))
+
+
+def unsubscribed(time_s: float, node: NodeId, id: SubscriptionId) -> Row:
+    """A subscription has ended."""
+    return Row(time_s, node, _TOP, Kind.UNSUBSCRIBE, subscription=str(id))
+
+
+def delivered(time_s: float, node: NodeId, id: SubscriptionId, event: EventId, hops: int) -> Row:
+    """An event is handed to an application."""
+    return Row(time_s, node, _TOP, Kind.DELIVER, event=str(event), subscription=str(id), hops=hops)
+
+
+def requested(time_s: float, node: NodeId, id: RequestId) -> Row:
+    """An application asks for stored events; the request stands where otherwise a subscription does."""
+    return Row(time_s, node, _TOP, Kind.REQUEST, subscription=str(id))
+
+
+def answered(time_s: float, node: NodeId, id: RequestId, event: EventId, hops: int) -> Row:
+    """A stored event is handed to who asked for it."""
+    return Row(time_s, node, _TOP, Kind.ANSWER, event=str(event), subscription=str(id), hops=hops)
+
+
+def closed(time_s: float, node: NodeId, id: RequestId, complete: bool) -> Row:
+    """No more answers to a request will come; 1 if those were all, else 0."""
+    return Row(time_s, node, _TOP, Kind.CLOSE, subscription=str(id), value=float(complete))
+
+
+def lived(time_s: float, node: NodeId, kind: Kind) -> Row:
+    """A node starts, stops or crashes."""
+    return Row(time_s, node, _TOP, kind)
+
+
+def linked(time_s: float, node: NodeId, link: Link, lost: Failure | None) -> Row:
+    """A node learns that a link has come, or that it has gone and why."""
+    kind = Kind.LINK_UP if lost is None else Kind.LINK_DOWN
+    return Row(time_s, node, _TOP, kind, peer=link.neighbor, interface=link.interface, reason=lost)
+
+
+def link_changed(time_s: float, node: NodeId, link: Link) -> Row:
+    """A link costs something else."""
+    return Row(time_s, node, _TOP, Kind.LINK_CHANGED, peer=link.neighbor, interface=link.interface, value=link.cost_s)
+
+
+def noted(time_s: float, node: NodeId, layer: Layer, fact: Fact) -> Row:
+    """What a state machine notes, or its host about it; drops among it."""
+    event = None if fact.event is None else str(fact.event)
+    subscription = str(fact.subscription) if isinstance(fact, Gap) else None
+    columns = (event, subscription, fact.peer, None, None, None, fact.reason or None, fact.value)
+    return Row(time_s, node, _LAYERS[layer], fact.kind, None, None, *columns)
+
+
+def processor_error(inputs: Sequence[Event], error: str) -> Fact:
+    """A job of a processor has no result. `error` is a word, and after a colon what the user's code said."""
+    return Fact(Kind.PROCESSOR_ERROR, inputs[0].id if inputs else None, reason=error)
+
+
+def dropped(
+    time_s: float, node: NodeId, layer: Layer, reason: str, peer: NodeId | None = None, message: Message | None = None
+) -> Row:
+    """A world drops something of a layer: a message to or from a peer, or what is none."""
+    if message is None:
+        return Row(time_s, node, _LAYERS[layer], Kind.DROP, peer=peer, reason=reason)
+    return Transfer(layer, message).dropped(time_s, node, reason, peer)
+
+
+def refused(time_s: float, node: NodeId, reason: str, peer: NodeId | None) -> Row:
+    """A datagram is dropped before it is a message of any layer."""
+    return Row(time_s, node, LINK_LAYER, Kind.DROP, peer=peer, reason=reason)
+
+
+class Transfer:
+    """A message on its way; what all its rows have in common is found out once, however many hear it."""
+
+    __slots__ = ("_event", "_hops", "_interface", "_layer", "_message", "_size_bytes", "_traffic")
+
+    def __init__(
+        self, layer: Layer, message: Message, interface: Interface | None = None, size_bytes: int | None = None
+    ) -> None:
+        traffic, event = carried(message)
+        self._layer = _LAYERS[layer]
+        self._message = type(message).__name__
+        self._traffic = _TRAFFIC[traffic]
+        self._event = None if event is None else str(event)
+        self._interface = interface
+        self._size_bytes = size_bytes
+        self._hops = message.hops if isinstance(message, EventMessage) else None
+
+    def sent(self, time_s: float, node: NodeId, target: NodeId | None, attempt: int = 1) -> Row:
+        """On the air, to one node or to all in reach; attempts after the first are retries."""
+        kind = Kind.SEND if attempt == 1 else Kind.RETRY
+        where = (target, self._interface, self._size_bytes, self._hops)
+        return Row(time_s, node, self._layer, kind, self._message, self._traffic, self._event, None, *where)
+
+    def received(self, time_s: float, nodes: Iterable[NodeId], sender: NodeId) -> list[Row]:
+        """Heard by each of some nodes."""
+        layer, message, traffic, event = self._layer, self._message, self._traffic, self._event
+        via, size_bytes, hops, kind = self._interface, self._size_bytes, self._hops, Kind.RECEIVE
+        return [
+            Row(time_s, node, layer, kind, message, traffic, event, None, sender, via, size_bytes, hops)
+            for node in nodes
+        ]
+
+    def dropped(self, time_s: float, node: NodeId, reason: str, peer: NodeId | None) -> Row:
+        """Not heard, or not sent."""
+        where = (peer, None, None, None, reason)
+        return Row(time_s, node, self._layer, Kind.DROP, self._message, self._traffic, self._event, None, *where)

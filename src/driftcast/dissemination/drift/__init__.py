@@ -1,5 +1,0 @@
-"""Drift: broadcasts that prune themselves, and neighbors that compare what they have met."""
-
-from driftcast.dissemination.drift.protocol import Drift as PROTOCOL
-
-__all__ = ["PROTOCOL"]

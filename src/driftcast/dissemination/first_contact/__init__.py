@@ -1,5 +1,0 @@
-"""First contact: one copy of each event, handed to the first who comes."""
-
-from driftcast.dissemination.first_contact.protocol import FirstContact as PROTOCOL
-
-__all__ = ["PROTOCOL"]

@@ -1,5 +1,0 @@
-"""Flooding: each node rebroadcasts an event once."""
-
-from driftcast.dissemination.flooding.protocol import Flooding as PROTOCOL
-
-__all__ = ["PROTOCOL"]

@@ -1,8 +1,0 @@
-"""Opportunistic overlays: brokers that follow the network, clients whose home broker follows them [002]."""
-
-from driftcast.dissemination.overlay.protocol import Overlay as PROTOCOL
-
-__all__ = ["EXAMPLE", "PROTOCOL"]
-
-EXAMPLE = {"roles": {"broker": [0]}}
-"""The least there must be: one broker."""

@@ -1,5 +1,0 @@
-"""Flooding of every message, with processors that flood their results."""
-
-from driftcast.dissemination.processor_flooding.protocol import ProcessorFlooding as PROTOCOL
-
-__all__ = ["PROTOCOL"]

@@ -1,5 +1,0 @@
-"""PRoPHET: copies go to who is more likely to meet those who want an event."""
-
-from driftcast.dissemination.prophet.protocol import Prophet as PROTOCOL
-
-__all__ = ["PROTOCOL"]

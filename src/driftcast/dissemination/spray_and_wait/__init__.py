@@ -1,5 +1,0 @@
-"""Spray and wait: a fixed number of copies of each event, which then wait for who wants it."""
-
-from driftcast.dissemination.spray_and_wait.protocol import SprayAndWait as PROTOCOL
-
-__all__ = ["PROTOCOL"]

@@ -1,7 +1,0 @@
-"""A self-repairing tree of brokers with subscription forwarding, and retrieval of stored events along it."""
-
-from driftcast.dissemination.tree.protocol import Tree as PROTOCOL
-
-EXAMPLE = {"roles": {"broker": "all"}}
-
-__all__ = ["EXAMPLE", "PROTOCOL"]

@@ -1,8 +1,0 @@
-"""A modulator that does nothing but take its time: the scenario says how much."""
-
-from driftcast.model import Event
-
-
-def work(event: Event) -> dict[str, object]:
-    """What came in, said to have been seen."""
-    return {**event.attributes, "seen": True}

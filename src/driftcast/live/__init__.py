@@ -1,5 +1,0 @@
-"""The live world: the same protocols on real sockets, with asyncio.
-
-`driftcast.live.door.client.connect` is for applications, `driftcast.live.node.LiveNode` runs a node within a program.
-Nothing is imported here, so that the processes of processors start with what they need and no more.
-"""

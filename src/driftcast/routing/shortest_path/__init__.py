@@ -1,5 +1,0 @@
-"""Shortest paths over the links of the moment, as an oracle knows them."""
-
-from driftcast.routing.shortest_path.router import ShortestPath as ROUTER
-
-__all__ = ["ROUTER"]
