@@ -17,10 +17,8 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
 from carrycast.node.node import LiveNode
 from carrycast.node.security.vetting import Vetting
-from carrycast.protocols.overlay.messages import Attach, Interests, Known, Packet, Publish, Want
-from carrycast.protocols.overlay.moves import Interest
+from carrycast.protocols.overlay.messages import Attach, Interest, Interests, Known, Packet, Publish, Version, Want
 from carrycast.protocols.overlay.protocol import Overlay
-from carrycast.protocols.overlay.words import Version
 from carrycast.routers.aodv.messages import Packet as Routed
 from carrycast.services.retrieval.messages import Asked, AskId
 from tests.live.conftest import BEACONS, MakeConfig, Run

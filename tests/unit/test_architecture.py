@@ -94,7 +94,7 @@ NEEDS_SEED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.rand
 READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "carrycast.core.wire.reader_of"})
 READING = ("core.parts", "routers", "services", "protocols")
 READS_ITS_STORE = frozenset(
-    {"core.parts.log", "services.retrieval.stored", "services.policy.repository", "protocols.overlay.ledger"}
+    {"core.parts.log", "services.retrieval.stored", "services.policy.repository", "protocols.overlay.durable_state"}
 )
 
 # What only an extra installs: a node on a small device has none of it.

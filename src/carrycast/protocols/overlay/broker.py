@@ -3,21 +3,23 @@
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Failure, NodeId, SubscriptionId
 from carrycast.core.wire import Message
-from carrycast.protocols.overlay.adaptors.home_change import HomeChange
-from carrycast.protocols.overlay.adaptors.load_balancing import LoadBalancing
-from carrycast.protocols.overlay.adaptors.system import (
+from carrycast.protocols.overlay.adaptors import (
     ClientReported,
+    LoadBalancing,
     LoadSampled,
     LookedAround,
     Propagated,
     Services,
     SystemChannel,
+    TopologyConstruction,
 )
-from carrycast.protocols.overlay.adaptors.topology_construction import TopologyConstruction
-from carrycast.protocols.overlay.brokers import Brokers, PathLinks
-from carrycast.protocols.overlay.clients import Client, Clients, InterestTable
-from carrycast.protocols.overlay.hand_over import HandOver
-from carrycast.protocols.overlay.ledger import Ledger
+from carrycast.protocols.overlay.broker_tables import Brokers, PathLinks
+from carrycast.protocols.overlay.client_tables import Client, Clients, InterestTable, Starting
+from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.durable_state import Ledger
+from carrycast.protocols.overlay.global_view import Oracle
+from carrycast.protocols.overlay.handover import HandOver
+from carrycast.protocols.overlay.home_broker import HomeChange
 from carrycast.protocols.overlay.messages import (
     Ask,
     Attach,
@@ -28,6 +30,7 @@ from carrycast.protocols.overlay.messages import (
     Interests,
     Known,
     Missing,
+    Modulator,
     Publish,
     Raw,
     Report,
@@ -37,17 +40,13 @@ from carrycast.protocols.overlay.messages import (
     Topology,
     Unknown,
     Unwant,
+    Version,
     Want,
 )
 from carrycast.protocols.overlay.modulators import Modulators
-from carrycast.protocols.overlay.monitor import ResourceMonitor
-from carrycast.protocols.overlay.moves import Modulator
-from carrycast.protocols.overlay.oracle import Oracle
-from carrycast.protocols.overlay.production import Productions
+from carrycast.protocols.overlay.producers import Productions
+from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
 from carrycast.protocols.overlay.rules import Found
-from carrycast.protocols.overlay.starting import Starting
-from carrycast.protocols.overlay.station import Station
-from carrycast.protocols.overlay.words import Version
 
 
 class Broker:

@@ -1,30 +1,119 @@
-"""Modulators at a broker [002 §2.1]: streams come in order, pass through the consumer's function, and go to the client.
+"""Modulators at a broker [002 §2.1]: streams arrive in order, pass through the consumer's function, go to the client.
 
-A subscription without a function is a modulator that changes nothing. What a client has not said to have is kept, and
-what it has is said to the producers' homes, so that nothing is forgotten before it is where it belongs.
+A subscription without a function is a modulator that changes nothing. The broker keeps each output until the client has
+acknowledged it, and only then acknowledges its input to the producer's home broker. So no event is removed before its
+output has arrived.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from carrycast.core.model import Event, NodeId, Subscription, SubscriptionId
+from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.core.parts.processing import Calls
 from carrycast.core.protocol import Token
 from carrycast.core.wire import hops_after
-from carrycast.protocols.overlay.flows import Inflow, Outflow, Waiting
-from carrycast.protocols.overlay.messages import MAX_ENTRIES, Got, Output, Place, Raw, Skip, Taken
-from carrycast.protocols.overlay.monitor import ResourceMonitor
-from carrycast.protocols.overlay.moves import Interest, Modulator
-from carrycast.protocols.overlay.production import PROBE
-from carrycast.protocols.overlay.running import Running
-from carrycast.protocols.overlay.station import Station
-from carrycast.protocols.overlay.words import Following, Version
+from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.messages import (
+    MAX_ENTRIES,
+    Following,
+    Got,
+    Interest,
+    Modulator,
+    Output,
+    Place,
+    Raw,
+    Skip,
+    Taken,
+    Version,
+)
+from carrycast.protocols.overlay.producers import PROBE
+from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
+from carrycast.protocols.overlay.streams import Inflow, Outflow, Waiting
+
+MAX_MET = 256
+"""Inputs remembered by id."""
+
+
+class Running:
+    """One modulator."""
+
+    __slots__ = (
+        "_met",
+        "done",
+        "frozen",
+        "frozen_record",
+        "home",
+        "inflows",
+        "out",
+        "sources",
+        "subscription",
+        "version",
+    )
+
+    def __init__(self, subscription: Subscription, version: Version, home: NodeId, out: Outflow) -> None:
+        self.subscription = subscription
+        self.version = version
+        self.home = home
+        self.out = out
+        self.inflows: dict[tuple[NodeId, Version], Inflow[Waiting]] = {}
+        self.done: dict[tuple[NodeId, Version], Following] = {}
+        """Of each producer's generations: what follows on its last event that was processed."""
+        self.sources: dict[tuple[NodeId, Version], NodeId] = {}
+        """The home of each producer's generations."""
+        self._met: dict[EventId, tuple[float, bool]] = {}
+        """Inputs of late, until when they are remembered, and whether they are done."""
+        self.frozen = False
+        """On its way elsewhere: nothing is processed."""
+        self.frozen_record: Modulator | None = None
+
+    @property
+    def client(self) -> NodeId:
+        """Whose it is."""
+        return self.subscription.subscriber
+
+    def meets(self, now: float, id: EventId, until: float) -> bool:
+        """Take an input; False if it was taken of late: a producer that has lost its home says again what may have come
+        over that."""
+        met = self._met
+        while met and (len(met) > MAX_MET or next(iter(met.values()))[0] <= now):
+            del met[next(iter(met))]
+        if id in met:
+            return False
+        met[id] = (until, False)
+        return True
+
+    def finish(self, id: EventId) -> None:
+        """An input is done."""
+        if id in self._met:
+            self._met[id] = (self._met[id][0], True)
+
+    def finished(self) -> tuple[EventId, ...]:
+        """The inputs of late that are done: what has come and is not will come again."""
+        return tuple(id for id, (_, done) in self._met.items() if done)[-MAX_MET:]
+
+    def remember(self, ids: Iterable[EventId], until: float) -> None:
+        """Inputs that were done elsewhere."""
+        self._met = dict.fromkeys(ids, (until, True))
+
+    def taken(self) -> Iterator[Following]:
+        """Of each producer the first input that may still be needed: one whose output the client has not got."""
+        needed: dict[tuple[NodeId, Version], int] = {}
+        for _, waiting in self.out:
+            if waiting.input is not None:
+                producer, generation, number = waiting.input
+                needed[producer, generation] = min(number, needed.get((producer, generation), number))
+        for stream, done in self.done.items():
+            yield done._replace(number=min(done.number, needed.get(stream, done.number)))
+
 
 MAX_CALLS = 4096
 """Inputs of one modulator that wait for its processor."""
+
 MAX_STREAMS = 1024
 """Producers that one modulator hears."""
+
 GENERATIONS = 2
 """Of one producer: what an older one has left goes on beside the newer one."""
+
 WINDOW = 64
 """Outputs on their way to a client: the next ones wait until it has got some."""
 

@@ -23,6 +23,8 @@ from carrycast.core.protocol import (
 from carrycast.core.wire import Message, carried
 from carrycast.protocols.overlay.broker import Broker
 from carrycast.protocols.overlay.client import Client
+from carrycast.protocols.overlay.context import BROKER, Station
+from carrycast.protocols.overlay.global_view import PROBES, Oracle
 from carrycast.protocols.overlay.messages import (
     MESSAGES,
     Accepted,
@@ -34,16 +36,13 @@ from carrycast.protocols.overlay.messages import (
     Packet,
     RingAnswer,
     RingQuery,
+    Round,
     Unknown,
 )
-from carrycast.protocols.overlay.monitor import ResourceMonitor
-from carrycast.protocols.overlay.oracle import Oracle
-from carrycast.protocols.overlay.probes import PROBES
+from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
+from carrycast.protocols.overlay.ring_search import RingSearch
 from carrycast.protocols.overlay.rules import Found
-from carrycast.protocols.overlay.search import RingSearch
 from carrycast.protocols.overlay.settings import SCHEMES, OverlaySettings
-from carrycast.protocols.overlay.station import BROKER, Station
-from carrycast.protocols.overlay.words import Round
 
 FIRST_LOOK_S = 0.5
 """Nodes that start together look around at a random moment of this, so that they do not all speak at once."""

@@ -18,8 +18,9 @@ from typing import TypeAlias
 from carrycast.core.model import Failure, NodeId, ProcessorId, SubscriptionId
 from carrycast.core.protocol import Fact
 from carrycast.core.wire import Message
-from carrycast.protocols.overlay.ledger import Ledger, Written
-from carrycast.protocols.overlay.moves import (
+from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.durable_state import Ledger, Written
+from carrycast.protocols.overlay.messages import (
     MOVE_VALID_S,
     Abort,
     Begun,
@@ -29,9 +30,8 @@ from carrycast.protocols.overlay.moves import (
     Ready,
     Record,
     Release,
+    Round,
 )
-from carrycast.protocols.overlay.station import Station
-from carrycast.protocols.overlay.words import Round
 
 MAX_ARRIVING = 256
 

@@ -1,7 +1,7 @@
-"""The rules that only compute [002 §2.3, §2.4]."""
+"""The rules of the broker topology, as pure functions [002 §2.3]."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from carrycast.core.model import NodeId
@@ -20,6 +20,7 @@ class Row(NamedTuple):
 
 
 Rows = Mapping[NodeId, Row]
+
 Graph = dict[NodeId, dict[NodeId, float]]
 
 
@@ -94,22 +95,3 @@ def shortest_paths(graph: Graph, source: NodeId) -> dict[NodeId, Reached]:
             if other not in reached:
                 heapq.heappush(waiting, (cost + length, brokers + 1, (*path, other)))
     return reached
-
-
-# [002 §2.4] "based on average path length between producers and the client".
-def mean_path(peers: Sequence[NodeId], reached: Mapping[NodeId, Reached], distance: float) -> float:
-    """The mean length from the brokers at the other ends of a client's streams to the client over a home.
-
-    `reached` is what can be reached from that home, and `distance` how far the client is from it. Ends that cannot be
-    reached say nothing of either home, and are left out.
-    """
-    costs = [reached[peer].cost for peer in peers if peer in reached]
-    return distance + (sum(costs) / len(costs) if costs else 0.0)
-
-
-# [002 §2.2] "Preference is given to the closer broker unless that broker is currently overloaded."
-def changes_home(here: float, there: float, load_here: float, load_there: float, max_load: float) -> bool:
-    """Whether a client moves: path lengths over this home and over the other, the loads of both, and their limit."""
-    if load_there > max_load:
-        return False
-    return there < here or (load_here > max_load and load_there < load_here)

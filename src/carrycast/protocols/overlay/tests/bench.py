@@ -18,8 +18,8 @@ from carrycast.core.protocol.registry import protocol_named
 from carrycast.core.settings import typed
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.protocols.overlay.broker import Broker
+from carrycast.protocols.overlay.modulators import Running
 from carrycast.protocols.overlay.protocol import Overlay
-from carrycast.protocols.overlay.running import Running
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.sim.engine.host import MemoryStore
 from carrycast.sim.testing import LoneHost

@@ -7,32 +7,37 @@ import pytest
 
 from carrycast.core.model import Event, EventId, NodeId, Subscription, SubscriptionId
 from carrycast.core.wire import Message, Parcel, Traffic, carried
-from carrycast.protocols.overlay import messages, moves
-from carrycast.protocols.overlay.brokers import Brokers, Information
-from carrycast.protocols.overlay.clients import InterestTable
+from carrycast.protocols.overlay import messages
+from carrycast.protocols.overlay.broker_tables import Brokers, Information
+from carrycast.protocols.overlay.client_tables import InterestTable
 from carrycast.protocols.overlay.messages import (
     Attach,
     Ended,
+    Following,
     Got,
     Here,
     Hop,
+    Interest,
     Interests,
     Item,
     Output,
     Place,
+    Production,
     Publish,
     Raw,
+    Record,
     Report,
     RingAnswer,
     RingQuery,
+    Round,
     Skip,
+    Stream,
     Unwant,
+    Version,
     Want,
 )
-from carrycast.protocols.overlay.moves import Interest, Production, Record, Stream
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.protocols.overlay.tests.bench import Bench
-from carrycast.protocols.overlay.words import Following, Round, Version
 from carrycast.sim.testing import Net
 
 FOLDER = Path(__file__).parents[1]
@@ -196,7 +201,7 @@ def test_interests_are_bounded_readable_and_of_brokers() -> None:
 
 
 def test_a_broker_that_starts_holds_what_is_published_until_it_has_been_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("carrycast.protocols.overlay.starting.MAX_HELD", 2)
+    monkeypatch.setattr("carrycast.protocols.overlay.client_tables.MAX_HELD", 2)
     net = bench()
     assert told(net, 0, 4, messages.Known((), False, True)) == ["not_asked"]
     told(net, 0, 3, Attach(FIRST))
@@ -311,13 +316,13 @@ def record(production: tuple[Production, ...] = ()) -> Record:
 def test_steps_of_moves_that_nobody_makes_are_dropped() -> None:
     net = bench()
     move = Round(1, 1)
-    for message in (moves.Ready(move), moves.Installed(move), moves.Begun(move), moves.Abort(move)):
+    for message in (messages.Ready(move), messages.Installed(move), messages.Begun(move), messages.Abort(move)):
         assert told(net, 0, 1, message) == ["move_unknown"]
-    assert told(net, 0, 1, moves.Release(move)) == ["move_unknown"]
-    assert told(net, 0, 1, moves.Moved(move, record(), 600.0)) == []
-    assert told(net, 0, 1, moves.Moved(move, record(), 600.0)) == ["move_repeated"]
-    assert told(net, 0, 1, moves.Release(move)) == []
-    assert told(net, 0, 1, moves.Release(move)) == [], "asked again because the answer was lost"
+    assert told(net, 0, 1, messages.Release(move)) == ["move_unknown"]
+    assert told(net, 0, 1, messages.Moved(move, record(), 600.0)) == []
+    assert told(net, 0, 1, messages.Moved(move, record(), 600.0)) == ["move_repeated"]
+    assert told(net, 0, 1, messages.Release(move)) == []
+    assert told(net, 0, 1, messages.Release(move)) == [], "asked again because the answer was lost"
     assert 3 in net.broker(0).clients
 
 
@@ -325,8 +330,8 @@ def test_what_is_never_released_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("carrycast.protocols.overlay.relocation.MAX_ARRIVING", 1)
     net = bench(lease_s=10.0)
     net.apart = {1}
-    assert told(net, 0, 1, moves.Moved(Round(1, 1), record(), 600.0)) == []
-    assert told(net, 0, 1, moves.Moved(Round(1, 2), record(), 600.0)) == ["arrivals_full"]
+    assert told(net, 0, 1, messages.Moved(Round(1, 1), record(), 600.0)) == []
+    assert told(net, 0, 1, messages.Moved(Round(1, 2), record(), 600.0)) == ["arrivals_full"]
     net.run(30)
     assert "arrival_expired" in net.reasons()
     assert net.broker(0).relocation.waiting() == []
@@ -335,12 +340,12 @@ def test_what_is_never_released_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
 def test_records_that_are_unsound_or_too_late_are_not_believed() -> None:
     net = bench(max_clients=1)
     crooked = Production(FIRST, 0, (), (Stream(ID, 5, (1, 2), (0, 1)),), ())
-    told(net, 0, 1, moves.Moved(Round(1, 1), record((crooked,)), 600.0, begin=True))
+    told(net, 0, 1, messages.Moved(Round(1, 1), record((crooked,)), 600.0, begin=True))
     assert [fact.reason for _, fact in net.facts] == ["record_unsound"]
     told(net, 0, 3, Attach(Version(1, 9)))
-    assert told(net, 0, 1, moves.Moved(Round(1, 2), record(), 600.0, begin=True)) == ["superseded"]
+    assert told(net, 0, 1, messages.Moved(Round(1, 2), record(), 600.0, begin=True)) == ["superseded"]
     other = Record(4, 0, FIRST, True, (), ())
-    assert told(net, 0, 1, moves.Moved(Round(1, 3), other, 600.0, begin=True)) == ["clients_full"]
+    assert told(net, 0, 1, messages.Moved(Round(1, 3), other, 600.0, begin=True)) == ["clients_full"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from carrycast.core.protocol import Snapshot
-from carrycast.protocols.overlay.probes import broker_path, client_path, network_path
+from carrycast.protocols.overlay.global_view import broker_path, client_path, network_path
 from carrycast.protocols.overlay.tests.test_worked_examples import FIGURE_3, ROUTED, A, B, C, D
 from carrycast.sim.testing import Net
 

@@ -4,14 +4,13 @@ import networkx as nx
 import pytest
 
 from carrycast.core.model import NodeId
+from carrycast.protocols.overlay.home_broker import changes_home, mean_path
 from carrycast.protocols.overlay.rules import (
     Found,
     Reached,
     Row,
-    changes_home,
     in_vicinity,
     link_length,
-    mean_path,
     overlay_graph,
     shortest_paths,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.overlay.brokers import Brokers, Information
+from carrycast.protocols.overlay.broker_tables import Brokers, Information
 from carrycast.protocols.overlay.protocol import Overlay
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.sim.testing import Net

@@ -1,11 +1,11 @@
-"""What the parts of a node share: who it is, its settings, its way out, and the timers that it has armed."""
+"""What all components of a node share: its identity, settings, transport and timers."""
 
 from carrycast.core.model import EventId, NodeId
 from carrycast.core.protocol import Fact, Host, Port, TimerKey
 from carrycast.core.wire import Message
+from carrycast.protocols.overlay.messages import Round
 from carrycast.protocols.overlay.settings import OverlaySettings
 from carrycast.protocols.overlay.transport import Paths, Transport
-from carrycast.protocols.overlay.words import Round
 
 BROKER = "broker"
 """The role of brokers."""

@@ -1,17 +1,23 @@
-"""What a broker does with what moves: stops and packs it, begins with it, and tells who must know."""
+"""The state that a relocation moves: freezing and packing it, resuming it elsewhere, and announcing where it is now."""
 
 from carrycast.core.model import NodeId, ProcessorId, SubscriptionId
-from carrycast.protocols.overlay.clients import Client, Clients, InterestTable
-from carrycast.protocols.overlay.ledger import Ledger
-from carrycast.protocols.overlay.messages import MAX_ENTRIES, Ended, Home, Interests
-from carrycast.protocols.overlay.modulators import Modulators
-from carrycast.protocols.overlay.monitor import ResourceMonitor
-from carrycast.protocols.overlay.moves import Production, Record
-from carrycast.protocols.overlay.production import Productions
+from carrycast.protocols.overlay.client_tables import Client, Clients, InterestTable
+from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.durable_state import Ledger
+from carrycast.protocols.overlay.messages import (
+    MAX_ENTRIES,
+    Ended,
+    Following,
+    Home,
+    Interests,
+    Production,
+    Record,
+    Version,
+)
+from carrycast.protocols.overlay.modulators import Modulators, Running
+from carrycast.protocols.overlay.producers import Productions
 from carrycast.protocols.overlay.relocation import Hands, Relocation
-from carrycast.protocols.overlay.running import Running
-from carrycast.protocols.overlay.station import Station
-from carrycast.protocols.overlay.words import Following, Version
+from carrycast.protocols.overlay.resource_monitor import ResourceMonitor
 
 MAX_ANNOUNCED = 64
 

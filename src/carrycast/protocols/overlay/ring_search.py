@@ -1,17 +1,17 @@
-"""Near brokers, found by an expanding ring search [002 §2.3, 13]."""
+"""Expanding ring search for near brokers [002 §2.3, 13]."""
 
 from collections.abc import Callable
 from typing import TypeAlias
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Fact, Port
-from carrycast.protocols.overlay.messages import RingAnswer, RingQuery
+from carrycast.protocols.overlay.messages import RingAnswer, RingQuery, Round
 from carrycast.protocols.overlay.rules import Found
 from carrycast.protocols.overlay.settings import OverlaySettings
-from carrycast.protocols.overlay.words import Round
 
 MAX_SEARCHES = 4096
 """Searches of others remembered; the oldest makes room."""
+
 COPY_S = 1.0
 """After the time of the widest ring no copy comes by but what waited longer than this in a queue."""
 

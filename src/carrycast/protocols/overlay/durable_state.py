@@ -1,7 +1,7 @@
-"""What outlives a crash of a broker, as a setting: its clients, modulators and streams, and how far moves have come.
+"""Durable state of a broker, if `durable` is set: clients, modulators, streams, relocations in progress.
 
-A record is written when something was promised of it: an event accepted, an input processed. What only shortens it, as
-word of what has been taken, need not be: who says something again is told that it is known.
+A record is written before the broker confirms something that depends on it: an event accepted, an input processed.
+Acknowledgements that only shorten a record are not written: a peer that sends them again gets the same answer.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,8 @@ import msgspec
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import DurableStore
-from carrycast.protocols.overlay.moves import Record
-from carrycast.protocols.overlay.station import Station
-from carrycast.protocols.overlay.words import Round
+from carrycast.protocols.overlay.context import Station
+from carrycast.protocols.overlay.messages import Record, Round
 
 T = TypeVar("T")
 

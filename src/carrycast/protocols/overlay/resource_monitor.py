@@ -1,10 +1,10 @@
-"""The resource monitor [002 §3.3]: what a node knows of its own means, and what it costs to reach brokers."""
+"""The resource monitor [002 §3.3]: load, memory, battery and processing times of a node, its distances to brokers."""
 
 from collections.abc import Iterable
 
 from carrycast.core.model import NodeId, ProcessorId
 from carrycast.core.protocol import Capability, Host
-from carrycast.protocols.overlay.brokers import Information
+from carrycast.protocols.overlay.broker_tables import Information
 from carrycast.protocols.overlay.rules import Found
 
 MAX_TIMES = 1024

@@ -1,23 +1,66 @@
-"""Path lengths as the paper measures them [002 §4.1], for who sees the whole network.
+"""Whatever needs a view of the whole network [002 §4.1]: the topology of the best scheme, and path lengths.
 
 "The path length from broker B1 to broker B2 is the corresponding physical network distance of the shortest broker path
 between B1 and B2, which is computed based on B1's local knowledge of current broker topology": the broker path by the
-sender's view, each of its links charged with the hops that it has at this moment. Pairs that the sender knows no path
-for, or of which a link is physically broken, have no length and are left out.
+sender's view, with the hops that each of its links has at this moment. A pair has no length and is left out if the
+sender knows no path, or if a link of the path is physically broken.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol import Probe, Snapshot
-from carrycast.protocols.overlay.station import BROKER
+from carrycast.core.protocol import Host, Probe, Snapshot
+from carrycast.protocols.overlay.context import BROKER
+from carrycast.protocols.overlay.rules import Found, Row, in_vicinity
+from carrycast.protocols.overlay.settings import OverlaySettings
 
 if TYPE_CHECKING:
     from carrycast.protocols.overlay.protocol import Overlay
+
+
+class Oracle:
+    """The distances of the moment, for "the best approach", which "keeps updating the broker network whenever the
+    physical network changes"."""
+
+    def __init__(self, host: Host, brokers: Sequence[NodeId], settings: OverlaySettings) -> None:
+        self._host = host
+        self._brokers = np.array(brokers, dtype=np.intp)
+        self._settings = settings
+        self._version: int | None = None
+        self._between: NDArray[np.int16] = np.empty((0, 0), dtype=np.int16)
+
+    def changed(self) -> bool:
+        """Whether any broker is nearer to another, or farther, than at the last call."""
+        view = self._host.global_view
+        if view.version == self._version:
+            return False
+        self._version = view.version
+        between = view.hops()[np.ix_(self._brokers, self._brokers)]
+        if np.array_equal(between, self._between):
+            return False
+        self._between = between
+        return True
+
+    def nearest(self, node: NodeId) -> list[Found]:
+        """The brokers that can be reached from a node, the nearest first."""
+        return self._found(node, self._host.global_view.hops()[node, self._brokers].tolist())
+
+    def rows(self) -> dict[NodeId, Row]:
+        """The topology table as it would have been at the last look."""
+        vicinity, degree, within = self._settings.vicinity, self._settings.degree, self._settings.within_hops
+        found = zip(self._brokers.tolist(), self._between.tolist(), strict=True)
+        return {
+            broker: Row(0.0, in_vicinity(self._found(broker, hops), vicinity, degree, within)) for broker, hops in found
+        }
+
+    def _found(self, node: NodeId, hops: list[int]) -> list[Found]:
+        reached = zip(hops, self._brokers.tolist(), strict=True)
+        return sorted((float(distance), broker) for distance, broker in reached if distance > 0 and broker != node)
+
 
 Hops: TypeAlias = NDArray[np.int16]
 

@@ -1,6 +1,7 @@
-"""What a broker knows of the brokers: the four tables of [002 §3.3].
+"""The four tables of a broker about brokers [002 §3.3].
 
-BNT, its overlay neighbors; BIT, what brokers say of themselves; BTT, the topology; BRT, the paths.
+BNT, the broker neighbor table; BIT, the broker information table; BTT, the broker topology table; BRT, the broker
+routing table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.overlay.messages import Item
+from carrycast.protocols.overlay.messages import MAX_PATH, Item, Round
 from carrycast.protocols.overlay.rules import Graph, Reached, Row, overlay_graph, shortest_paths
 from carrycast.protocols.overlay.settings import OverlaySettings
-from carrycast.protocols.overlay.words import MAX_PATH, Round
 
 MAX_JUMP = 1 << 20
 """A broker's counter grows by one in a period: one that has leaped further is forged."""
+
 MAX_INCARNATIONS = 1 << 16
+
 NEWS = 0.1
 """A change of load or battery by more is worth an item of its own."""
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrycast.core.model import Event, EventId
-from carrycast.protocols.overlay.flows import MAX_HELD, Inflow, Outflow, Waiting
+from carrycast.protocols.overlay.streams import MAX_HELD, Inflow, Outflow, Waiting
 
 
 def waiting(number: int, until: float = 10.0) -> Waiting:

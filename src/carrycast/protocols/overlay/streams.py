@@ -1,7 +1,8 @@
-"""Streams that stay whole: numbered by who sends, put in order by who takes, kept until they are said to be taken.
+"""Numbered streams: the sender keeps each event until it is acknowledged, the receiver puts events in order.
 
-The channel beneath orders and repeats; it begins anew when a node does, and gives up on who is away. What it gives up
-may have arrived, and a stream may move to another end: numbers of its own make that harmless.
+The channel beneath orders and retransmits too, but it starts again when a node restarts, and gives up on a node that is
+unreachable. An event that it gave up may have arrived, and the other end of a stream may move to another node. The
+numbers of the stream make both harmless.
 """
 
 from collections import deque
@@ -9,8 +10,7 @@ from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from carrycast.core.model import Event
-from carrycast.protocols.overlay.moves import Kept
-from carrycast.protocols.overlay.words import Following
+from carrycast.protocols.overlay.messages import Following, Kept
 
 Item = TypeVar("Item")
 
