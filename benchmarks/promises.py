@@ -16,7 +16,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from carrycast.core.model import NodeId
-from carrycast.core.protocol import CountsHolders, KeepsEvents
+from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
@@ -211,7 +211,7 @@ async def row(subject: str) -> list[str]:
         found[name] = await outcome(subject, name)
     levels = ["accepted"]
     levels += ["stored"] if issubclass(kind, KeepsEvents) and "durable" in SUBJECTS[subject] else []
-    levels += ["held"] if issubclass(kind, CountsHolders) else []
+    levels += ["held"] if issubclass(kind, AcknowledgesReplicas) else []
     return [f"`{subject}`", ", ".join(levels), *(str(found[name]) if name in found else "-" for name in MISHAPS)]
 
 

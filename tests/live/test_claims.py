@@ -128,7 +128,7 @@ def test_rows_of_a_list_count_one_by_one() -> None:
     vetting.dropped = dropped.append
     codec = vetting.plan(overlay_plan()).codecs[Layer.DISSEMINATION]
     kinds: tuple[type[Message], ...] = (Interests, Known)
-    read = codec.reader(kinds)
+    read = codec.decoder(kinds)
     good = interest(OPERATOR.vetting(1), 1)
     bare, claims = interest(None, 3), interest(OPERATOR.vetting(4), 4, rank="general")
     for message in (Interests((bare, good, claims)), Known((bare, good, claims), more=False, sure=True)):
@@ -144,7 +144,7 @@ def test_an_event_that_came_in_pieces_was_good_when_it_set_out(protocol: str) ->
     kind = protocol_named(protocol)
     vetting = OPERATOR.vetting(BROKER)
     plan = vetting.plan(StackPlan(kind, kind.settings_type(), beacons=BEACONS))
-    read = plan.codecs[Layer.DISSEMINATION].reader((Event,))
+    read = plan.codecs[Layer.DISSEMINATION].decoder((Event,))
     event = Event(EventId(1, 1), {"n": 1})
     good = signed(OPERATOR.vetting(1).signatures, event)
     assert read(msgspec.msgpack.encode(good)) == good

@@ -84,9 +84,6 @@ class Runner(Talker, RunsProcessors):
     def on_processor(self, now: float, processor: Processor) -> None:
         self.installed.append(processor.id)
 
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        self.installed.remove(processor)
-
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:

@@ -27,16 +27,16 @@ class OneHop(Router):
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
         assert isinstance(target, int)
         if target == 13:
-            self.up.unreachable(target, parcel)
+            self.up.report_unreachable(target, parcel)
             raise RuntimeError("unlucky")
         if target == 99:
-            self.up.unreachable(target, parcel)
+            self.up.report_unreachable(target, parcel)
         else:
             self.port.send(target, Packet(parcel))
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Packet)
-        self.up.packet(sender, message.parcel, 1)
+        self.up.deliver_packet(sender, message.parcel, 1)
 
 
 class Sender(Talker, UsesRouter):

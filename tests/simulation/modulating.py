@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from carrycast.core.matching.eligibility import serves
-from carrycast.core.model import Event, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from carrycast.core.model import Event, NodeId, Processor, Subscription, SubscriptionId
 from carrycast.core.parts.processing import Calls
 from carrycast.core.protocol import Host, Interface, Port, Protocol, RunsProcessors, Settings, Token
 from carrycast.core.wire import EventMessage, Message
@@ -57,9 +57,6 @@ class Modulating(Protocol, RunsProcessors):
                 self.calls.submit(subscription.id, [message.event], Job(subscription.id, message.hops))
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        pass
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
         pass
 
     def on_processed(

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from carrycast.core.functions import MAX_JOBS
-from carrycast.core.model import Event, NodeId, Processor, ProcessorId
+from carrycast.core.model import Event, NodeId, Processor
 from carrycast.core.protocol import Capability, Fact, Host, Port, Protocol, RunsProcessors, Settings, Token
 from carrycast.errors import UserError
 from carrycast.sim.testing import Net
@@ -36,9 +36,6 @@ class Calls(Protocol, RunsProcessors):
             self.port.process(id, b"s" * 100, [event], self._tokens)
 
     def on_processor(self, now: float, processor: Processor) -> None:
-        pass
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
         pass
 
     def on_processed(

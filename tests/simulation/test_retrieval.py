@@ -278,12 +278,12 @@ class WrongAnswers(Protocol, AnswersRequests):
         assert self.event is not None
         self.answer(request, self.event)
 
-    def on_request_gone(self, now: float, request: RequestId) -> None:
+    def on_request_canceled(self, now: float, request: RequestId) -> None:
         raise AssertionError("nobody goes")
 
     def answer(self, request: Request, event: Event) -> None:
         self.port.answer(request.id, event, 1)
-        self.port.close(request.id, complete=True)
+        self.port.close_request(request.id, complete=True)
 
 
 class NotStored(WrongAnswers):
@@ -303,7 +303,7 @@ class ToAnother(WrongAnswers):
 
 class AfterTheEnd(WrongAnswers):
     def answer(self, request: Request, event: Event) -> None:
-        self.port.close(request.id, complete=True)
+        self.port.close_request(request.id, complete=True)
         self.port.answer(request.id, event, 1)
 
 

@@ -90,8 +90,8 @@ BANNED_NAMES = frozenset(
 # Without a seed these draw one from the operating system.
 NEEDS_SEED = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 
-# What comes from others is read by `host.reader`, so that a node with keys judges it; these read what they wrote.
-READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "carrycast.core.wire.reader_of"})
+# What comes from others is read by `host.decoder`, so that a node with keys judges it; these read what they wrote.
+READS = frozenset({"msgspec.msgpack.Decoder", "msgspec.msgpack.decode", "carrycast.core.wire.decoder_of"})
 READING = ("core.parts", "routers", "services", "protocols")
 READS_ITS_STORE = frozenset(
     {"core.parts.log", "services.retrieval.stored", "services.policy.repository", "protocols.overlay.durable_state"}
@@ -194,7 +194,7 @@ def purity_violations(module: str, line: int, name: str, call: ast.Call | None) 
     elif name in NEEDS_SEED and call is not None and not call.args and not call.keywords:
         yield f"carrycast.{module}:{line}: {name} needs a seed"
     elif name in READS and layer_of(module) in READING and module not in READS_ITS_STORE:
-        yield f"carrycast.{module}:{line}: {name} reads what nobody has judged; host.reader does not"
+        yield f"carrycast.{module}:{line}: {name} reads what nobody has judged; host.decoder does not"
 
 
 def room_violations(module: str, line: int, name: str) -> Iterator[str]:
@@ -403,7 +403,7 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
         ("core.parts.x", "import numpy.random\nnumpy.random.rand()", "may not use numpy.random.rand"),
         ("core.parts.x", "import numpy as np\nnp.random.default_rng()", "numpy.random.default_rng needs a seed"),
         ("core.parts.x", "import msgspec\nread = msgspec.msgpack.Decoder(int).decode", "reads what nobody has judged"),
-        ("protocols.x.protocol", "from carrycast.core.wire import reader_of", "reads what nobody has judged"),
+        ("protocols.x.protocol", "from carrycast.core.wire import decoder_of", "reads what nobody has judged"),
         ("core.parts.x", "SEEN = {}\ndef f(a):\n    SEEN[a] = 1", "core.parts.x:1: SEEN is state of the process"),
         ("core.parts.x", "SEEN: set[int] = set()\ndef f(a):\n    SEEN.add(a)", "SEEN is state of the process"),
         ("core.parts.x", "n = 0\ndef f():\n    global n\n    n += 1", "n is state of the process"),

@@ -338,13 +338,13 @@ class LiveNode(Applications):
     def answer(self, request: RequestId, event: Event, hops: int) -> bool:
         return self._applications.on_answer(request, event, hops) or self._requests.on_answer(request, event, hops)
 
-    def close(self, request: RequestId, complete: bool) -> bool:
+    def close_request(self, request: RequestId, complete: bool) -> bool:
         return self._applications.on_closed(request, complete) or self._requests.on_closed(request, complete)
 
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
         self._subscribers.close_history(subscription, complete)
 
-    def held(self, event: EventId, neighbor: NodeId) -> None:
+    def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
         self._outgoing.held(event, neighbor)
 
     def process(self, job: Process, refused: str = "") -> None:

@@ -18,7 +18,7 @@ from carrycast.core.parts.handling import GivenUp, Handling
 from carrycast.core.parts.inbox import MAX_PEERS, WINDOW, ChannelAck, ChannelPacket, Inbox
 from carrycast.core.protocol import RecordingPort
 from carrycast.core.protocol.effects import CancelTimer, Note, SetTimer
-from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, reader_of
+from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel, Traffic, carried, decoder_of
 
 LIMITS = ChannelLimits(timeout_s=1.0, retries=3, piece_bytes=20, messages=4, waiting=1000)
 
@@ -47,7 +47,7 @@ class Ack(ChannelAck, frozen=True, gc=False, tag=4):
 
 
 KINDS: tuple[type[Message], ...] = (Word, Told)
-TYPES = ChannelTypes(Packet, Ack, reader_of(KINDS))
+TYPES = ChannelTypes(Packet, Ack, decoder_of(KINDS))
 CODEC = Codec(Layer.DISSEMINATION, "channel", (Packet, Ack))
 
 

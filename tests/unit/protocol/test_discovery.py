@@ -4,12 +4,12 @@ from random import Random
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import Beacon, BeaconDiscovery, BeaconSettings, Fact, Interface, Link, RecordingPort
-from carrycast.core.protocol.discovery import MAX_NEIGHBORS, Neighborhood
+from carrycast.core.protocol.discovery import MAX_NEIGHBORS, DiscoveryUpcalls
 from carrycast.core.protocol.effects import Broadcast, CancelTimer, Note, SetTimer
 from carrycast.sim.testing import LoneHost
 
 
-class Above(Neighborhood):
+class Above(DiscoveryUpcalls):
     """Writes down what discovery says."""
 
     def __init__(self) -> None:
@@ -17,10 +17,10 @@ class Above(Neighborhood):
         self.lost: list[Link] = []
         self.causes: list[Failure] = []
 
-    def link_found(self, link: Link) -> None:
+    def report_link_up(self, link: Link) -> None:
         self.found.append(link)
 
-    def link_lost(self, link: Link, cause: Failure) -> None:
+    def report_link_down(self, link: Link, cause: Failure) -> None:
         self.lost.append(link)
         self.causes.append(cause)
 

@@ -6,7 +6,7 @@ from carrycast.core.protocol.effects import (
     Answer,
     Broadcast,
     CancelTimer,
-    Close,
+    CloseRequest,
     Deliver,
     Note,
     Process,
@@ -30,7 +30,7 @@ def test_every_command_is_kept_in_order_and_taken_once() -> None:
     port.cancel_timer(("about", 3))
     port.deliver(SubscriptionId(0, 0), EVENT, 2)
     port.answer(RequestId(0, 0), EVENT, 2)
-    port.close(RequestId(0, 0), complete=True)
+    port.close_request(RequestId(0, 0), complete=True)
     port.process("mean", b"state", [EVENT], 8)
     port.note(Fact("store", EVENT.id))
     assert port.take() == [
@@ -42,7 +42,7 @@ def test_every_command_is_kept_in_order_and_taken_once() -> None:
         CancelTimer(("about", 3)),
         Deliver(SubscriptionId(0, 0), EVENT, 2),
         Answer(RequestId(0, 0), EVENT, 2),
-        Close(RequestId(0, 0), True),
+        CloseRequest(RequestId(0, 0), True),
         Process("mean", b"state", (EVENT,), 8),
         Note(Fact("store", EVENT.id)),
     ]

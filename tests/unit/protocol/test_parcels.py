@@ -41,7 +41,7 @@ class Beneath(Router):
     name = "beneath"
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
-        self.up.unreachable(target, parcel)
+        self.up.report_unreachable(target, parcel)
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ def parcel(stack: Stack, waited_s: float) -> Parcel:
 
 
 def test_what_waited_is_handed_up_and_back_with_what_remains(stack: Stack) -> None:
-    stack.packet(7, parcel(stack, 0.0), 2)
-    stack.packet(7, parcel(stack, 1.5), 2)
-    stack.unreachable(9, parcel(stack, 2.0))
+    stack.deliver_packet(7, parcel(stack, 0.0), 2)
+    stack.deliver_packet(7, parcel(stack, 1.5), 2)
+    stack.report_unreachable(9, parcel(stack, 2.0))
     stack.on_timer(0.0, Layer.ROUTING, "whatever comes next")
     assert Top.handed == [
         ("from 7", Carried(EVENT, 1, 5.0)),
@@ -79,8 +79,8 @@ def test_what_waited_is_handed_up_and_back_with_what_remains(stack: Stack) -> No
 def test_what_waited_longer_than_its_lease_is_dropped_by_name(
     waited_s: float, stack: Stack, ports: dict[Layer, RecordingPort]
 ) -> None:
-    stack.packet(7, parcel(stack, waited_s), 2)
-    stack.unreachable(9, parcel(stack, waited_s))
+    stack.deliver_packet(7, parcel(stack, waited_s), 2)
+    stack.report_unreachable(9, parcel(stack, waited_s))
     stack.on_timer(0.0, Layer.ROUTING, "whatever comes next")
     assert Top.handed == []
     drops = [Note(Fact("drop", EVENT.id, peer, "lease_over")) for peer in (7, 3)]

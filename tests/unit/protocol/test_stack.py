@@ -14,18 +14,17 @@ from carrycast.core.model import (
     Failure,
     NodeId,
     Processor,
-    ProcessorId,
     Request,
     RequestId,
     Subscription,
     SubscriptionId,
 )
 from carrycast.core.protocol import (
+    AcknowledgesReplicas,
     Advertises,
     AnswersRequests,
     Beacon,
     BeaconSettings,
-    CountsHolders,
     Interface,
     Link,
     Place,
@@ -40,7 +39,7 @@ from carrycast.core.protocol import (
     Token,
     UsesRouter,
 )
-from carrycast.core.protocol.effects import Broadcast, Close
+from carrycast.core.protocol.effects import Broadcast, CloseRequest
 from carrycast.core.wire import Layer, Message, Parcel
 from carrycast.sim.testing.alone import LoneHost
 
@@ -52,7 +51,7 @@ class Word(Message, frozen=True, tag=1):
     text: str
 
 
-class Top(Protocol, Advertises, AnswersRequests, CountsHolders, RunsProcessors, UsesRouter):
+class Top(Protocol, Advertises, AnswersRequests, AcknowledgesReplicas, RunsProcessors, UsesRouter):
     """Has every handler there is, and does nothing in most."""
 
     name = "top"
@@ -66,13 +65,11 @@ class Top(Protocol, Advertises, AnswersRequests, CountsHolders, RunsProcessors, 
     def on_unadvertise(self, now: float, advertisement: Advertisement) -> None: ...
 
     def on_request(self, now: float, request: Request) -> None: ...
-    def on_request_gone(self, now: float, request: RequestId) -> None: ...
+    def on_request_canceled(self, now: float, request: RequestId) -> None: ...
 
-    def on_count(self, now: float, event: EventId, copies: int) -> None: ...
+    def on_await_replicas(self, now: float, event: EventId, copies: int) -> None: ...
 
     def on_processor(self, now: float, processor: Processor) -> None: ...
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None: ...
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
@@ -91,13 +88,13 @@ class Beneath(Router):
 
     def on_message(self, now: float, sender: NodeId, message: Message, via: Interface) -> None:
         assert isinstance(message, Word)
-        self.up.packet(sender, Parcel(b"nonsense", message.traffic), 1)
+        self.up.deliver_packet(sender, Parcel(b"nonsense", message.traffic), 1)
 
     def on_timer(self, now: float, key: TimerKey) -> None:
-        self.up.unreachable(9, Parcel(b"nonsense", Word.traffic))
+        self.up.report_unreachable(9, Parcel(b"nonsense", Word.traffic))
 
     def on_route(self, now: float, target: NodeId | Place, parcel: Parcel) -> None:
-        self.up.unreachable(target, parcel)
+        self.up.report_unreachable(target, parcel)
 
 
 class Plain(Protocol):
@@ -117,10 +114,10 @@ class Watched(Stack):
 
     def enter(self, now: float, layer: Layer, handler: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
         self.entered.append((layer, handler.__name__))
-        told = self.told
+        queued_calls = self.queued_calls
         super().enter(now, layer, handler, arguments)
         if handler.__name__ in self.failing:
-            self.take_back(told)
+            self.discard_calls_after(queued_calls)
             return False
         return True
 
@@ -131,7 +128,7 @@ class Watched(Stack):
 
 
 def made(
-    plan: StackPlan, kind: type[Stack] = Watched, witness: Callable[[Link, Failure | None], None] | None = None
+    plan: StackPlan, kind: type[Stack] = Watched, link_observer: Callable[[Link, Failure | None], None] | None = None
 ) -> tuple[Any, dict[Layer, RecordingPort]]:
     ports = {layer: RecordingPort() for layer in Layer}
     stack = kind(
@@ -142,7 +139,7 @@ def made(
         lambda layer: Random(1),
         ("radio",),
         lambda *_: 0.1,
-        witness,
+        link_observer,
     )
     return stack, ports
 
@@ -169,14 +166,13 @@ INPUTS: list[tuple[str, tuple[object, ...], list[str]]] = [
     ("on_publish", (EVENT,), ["dissemination"]),
     ("on_subscribe", (SUBSCRIPTION,), ["dissemination"]),
     ("on_unsubscribe", (SUBSCRIPTION.id,), ["dissemination"]),
-    ("on_count", (EVENT.id, 2), ["dissemination"]),
+    ("on_await_replicas", (EVENT.id, 2), ["dissemination"]),
     ("on_processor", (Processor("p", ""),), ["dissemination"]),
-    ("on_processor_gone", ("p",), ["dissemination"]),
     ("on_processed", (1, b"", [], 0.0, ""), ["dissemination"]),
     ("on_advertise", (ADVERTISEMENT,), ["dissemination"]),
     ("on_unadvertise", (ADVERTISEMENT,), ["dissemination"]),
     ("on_request", (Request(RequestId(3, 1), ""),), ["dissemination"]),
-    ("on_request_gone", (RequestId(3, 1),), ["dissemination"]),
+    ("on_request_canceled", (RequestId(3, 1),), ["dissemination"]),
 ]
 
 
@@ -239,16 +235,16 @@ def test_publishing_and_subscribing_say_whether_the_protocol_took_it() -> None:
 
 
 def test_the_witness_of_links_is_told_before_the_layers_above() -> None:
-    told: list[object] = []
+    queued_calls: list[object] = []
     stack: Watched
 
-    def witness(link: Link, lost: Failure | None) -> None:
-        told.append((lost, stack.take()))
+    def link_observer(link: Link, lost: Failure | None) -> None:
+        queued_calls.append((lost, stack.take()))
 
-    stack, _ = whole(witness=witness)
+    stack, _ = whole(link_observer=link_observer)
     stack.on_message(0.0, Layer.DISCOVERY, 7, Beacon(1.0), "radio")
     stack.on_message(0.5, Layer.DISCOVERY, 7, Beacon(1.0, 1), "radio")
-    assert told == [
+    assert queued_calls == [
         (None, ["on_message"]),
         (Failure.RESTARTED, ["on_link_up", "on_link_up", "on_message"]),
         (None, ["on_link_down", "on_link_down"]),
@@ -259,7 +255,7 @@ def test_the_witness_of_links_is_told_before_the_layers_above() -> None:
 def test_a_protocol_that_keeps_nothing_finds_nothing_at_once() -> None:
     stack, ports = made(StackPlan(Plain, Settings()))
     stack.on_request(0.0, Request(RequestId(3, 1), ""))
-    assert ports[Layer.DISSEMINATION].take() == [Close(RequestId(3, 1), complete=False)]
+    assert ports[Layer.DISSEMINATION].take() == [CloseRequest(RequestId(3, 1), complete=False)]
     assert len(stack.entered) == 1
 
 
@@ -273,7 +269,7 @@ def test_a_message_may_go_straight_to_its_handler_only_where_nothing_comes_betwe
 def test_what_a_layer_tells_another_follows_a_message_that_went_straight_to_its_handler() -> None:
     stack, ports = made(StackPlan(Top, Settings(), Beneath, Settings()), Stack)
     stack.receiver(Layer.ROUTING)(0.0, 7, Word("a"), "radio")
-    assert stack.told == 0, "passed on, and not left for the next input"
+    assert stack.queued_calls == 0, "passed on, and not left for the next input"
     # What it handed up cannot be read, and the layer above is where that is noticed.
     straight = ports[Layer.DISSEMINATION].take()
     stack.on_message(0.0, Layer.ROUTING, 7, Word("a"), "radio")

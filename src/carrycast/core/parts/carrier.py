@@ -11,8 +11,8 @@ from carrycast.core.parts.log import room_of
 from carrycast.core.parts.requests import REQUESTS
 from carrycast.core.parts.share import Rule
 from carrycast.core.protocol import (
+    AcknowledgesReplicas,
     AnswersRequests,
-    CountsHolders,
     Host,
     Interface,
     KeepsEvents,
@@ -70,7 +70,7 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
     def on_request(self, now: float, request: Request) -> None:
         self.carried.request(now, request)
 
-    def on_request_gone(self, now: float, request: RequestId) -> None:
+    def on_request_canceled(self, now: float, request: RequestId) -> None:
         self.carried.requests.cancel(request)
 
     def on_link_up(self, now: float, link: Link) -> None:
@@ -98,8 +98,8 @@ class Carrier(Protocol, AnswersRequests, KeepsEvents):
             self.handing.on_again(now)
 
 
-class CountingCarrier(Carrier, CountsHolders):
+class CountingCarrier(Carrier, AcknowledgesReplicas):
     """One whose rule gives copies to neighbors, which carry them from when they have acknowledged them."""
 
-    def on_count(self, now: float, event: EventId, copies: int) -> None:
+    def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
         self.handing.count(event, copies)

@@ -269,7 +269,7 @@ class Handing:
             self._arm()
             return
         if message.copies and self._holders.add(id, sent.neighbor):
-            self._port.held(id, sent.neighbor)
+            self._port.acknowledge_replica(id, sent.neighbor)
         if isinstance(message, Entrusted):
             self._transfers.arrive(now, sent.neighbor, id)
             self._arm()

@@ -23,7 +23,7 @@ MAX_PEERS = 1024
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 Read: TypeAlias = Callable[[bytes], Message]
-"""How a message that is whole again is read: `host.reader` of those that travel so."""
+"""How a message that is whole again is read: `host.decoder` of those that travel so."""
 
 
 class ChannelPacket(ParcelMessage, frozen=True, gc=False, kw_only=True):

@@ -24,7 +24,7 @@ class AnswersFromOwn(AnswersRequests):
 
     _requests: "OpenRequests"
 
-    def on_request_gone(self, now: float, request: RequestId) -> None:
+    def on_request_canceled(self, now: float, request: RequestId) -> None:
         self._requests.cancel(request)
 
 
@@ -69,7 +69,7 @@ class OpenRequests:
         if len(self._open) >= MAX_REQUESTS:
             self._port.note(Fact("drop", reason="too_many_asks"))
         if settled or len(self._open) >= MAX_REQUESTS:
-            self._port.close(request.id, complete=False)
+            self._port.close_request(request.id, complete=False)
             return
         self._open[request.id] = one
         self._watch(now)
@@ -89,7 +89,7 @@ class OpenRequests:
         """The patience of a request is over."""
         for id in [one.id for one in self._open.values() if one.until <= now]:
             del self._open[id]
-            self._port.close(id, complete=False)
+            self._port.close_request(id, complete=False)
         self._watch(now)
 
     def stop(self) -> None:

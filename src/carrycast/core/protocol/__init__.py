@@ -3,11 +3,11 @@
 from carrycast.core.protocol.discovery import Beacon, BeaconDiscovery, BeaconSettings
 from carrycast.core.protocol.effects import BufferedPort, RecordingPort
 from carrycast.core.protocol.host import Capability, DurableStore, GlobalView, Host
-from carrycast.core.protocol.machine import Protocol, Router, Settings, StateMachine, Upward
+from carrycast.core.protocol.machine import Protocol, Router, RouterUpcalls, Settings, StateMachine
 from carrycast.core.protocol.optional import (
+    AcknowledgesReplicas,
     Advertises,
     AnswersRequests,
-    CountsHolders,
     KeepsEvents,
     RunsProcessors,
     UsesRouter,
@@ -31,7 +31,7 @@ __all__ = [
     "GlobalView",
     "Host",
     "Interface",
-    "CountsHolders",
+    "AcknowledgesReplicas",
     "KeepsEvents",
     "Link",
     "Place",
@@ -48,6 +48,6 @@ __all__ = [
     "StateMachine",
     "TimerKey",
     "Token",
-    "Upward",
+    "RouterUpcalls",
     "UsesRouter",
 ]

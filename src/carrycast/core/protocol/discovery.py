@@ -46,17 +46,17 @@ class BeaconSettings(Settings, frozen=True):
     between beacons say so here."""
 
 
-class Neighborhood(ABC):
+class DiscoveryUpcalls(ABC):
     """What discovery tells the layers above it. Commands, as those of a port."""
 
     __slots__ = ()
 
     @abstractmethod
-    def link_found(self, link: Link) -> None:
+    def report_link_up(self, link: Link) -> None:
         """A neighbor was heard for the first time on an interface."""
 
     @abstractmethod
-    def link_lost(self, link: Link, cause: Failure) -> None:
+    def report_link_down(self, link: Link, cause: Failure) -> None:
         """A neighbor is gone, or no longer the one it was."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class BeaconDiscovery(StateMachine):
         port: Port,
         host: Host,
         rng: Random,
-        neighborhood: Neighborhood,
+        neighborhood: DiscoveryUpcalls,
         interfaces: tuple[Interface, ...],
     ) -> None:
         super().__init__(node, settings, port, host, rng)
@@ -136,7 +136,7 @@ class BeaconDiscovery(StateMachine):
                 self.port.note(Fact("drop", peer=sender, reason="beacon_period_too_long", value=message.period_s))
             self._incarnations[link] = message.incarnation
             found = self._links[link] = Link(sender, via, self._neighborhood.cost_s(sender, via))
-            self._neighborhood.link_found(found)
+            self._neighborhood.report_link_up(found)
         self._watch(now)
 
     def on_neighbor_failed(self, now: float, neighbor: NodeId, interface: Interface, cause: Failure) -> None:
@@ -190,4 +190,4 @@ class BeaconDiscovery(StateMachine):
     def _lose(self, key: tuple[NodeId, Interface], cause: Failure) -> None:
         if self._deadlines.pop(key, None) is not None:
             del self._incarnations[key]
-            self._neighborhood.link_lost(self._links.pop(key), cause)
+            self._neighborhood.report_link_down(self._links.pop(key), cause)

@@ -73,8 +73,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     hops: int
 
 
-class Close(msgspec.Struct, frozen=True, gc=False):
-    """`port.close`"""
+class CloseRequest(msgspec.Struct, frozen=True, gc=False):
+    """`port.close_request`"""
 
     request: RequestId
     complete: bool
@@ -87,8 +87,8 @@ class CloseHistory(msgspec.Struct, frozen=True, gc=False):
     complete: bool
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """`port.held`"""
+class AcknowledgeReplica(msgspec.Struct, frozen=True, gc=False):
+    """`port.acknowledge_replica`"""
 
     event: EventId
     neighbor: NodeId
@@ -118,9 +118,9 @@ Effect: TypeAlias = (
     | CancelTimer
     | Deliver
     | Answer
-    | Close
+    | CloseRequest
     | CloseHistory
-    | Held
+    | AcknowledgeReplica
     | Process
     | Note
 )
@@ -163,14 +163,14 @@ class BufferedPort(Port):
     def answer(self, request: RequestId, event: Event, hops: int) -> None:
         self._effects.append(Answer(request, event, hops))
 
-    def close(self, request: RequestId, complete: bool) -> None:
-        self._effects.append(Close(request, complete))
+    def close_request(self, request: RequestId, complete: bool) -> None:
+        self._effects.append(CloseRequest(request, complete))
 
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
         self._effects.append(CloseHistory(subscription, complete))
 
-    def held(self, event: EventId, neighbor: NodeId) -> None:
-        self._effects.append(Held(event, neighbor))
+    def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
+        self._effects.append(AcknowledgeReplica(event, neighbor))
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
         self._effects.append(Process(processor, state, tuple(events), token))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Velocity
 from carrycast.core.model.wall import Wall
-from carrycast.core.wire import Codec, reader_of
+from carrycast.core.wire import Codec, decoder_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,21 +110,21 @@ class Host(ABC):
     _hops_to: HopsTo | None = None
     _codec: Codec | None = None
 
-    def stand_on(self, offers: frozenset[Capability], hops_to: HopsTo) -> None:
+    def attach_router(self, offers: frozenset[Capability], hops_to: HopsTo) -> None:
         """The stack has put a router beneath the layer that this is told to, and the router offers so much."""
         self.offers |= offers
         if Capability.DISTANCES in offers:
             self._hops_to = hops_to
 
-    def read_as(self, codec: Codec) -> None:
+    def set_codec(self, codec: Codec) -> None:
         """The stack says how messages of the layer are read that this is told to."""
         self._codec = codec
 
-    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+    def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
         """How a machine reads, as one of some kinds, bytes of others that it has put together itself. A world that
         judges messages before a machine sees them judges these too, so they are read by nothing else. Whatever the
         bytes are, the only exception is DecodeError."""
-        return reader_of(kinds) if self._codec is None else self._codec.reader(kinds)
+        return decoder_of(kinds) if self._codec is None else self._codec.decoder(kinds)
 
     def hops_to(self, now: float, target: NodeId) -> int | None:
         """How many hops it is to a node as the router beneath knows it (`Capability.DISTANCES`), 0 to the own; None if

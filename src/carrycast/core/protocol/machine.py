@@ -106,17 +106,17 @@ class Protocol(StateMachine):
         return {}
 
 
-class Upward(ABC):
+class RouterUpcalls(ABC):
     """What a router tells the protocol above it. Commands, as those of a port."""
 
     __slots__ = ()
 
     @abstractmethod
-    def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
+    def deliver_packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
         """A packet for this node has arrived."""
 
     @abstractmethod
-    def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
+    def report_unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
         """A packet of this node's could not be brought to its target, as far as the router can tell."""
 
 
@@ -133,9 +133,11 @@ class Router(StateMachine, ABC):
     """What it gives the protocol above: `DISTANCES` if `hops_to` knows; `NODE_ROUTES` if it finds nodes by their ids,
     `PLACE_ROUTES` if it finds whoever is at a place."""
 
-    up: Upward
+    up: RouterUpcalls
 
-    def __init__(self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: Upward) -> None:
+    def __init__(
+        self, node: NodeId, settings: Settings, port: Port, host: Host, rng: Random, up: RouterUpcalls
+    ) -> None:
         super().__init__(node, settings, port, host, rng)
         self.up = up
 

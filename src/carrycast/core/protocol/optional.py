@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from carrycast.core.model import Advertisement, Event, EventId, NodeId, Processor, ProcessorId, Request, RequestId
+from carrycast.core.model import Advertisement, Event, EventId, NodeId, Processor, Request, RequestId
 from carrycast.core.protocol.port import Place, Token
 from carrycast.core.protocol.retention import RetentionLog, Usage
 from carrycast.core.wire import Message
@@ -31,8 +31,8 @@ class AnswersRequests(ABC):
         over, or nobody waits for it any more."""
 
     @abstractmethod
-    def on_request_gone(self, now: float, request: RequestId) -> None:
-        """Nobody waits for the answers any more; `port.close` need not follow."""
+    def on_request_canceled(self, now: float, request: RequestId) -> None:
+        """Nobody waits for the answers any more; `port.close_request` need not follow."""
 
 
 class KeepsEvents(ABC):
@@ -54,13 +54,13 @@ class KeepsEvents(ABC):
         return self.log is not None
 
 
-class CountsHolders(ABC):
-    """Finds out which neighbors hold an event, for applications that wait until enough of them do."""
+class AcknowledgesReplicas(ABC):
+    """Reports which neighbors hold a replica of an event, for publishers that wait until enough of them do."""
 
     @abstractmethod
-    def on_count(self, now: float, event: EventId, copies: int) -> None:
-        """An application that has just published wants to know: `port.held` for each neighbor, until so many were told
-        of or the event is gone."""
+    def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
+        """The publisher of an event waits for `copies` replicas. The protocol calls `port.acknowledge_replica` once for
+        each neighbor that holds the event, until that number is reached or the event is gone."""
 
 
 class RunsProcessors(ABC):
@@ -73,10 +73,6 @@ class RunsProcessors(ABC):
     @abstractmethod
     def on_processor(self, now: float, processor: Processor) -> None:
         """This node can run a processor from now on."""
-
-    @abstractmethod
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        """It no longer can."""
 
     @abstractmethod
     def on_processed(
@@ -114,7 +110,7 @@ def serves_processors(protocol: type) -> bool:
 INTERFACES: tuple[type[ABC], ...] = (
     Advertises,
     AnswersRequests,
-    CountsHolders,
+    AcknowledgesReplicas,
     KeepsEvents,
     RunsProcessors,
     UsesRouter,

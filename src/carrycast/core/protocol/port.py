@@ -113,7 +113,7 @@ class Port(ABC):
         """One stored event to the local application that asked for it."""
 
     @abstractmethod
-    def close(self, request: RequestId, complete: bool) -> None:
+    def close_request(self, request: RequestId, complete: bool) -> None:
         """No more answers will come; `complete` if every stored event there is has been answered with."""
 
     @abstractmethod
@@ -122,8 +122,9 @@ class Port(ABC):
         if the rest comes after it was said that it is not."""
 
     @abstractmethod
-    def held(self, event: EventId, neighbor: NodeId) -> None:
-        """A neighbor has said that it holds an event which is counted (`CountsHolders`); told once for each."""
+    def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
+        """Replication acknowledgement: a neighbor holds an event whose publisher waits for replicas.
+        Called once for each neighbor."""
 
     @abstractmethod
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:

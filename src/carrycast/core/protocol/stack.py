@@ -13,11 +13,17 @@ from random import Random
 from typing import Any, TypeAlias
 
 from carrycast.core.model import Advertisement, Event, Failure, Processor, Request, Subscription
-from carrycast.core.model.identity import EventId, NodeId, ProcessorId, RequestId, SubscriptionId
-from carrycast.core.protocol.discovery import BeaconDiscovery, Neighborhood
+from carrycast.core.model.identity import EventId, NodeId, RequestId, SubscriptionId
+from carrycast.core.protocol.discovery import BeaconDiscovery, DiscoveryUpcalls
 from carrycast.core.protocol.host import Host
-from carrycast.core.protocol.machine import Router, Settings, StateMachine, Upward
-from carrycast.core.protocol.optional import Advertises, AnswersRequests, CountsHolders, RunsProcessors, UsesRouter
+from carrycast.core.protocol.machine import Router, RouterUpcalls, Settings, StateMachine
+from carrycast.core.protocol.optional import (
+    AcknowledgesReplicas,
+    Advertises,
+    AnswersRequests,
+    RunsProcessors,
+    UsesRouter,
+)
 from carrycast.core.protocol.plan import StackPlan
 from carrycast.core.protocol.port import Fact, Interface, Link, Place, Port, TimerKey, Token
 from carrycast.core.wire import LEASE_OVER, DecodeError, Layer, Message, Parcel, carried
@@ -25,11 +31,11 @@ from carrycast.core.wire import LEASE_OVER, DecodeError, Layer, Message, Parcel,
 Receiver: TypeAlias = Callable[[float, NodeId, Message, Interface], None]
 """A handler of messages: now, sender, message, interface."""
 
-Witness: TypeAlias = Callable[[Link, Failure | None], None]
+LinkObserver: TypeAlias = Callable[[Link, Failure | None], None]
 """Told of each link that discovery has found (None) or lost (why), before the layers above are."""
 
 
-class Stack(Upward, Neighborhood):
+class Stack(RouterUpcalls, DiscoveryUpcalls):
     """The machines of one node, wired together."""
 
     def __init__(
@@ -41,13 +47,13 @@ class Stack(Upward, Neighborhood):
         rng: Callable[[Layer], Random],
         interfaces: tuple[Interface, ...],
         cost_s: Callable[[NodeId, Interface], float],
-        witness: Witness | None = None,
+        link_observer: LinkObserver | None = None,
     ) -> None:
         self.plan = plan
         self._node = node
         self._by_layer: list[StateMachine | None] = [None] * len(Layer)
         self._cost_s = cost_s
-        self._witness = witness
+        self._link_observer = link_observer
         self._waiting: deque[tuple[Layer, Callable[..., None], tuple[Any, ...]]] = deque()
         self._machines: list[tuple[Layer, StateMachine]] = []
         self.discovery: BeaconDiscovery | None = None
@@ -65,8 +71,8 @@ class Stack(Upward, Neighborhood):
             self._place(Layer.ROUTING, self.router)
         self._port, protocol_host, protocol_rng = parts(Layer.DISSEMINATION)
         if self.router is not None:
-            protocol_host.stand_on(self.router.offers, self.router.hops_to)
-        protocol_host.read_as(plan.codecs[Layer.DISSEMINATION])
+            protocol_host.attach_router(self.router.offers, self.router.hops_to)
+        protocol_host.set_codec(plan.codecs[Layer.DISSEMINATION])
         self.protocol = plan.protocol(node, plan.settings, self._port, protocol_host, protocol_rng)
         self._place(Layer.DISSEMINATION, self.protocol)
         self._above = [(layer, machine) for layer, machine in self._machines if layer is not Layer.DISCOVERY]
@@ -93,13 +99,13 @@ class Stack(Upward, Neighborhood):
         return True
 
     @property
-    def told(self) -> int:
+    def queued_calls(self) -> int:
         """How much has been told that is not passed on yet."""
         return len(self._waiting)
 
-    def take_back(self, told: int) -> None:
+    def discard_calls_after(self, queued_calls: int) -> None:
         """Forget what was told after so much had been."""
-        while len(self._waiting) > told:
+        while len(self._waiting) > queued_calls:
             self._waiting.pop()
 
     def receiver(self, layer: Layer) -> Receiver | None:
@@ -213,20 +219,15 @@ class Stack(Upward, Neighborhood):
         """A subscription ends."""
         self._input(now, Layer.DISSEMINATION, self.protocol.on_unsubscribe, subscription)
 
-    def on_count(self, now: float, event: EventId, copies: int) -> None:
+    def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
         """An application waits until so many neighbors hold an event; only for protocols that can tell."""
-        assert isinstance(self.protocol, CountsHolders)
-        self._input(now, Layer.DISSEMINATION, self.protocol.on_count, event, copies)
+        assert isinstance(self.protocol, AcknowledgesReplicas)
+        self._input(now, Layer.DISSEMINATION, self.protocol.on_await_replicas, event, copies)
 
     def on_processor(self, now: float, processor: Processor) -> None:
         """The node can run a processor; protocols that place none are not told."""
         if isinstance(self.protocol, RunsProcessors):
             self._input(now, Layer.DISSEMINATION, self.protocol.on_processor, processor)
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        """The node can no longer run it."""
-        if isinstance(self.protocol, RunsProcessors):
-            self._input(now, Layer.DISSEMINATION, self.protocol.on_processor_gone, processor)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
@@ -251,13 +252,13 @@ class Stack(Upward, Neighborhood):
         answer = protocol.on_request if isinstance(protocol, AnswersRequests) else self._find_nothing
         self._input(now, Layer.DISSEMINATION, answer, request)
 
-    def on_request_gone(self, now: float, request: RequestId) -> None:
+    def on_request_canceled(self, now: float, request: RequestId) -> None:
         """Nobody waits for the answers to a request any more."""
         if isinstance(self.protocol, AnswersRequests):
-            self._input(now, Layer.DISSEMINATION, self.protocol.on_request_gone, request)
+            self._input(now, Layer.DISSEMINATION, self.protocol.on_request_canceled, request)
 
     def _find_nothing(self, now: float, request: Request) -> None:
-        self._port.close(request.id, complete=False)
+        self._port.close_request(request.id, complete=False)
 
     # What a layer says to another.
 
@@ -265,7 +266,7 @@ class Stack(Upward, Neighborhood):
         """What the protocol's port does with `route`; how many bytes the router is handed, 0 for the own node."""
         router, parcel = self._packed(message)
         if self._is_here(target):
-            self.packet(self._node, parcel, 0)
+            self.deliver_packet(self._node, parcel, 0)
             return 0
         self._tell(Layer.ROUTING, router.on_route, target, parcel)
         return len(parcel.body)
@@ -275,7 +276,7 @@ class Stack(Upward, Neighborhood):
         router, parcel = self._packed(message)
         away = [target for target in targets if not self._is_here(target)]
         if len(away) < len(targets):
-            self.packet(self._node, parcel, 0)
+            self.deliver_packet(self._node, parcel, 0)
         if not away:
             return 0
         self._tell(Layer.ROUTING, router.on_route_each, away, parcel)
@@ -290,28 +291,28 @@ class Stack(Upward, Neighborhood):
     def _is_here(self, target: NodeId | Place) -> bool:
         return target == self._node or (isinstance(target, Place) and target.node == self._node)
 
-    def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
+    def deliver_packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
         self._tell(Layer.DISSEMINATION, self._hand_up, origin, parcel, hops)
 
-    def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
+    def report_unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
         self._tell(Layer.DISSEMINATION, self._hand_back, target, parcel)
 
-    def link_found(self, link: Link) -> None:
-        self._tell(Layer.DISCOVERY, self._witness_link, link, None)
+    def report_link_up(self, link: Link) -> None:
+        self._tell(Layer.DISCOVERY, self._observe_link, link, None)
         for layer, machine in self._above:
             self._tell(layer, machine.on_link_up, link)
 
-    def link_lost(self, link: Link, cause: Failure) -> None:
-        self._tell(Layer.DISCOVERY, self._witness_link, link, cause)
+    def report_link_down(self, link: Link, cause: Failure) -> None:
+        self._tell(Layer.DISCOVERY, self._observe_link, link, cause)
         for layer, machine in self._above:
             self._tell(layer, machine.on_link_down, link, cause)
 
     def cost_s(self, neighbor: NodeId, interface: Interface) -> float:
         return self._cost_s(neighbor, interface)
 
-    def _witness_link(self, now: float, link: Link, lost: Failure | None) -> None:
-        if self._witness is not None:
-            self._witness(link, lost)
+    def _observe_link(self, now: float, link: Link, lost: Failure | None) -> None:
+        if self._link_observer is not None:
+            self._link_observer(link, lost)
 
     def _hand_up(self, now: float, origin: NodeId, parcel: Parcel, hops: int) -> None:
         protocol = self.protocol

@@ -7,8 +7,8 @@ from carrycast.core.wire.codec import (
     DecodeError,
     Flaw,
     Layer,
+    decoder_of,
     layer_of,
-    reader_of,
 )
 from carrycast.core.wire.message import (
     LEASE_OVER,
@@ -39,5 +39,5 @@ __all__ = [
     "carried",
     "hops_after",
     "layer_of",
-    "reader_of",
+    "decoder_of",
 ]

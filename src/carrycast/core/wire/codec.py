@@ -57,7 +57,7 @@ class DecodeError(Exception):
         self.flaw = flaw
 
 
-def reader_of(kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+def decoder_of(kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
     """How bytes without a frame are read as one of some kinds. The only exception is DecodeError."""
     decode = msgspec.msgpack.Decoder(Union[tuple(kinds)] if kinds else None).decode  # noqa: UP007 - built at run time
 
@@ -109,9 +109,9 @@ class Codec:
             raise DecodeError(Flaw.MALFORMED, str(error)) from None
         return message
 
-    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+    def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
         """How what this layer carried in pieces is read when it is whole: see `Host.reader`."""
-        return reader_of(kinds)
+        return decoder_of(kinds)
 
     def _refuse(self, frame: bytes) -> NoReturn:
         """Say what is wrong with a frame that has not this layer's header, or is too short or too long."""

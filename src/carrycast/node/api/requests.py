@@ -42,7 +42,7 @@ class Requests:
 
         def forget() -> None:
             if self._open.pop(id, None) is not None:
-                self._runtime.on_request_gone(self._runtime.now, id)
+                self._runtime.on_request_canceled(self._runtime.now, id)
 
         return forget
 

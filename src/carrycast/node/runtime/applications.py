@@ -170,7 +170,7 @@ class LiveApplications(Landlord):
         self._runtime.on_request(self.now(), request)
 
     def cancel_request(self, id: RequestId) -> None:
-        self._runtime.on_request_gone(self.now(), id)
+        self._runtime.on_request_canceled(self.now(), id)
 
     def set_timer(self, key: TenantKey, delay_s: float) -> None:
         self.cancel_timer(key)

@@ -18,7 +18,7 @@ class Applications(ABC):
         """A stored event for a local application; False if none asked."""
 
     @abstractmethod
-    def close(self, request: RequestId, complete: bool) -> bool:
+    def close_request(self, request: RequestId, complete: bool) -> bool:
         """No more will come; False if none asked."""
 
     @abstractmethod
@@ -26,7 +26,7 @@ class Applications(ABC):
         """What was stored before a subscription has been delivered, all of it if `complete`."""
 
     @abstractmethod
-    def held(self, event: EventId, neighbor: NodeId) -> None:
+    def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor holds an event that an application wants to be held."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from carrycast.core.model import EventId, NodeId
-from carrycast.core.protocol import CountsHolders
+from carrycast.core.protocol import AcknowledgesReplicas
 from carrycast.errors import UserError, WorkError
 from carrycast.node.runtime.runtime import Runtime
 
@@ -39,7 +39,7 @@ class Holding:
     def check(self) -> None:
         """A UserError if nobody could tell who holds what, a WorkError if too many wait."""
         protocol = self._runtime.protocol
-        if not isinstance(protocol, CountsHolders):
+        if not isinstance(protocol, AcknowledgesReplicas):
             raise UserError(f"{protocol.name} does not know who holds an event; publish at level accepted or stored")
         if len(self._waits) >= MAX_WAITING:
             raise WorkError(f"{MAX_WAITING} publishers wait for copies already; try again")
@@ -48,7 +48,7 @@ class Holding:
         """Tell when so many neighbors hold an event that was just published, or when patience is over."""
         timer = self._loop.call_later(copies.patience_s, self._end, event)
         self._waits[event] = _Wait(copies, {}, timer)
-        self._runtime.on_count(self._runtime.now, event, copies.number)
+        self._runtime.on_await_replicas(self._runtime.now, event, copies.number)
 
     def held(self, event: EventId, neighbor: NodeId) -> None:
         """A neighbor has it."""

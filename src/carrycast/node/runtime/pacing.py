@@ -12,7 +12,7 @@ A node without neighbors, or whose neighbors have nothing to receive and take no
 import asyncio
 
 from carrycast.core.model import EventId
-from carrycast.core.protocol import CountsHolders, KeepsEvents
+from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents
 from carrycast.node.runtime.runtime import Runtime
 
 MARKS = 8
@@ -39,7 +39,9 @@ class Pacing:
         self._runtime = runtime
         self._loop = asyncio.get_running_loop()
         protocol = runtime.protocol
-        self._keeps = protocol if isinstance(protocol, CountsHolders) and isinstance(protocol, KeepsEvents) else None
+        self._keeps = (
+            protocol if isinstance(protocol, AcknowledgesReplicas) and isinstance(protocol, KeepsEvents) else None
+        )
         self._events = self._bytes = 0
         """Published since the last mark."""
         self._spacing = FIRST_EVENTS
@@ -80,7 +82,7 @@ class Pacing:
             # Nobody waits for these any more; of newer ones it shows whether somebody takes events again.
             del self._marks[next(iter(self._marks))]
         self._marks[event] = None
-        self._runtime.on_count(self._runtime.now, event, 1)
+        self._runtime.on_await_replicas(self._runtime.now, event, 1)
 
     def held(self, event: EventId) -> None:
         """A neighbor has it, and has had the time for those before it."""

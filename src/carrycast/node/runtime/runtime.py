@@ -16,14 +16,14 @@ import msgspec
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from carrycast.core.protocol.effects import (
+    AcknowledgeReplica,
     Answer,
     Broadcast,
     CancelTimer,
-    Close,
     CloseHistory,
+    CloseRequest,
     Deliver,
     Effect,
-    Held,
     Note,
     Process,
     Route,
@@ -83,12 +83,12 @@ class Runtime(Stack):
             CancelTimer: lambda layer, effect: self._disarm(layer, effect.key),
             Deliver: lambda layer, effect: applications.deliver(effect.subscription, effect.event, effect.hops),
             Note: lambda layer, effect: record.note(layer, effect.fact),
-            Held: lambda layer, effect: applications.held(effect.event, effect.neighbor),
+            AcknowledgeReplica: lambda layer, effect: applications.acknowledge_replica(effect.event, effect.neighbor),
             Process: lambda layer, effect: applications.process(effect),
             Route: lambda layer, effect: self._route(effect),
             RouteEach: lambda layer, effect: self._route(effect),
             Answer: self._close,
-            Close: self._close,
+            CloseRequest: self._close,
             CloseHistory: lambda layer, effect: applications.close_history(effect.subscription, effect.complete),
         }
         super().__init__(
@@ -153,13 +153,13 @@ class Runtime(Stack):
         """A handler, then its effects; or neither its effects nor its writes, if it raises."""
         if not self._work.in_turn:
             self._work.begin_turn(self._loop)
-        told, saving = self.told, self._saving
+        queued_calls, saving = self.queued_calls, self._saving
         if saving.store.marked:
             saving.settle()
         try:
             handler(now, *arguments)
         except Exception as error:
-            self.take_back(told)
+            self.discard_calls_after(queued_calls)
             self._ports[layer].take()
             saving.undo()
             LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
@@ -204,11 +204,11 @@ class Runtime(Stack):
         else:
             self._joining.send(layer, effect)
 
-    def _close(self, layer: Layer, effect: Answer | Close) -> None:
+    def _close(self, layer: Layer, effect: Answer | CloseRequest) -> None:
         if isinstance(effect, Answer):
             wanted = self._applications.answer(effect.request, effect.event, effect.hops)
         else:
-            wanted = self._applications.close(effect.request, effect.complete)
+            wanted = self._applications.close_request(effect.request, effect.complete)
         if not wanted:
             self._record.drop(layer, "no_such_request")
 

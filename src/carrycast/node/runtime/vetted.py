@@ -24,14 +24,14 @@ class VettedApplications(Applications):
         # Who gets nothing of an answer has had it: the request stands.
         return self._inner.answer(request, self._signatures.plain(event), hops) if self._counts(event) else True
 
-    def close(self, request: RequestId, complete: bool) -> bool:
-        return self._inner.close(request, complete)
+    def close_request(self, request: RequestId, complete: bool) -> bool:
+        return self._inner.close_request(request, complete)
 
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
         self._inner.close_history(subscription, complete)
 
-    def held(self, event: EventId, neighbor: NodeId) -> None:
-        self._inner.held(event, neighbor)
+    def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
+        self._inner.acknowledge_replica(event, neighbor)
 
     def process(self, job: Process, refused: str = "") -> None:
         # Who asked waits for an outcome, whatever it is; and that is where the reason is told.

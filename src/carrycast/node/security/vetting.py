@@ -214,8 +214,8 @@ class _VettingCodec(Codec):
     def decode(self, frame: bytes) -> Message:
         return self._vetted(super().decode(frame))
 
-    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
-        read, vetted = super().reader(kinds), self._piecemeal
+    def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+        read, vetted = super().decoder(kinds), self._piecemeal
         return lambda body: vetted(read(body))
 
 

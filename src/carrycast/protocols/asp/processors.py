@@ -50,16 +50,6 @@ class LocalProcessors:
                 if entry.current and not entry.individual and entry.until > now:
                     self._try(local, entry)
 
-    def remove(self, processor: ProcessorId) -> bool:
-        """It no longer can: what waited for it is dropped. False if it never could."""
-        if self._processors.pop(processor, None) is None:
-            return False
-        for work in self._calls.close(processor):
-            self._broker.drop("processor_gone", work.items[0].event.id)
-        for entry in self._broker.table.entries():
-            entry.end_processing(processor)
-        return True
-
     def on_announced(self, entry: Announced) -> None:
         """[001 §4.2] A full announcement goes to every processor "except if they have registered using a filter and the
         filter does not fit"."""

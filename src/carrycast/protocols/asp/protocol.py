@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
-from carrycast.core.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription, SubscriptionId
 from carrycast.core.parts.handling import GivenUp
 from carrycast.core.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from carrycast.core.wire import Message
@@ -60,7 +60,7 @@ class Asp(Protocol, RunsProcessors):
         self._digests = Digests(broker)
         self._streams = LocalStreams(broker)
         self._processors = LocalProcessors(broker)
-        self._large = LargeMessages(broker, self._processors, host.reader((Event,)))
+        self._large = LargeMessages(broker, self._processors, host.decoder((Event,)))
         self._publications = Publications(broker, self._processors, self._large)
         self._paths = Paths(broker, self._streams, self._publications)
         self._announcements = Announcements(broker, self._paths, self._publications, self._processors, self._digests)
@@ -92,9 +92,6 @@ class Asp(Protocol, RunsProcessors):
 
     def on_processor(self, now: float, processor: Processor) -> None:
         self._processors.add(now, processor)
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        self._results.on_processor_gone(now, processor)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from carrycast.core.model import Event, ProcessorId
+from carrycast.core.model import Event
 from carrycast.core.protocol import Token
 from carrycast.protocols.asp.announcements import Announcements
 from carrycast.protocols.asp.broker import Broker
@@ -34,24 +34,6 @@ class Results:
         self._paths = paths
         self._announcements = announcements
         self._publications = publications
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        """What a processor made is made by another one or is over."""
-        if not self._processors.remove(processor):
-            return
-        table = self._broker.table
-        for entry in table.entries():
-            made = entry.production
-            if made is None or made.processor != processor:
-                continue
-            inputs = [table.get(id) for id in made.inputs]
-            others = [one for source in inputs if source is not None for one in source.productions]
-            able = (one for one in others if entry.id in one.results and not table.is_made_of(one, entry.id))
-            other = next(able, None)
-            if other is not None:
-                self._paths.produce(now, entry, other)
-            else:
-                self._paths.on_result_over(now, entry)
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str

@@ -106,10 +106,6 @@ class Announced:
         """A local processor has made something of it."""
         self._productions.append(production)
 
-    def end_processing(self, processor: ProcessorId) -> None:
-        """A local processor is gone."""
-        self._productions = [one for one in self._productions if one.processor != processor]
-
     def meet(self, item: Item) -> None:
         """A message of the stream has come under this announcement."""
         if item.counter > self.latest.counter:

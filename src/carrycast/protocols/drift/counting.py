@@ -41,7 +41,7 @@ class Counting:
     def holds(self, node: NodeId, id: EventId) -> None:
         """A neighbor has said that it holds an event."""
         if self._holders.add(id, node):
-            self._port.held(id, node)
+            self._port.acknowledge_replica(id, node)
 
     def on_timer(self, now: float) -> None:
         """Ask for what is due."""

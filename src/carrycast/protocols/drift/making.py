@@ -82,13 +82,6 @@ class Making:
             self._processors[processor.id] = Inputs(processor, parsed)
             self._calls.open(processor.id, processor.id)
 
-    def remove(self, processor: ProcessorId) -> None:
-        """It no longer can."""
-        if self._processors.pop(processor, None) is not None:
-            self._rivals.pop(processor, None)
-            for work in self._calls.close(processor):
-                self._drop("processor_gone", work.inputs[0].id)
-
     def met(self, stored: Stored, maker: ProcessorId | None = None) -> None:
         """An event has come for the first time, or a processor of this node has made it."""
         if stored.event.derived_from:

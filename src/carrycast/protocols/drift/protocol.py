@@ -24,7 +24,7 @@ from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.log import room_of
 from carrycast.core.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from carrycast.core.protocol import (
-    CountsHolders,
+    AcknowledgesReplicas,
     Fact,
     Host,
     Interface,
@@ -70,7 +70,7 @@ from carrycast.protocols.drift.spreading import SPEAK, TURN, Spreading
 from carrycast.protocols.drift.wanting import WANT
 
 
-class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors):
+class Drift(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents, RunsProcessors):
     """Delivers what the contacts allow, and says little."""
 
     name = "drift"
@@ -175,15 +175,11 @@ class Drift(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents, RunsProcessors
         self._local.remove(subscription)
         self._carrying.wants_changed(now)
 
-    def on_count(self, now: float, event: EventId, copies: int) -> None:
+    def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
         self._exchange.counting.count(now, event, copies)
 
     def on_processor(self, now: float, processor: Processor) -> None:
         self._making.add(processor)
-        self._carrying.wants_changed(now)
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        self._making.remove(processor)
         self._carrying.wants_changed(now)
 
     def on_processed(

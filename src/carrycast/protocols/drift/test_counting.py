@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.core.model import Event, EventId, NodeId
 from carrycast.core.protocol import Link, RecordingPort
-from carrycast.core.protocol.effects import Broadcast, Effect, Held, Send, SetTimer
+from carrycast.core.protocol.effects import AcknowledgeReplica, Broadcast, Effect, Send, SetTimer
 from carrycast.protocols.drift.counting import CHECK
 from carrycast.protocols.drift.messages import Check, Data, Offer, in_parts
 from carrycast.protocols.drift.protocol import Drift
@@ -35,14 +35,16 @@ def waits(effects: list[Effect]) -> list[float]:
 
 def test_as_many_as_are_missing_are_asked_and_then_others_ever_more_seldom() -> None:
     drift, port = node_with(5)
-    drift.on_count(1.0, EventId(0, 1), 2)
+    drift.on_await_replicas(1.0, EventId(0, 1), 2)
     assert waits(port.take()) == pytest.approx([0.01])
     drift.on_timer(1.01, CHECK)
     effects = port.take()
     assert asked(effects) == [1, 2]
     assert waits(effects) == pytest.approx([2.0])
     drift.on_message(1.1, 2, Offer(pack_id(EventId(0, 1))), "radio")
-    assert [effect for effect in port.take() if isinstance(effect, Held)] == [Held(EventId(0, 1), 2)]
+    assert [effect for effect in port.take() if isinstance(effect, AcknowledgeReplica)] == [
+        AcknowledgeReplica(EventId(0, 1), 2)
+    ]
     drift.on_timer(3.01, CHECK)
     effects = port.take()
     assert asked(effects) == [3], "one is missing, and the first of the others was asked"
@@ -51,10 +53,10 @@ def test_as_many_as_are_missing_are_asked_and_then_others_ever_more_seldom() -> 
 
 def test_enough_is_the_end_of_it_and_nobody_is_told_of_twice() -> None:
     drift, port = node_with(3)
-    drift.on_count(1.0, EventId(0, 1), 2)
+    drift.on_await_replicas(1.0, EventId(0, 1), 2)
     for sender in (1, 1, 2, 3):
         drift.on_message(1.1, sender, Offer(pack_id(EventId(0, 1))), "radio")
-    assert [effect.neighbor for effect in port.take() if isinstance(effect, Held)] == [1, 2]
+    assert [effect.neighbor for effect in port.take() if isinstance(effect, AcknowledgeReplica)] == [1, 2]
     drift.on_timer(1.2, CHECK)
     effects = port.take()
     assert (asked(effects), waits(effects)) == ([], [])
@@ -82,13 +84,13 @@ def test_what_was_let_go_of_is_not_said_to_be_held() -> None:
 
 def test_what_is_gone_is_counted_no_longer() -> None:
     drift, port = node_with(1, buffer=1)
-    drift.on_count(1.0, EventId(0, 1), 1)
+    drift.on_await_replicas(1.0, EventId(0, 1), 1)
     drift.on_publish(1.1, Event(EventId(0, 2), {}, lease_s=60.0))
     port.take()
     drift.on_timer(1.2, CHECK)
     effects = port.take()
     assert (asked(effects), waits(effects)) == ([], [])
-    drift.on_count(1.3, EventId(7, 7), 1)
+    drift.on_await_replicas(1.3, EventId(7, 7), 1)
     assert port.take() == [], "nobody counts what is not here"
 
 
@@ -105,7 +107,7 @@ def test_a_question_for_more_than_anybody_asks_for_has_one_answer() -> None:
 
 def test_alone_it_waits_for_somebody() -> None:
     drift, port = node_with(0)
-    drift.on_count(1.0, EventId(0, 1), 1)
+    drift.on_await_replicas(1.0, EventId(0, 1), 1)
     drift.on_timer(1.01, CHECK)
     port.take()
     drift.on_link_up(2.0, Link(4, "radio", 0.001))

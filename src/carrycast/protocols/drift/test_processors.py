@@ -269,20 +269,6 @@ def test_all_that_waits_is_made_when_the_rival_is_silent() -> None:
     assert calls(port) == [EventId(1, 3)], "the third waits for the second, the fourth is past its lease"
 
 
-def test_a_processor_that_has_gone_gets_nothing_more() -> None:
-    protocol, port = alone("drift")
-    assert isinstance(protocol, Drift)
-    protocol.on_processor(0.0, Processor("p", "true"))
-    protocol.on_publish(1.0, Event(EventId(0, 1), {}))
-    assert [effect for effect in port.take() if isinstance(effect, Process)]
-    protocol.on_processor_gone(1.0, "p")
-    protocol.on_processed(1.1, 1, b"", [Event(EventId(0, 2), {})], 0.1, "")
-    protocol.on_publish(2.0, Event(EventId(0, 3), {}))
-    effects = port.take()
-    assert not [effect for effect in effects if isinstance(effect, Process)]
-    assert ["processor_gone" in str(effect) for effect in effects].count(True) == 1
-
-
 def test_a_stop_disarms_what_waits_for_a_rival() -> None:
     making, port = bench()
     making.met(result(5, 1), "f")

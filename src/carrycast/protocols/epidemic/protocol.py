@@ -16,7 +16,7 @@ from carrycast.core.parts.local import LocalSubscriptions
 from carrycast.core.parts.log import Log, room_of
 from carrycast.core.parts.requests import REQUESTS, AnswersFromOwn, OpenRequests
 from carrycast.core.protocol import (
-    CountsHolders,
+    AcknowledgesReplicas,
     Fact,
     Host,
     Interface,
@@ -36,7 +36,7 @@ from carrycast.protocols.epidemic.serving import Serving
 from carrycast.protocols.epidemic.settings import EpidemicSettings
 
 
-class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
+class Epidemic(Protocol, AnswersFromOwn, AcknowledgesReplicas, KeepsEvents):
     """Delivers whatever the contacts allow, at the price of a copy on every node."""
 
     name = "epidemic"
@@ -174,7 +174,7 @@ class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
         if self._holders:
             for id in ids:
                 if self._holders.add(id, sender):
-                    self.port.held(id, sender)
+                    self.port.acknowledge_replica(id, sender)
         # Most summaries tell of one event, and most of those of one that is here.
         held = self._held
         if len(ids) == 1 and ids[0] in held:
@@ -297,7 +297,7 @@ class Epidemic(Protocol, AnswersFromOwn, CountsHolders, KeepsEvents):
         elif batch is not None:
             self._serving.stop(batch[0])
 
-    def on_count(self, now: float, event: EventId, copies: int) -> None:
+    def on_await_replicas(self, now: float, event: EventId, copies: int) -> None:
         """Who gets it is asked whether it is kept; who is silent, again with each telling."""
         if event in self._held:
             self._holders.count(event, copies)

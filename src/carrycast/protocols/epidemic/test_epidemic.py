@@ -9,8 +9,8 @@ from carrycast.core.protocol.effects import (
     Answer,
     Broadcast,
     CancelTimer,
-    Close,
     CloseHistory,
+    CloseRequest,
     Deliver,
     Effect,
     Note,
@@ -352,7 +352,7 @@ def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_i
     assert [effect for effect in port.take() if isinstance(effect, Answer)] == [Answer(asked.id, late, 2)]
     epidemic.on_timer(12.0, "requests")
     # What others carry nobody knows, so it is never said to be all.
-    assert Close(asked.id, complete=False) in port.take()
+    assert CloseRequest(asked.id, complete=False) in port.take()
     epidemic.on_timer(12.5, "lease")
     port.take()
     epidemic.on_subscribe(13.0, Subscription(SubscriptionId(0, 1), "topic = 1", history=True, attributes={"rank": 6}))
@@ -368,7 +368,7 @@ def test_a_node_answers_from_what_it_carries_and_a_subscription_may_begin_with_i
     port.take()
     # A neighbor for as long as the requester waits: they have exchanged, and the request is closed at once.
     epidemic.on_request(51.0, Request(RequestId(0, 2), "true"))
-    assert port.take() == [Close(RequestId(0, 2), complete=False)], "and nothing past its lease"
+    assert port.take() == [CloseRequest(RequestId(0, 2), complete=False)], "and nothing past its lease"
 
 
 def test_a_durable_node_that_crashes_alone_still_brings_what_it_held() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from carrycast.core.model import Event, EventId, Failure
-from carrycast.core.protocol import CountsHolders, Fact, Link, Protocol, RecordingPort
-from carrycast.core.protocol.effects import Held, Note, Send
+from carrycast.core.protocol import AcknowledgesReplicas, Fact, Link, Protocol, RecordingPort
+from carrycast.core.protocol.effects import AcknowledgeReplica, Note, Send
 from carrycast.protocols.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
 from carrycast.protocols.epidemic.offers import FEWEST, Offers
 from carrycast.protocols.epidemic.serving import BATCH, MOST, Serving
@@ -184,9 +184,9 @@ def test_a_newcomer_catches_up_on_thousands() -> None:
 
 def test_neighbors_that_say_they_hold_it_are_told_of_until_enough_do() -> None:
     epidemic, port = linked(1, 2, 3)
-    assert isinstance(epidemic, CountsHolders)
+    assert isinstance(epidemic, AcknowledgesReplicas)
     epidemic.on_publish(0.0, event(0))
-    epidemic.on_count(0.0, event(0).id, 2)
+    epidemic.on_await_replicas(0.0, event(0).id, 2)
     port.take()
     epidemic.on_message(0.1, 1, Ask(ids(0)), "radio")
     [sent] = transfers(port)
@@ -194,19 +194,19 @@ def test_neighbors_that_say_they_hold_it_are_told_of_until_enough_do() -> None:
     epidemic.on_sent(0.2, sent.token, None)
     assert port.take() == [Send(1, Check(ids(0)))], "that it arrived does not say that it is kept"
     epidemic.on_message(0.3, 1, Summary(ids(0)), "radio")
-    assert port.take() == [Held(event(0).id, 1)]
+    assert port.take() == [AcknowledgeReplica(event(0).id, 1)]
     epidemic.on_message(0.3, 1, Summary(ids(0)), "radio")
     assert port.take() == []
     epidemic.on_message(0.4, 2, Summary(ids(0)), "radio")
     epidemic.on_message(0.4, 3, Summary(ids(0)), "radio")
-    assert port.take() == [Held(event(0).id, 2)]
+    assert port.take() == [AcknowledgeReplica(event(0).id, 2)]
 
 
 def test_who_has_not_said_so_is_asked_again_with_each_telling() -> None:
     epidemic, port = linked(1, 2)
     epidemic.on_publish(0.0, event(0))
-    assert isinstance(epidemic, CountsHolders)
-    epidemic.on_count(0.0, event(0).id, 2)
+    assert isinstance(epidemic, AcknowledgesReplicas)
+    epidemic.on_await_replicas(0.0, event(0).id, 2)
     epidemic.on_message(0.3, 1, Summary(ids(0)), "radio")
     port.take()
     epidemic.on_timer(30.0, "tell again")
@@ -221,10 +221,10 @@ def test_a_check_is_answered_with_what_is_held_and_with_nothing_if_nothing_is() 
     assert port.take() == [Send(1, Summary(ids(0)))]
     epidemic.on_message(1.0, 1, Check(ids(1)), "radio")
     assert port.take() == []
-    assert isinstance(epidemic, CountsHolders)
-    epidemic.on_count(1.0, EventId(9, 9), 1)  # nothing that is here
+    assert isinstance(epidemic, AcknowledgesReplicas)
+    epidemic.on_await_replicas(1.0, EventId(9, 9), 1)  # nothing that is here
     epidemic.on_message(1.0, 1, Summary((EventId(9, 9),)), "radio")
-    assert not [effect for effect in port.take() if isinstance(effect, Held)]
+    assert not [effect for effect in port.take() if isinstance(effect, AcknowledgeReplica)]
 
 
 def test_who_told_of_more_than_could_be_remembered_is_asked_to_tell_again() -> None:

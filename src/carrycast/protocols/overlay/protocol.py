@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import ClassVar
 
-from carrycast.core.model import Event, Failure, NodeId, Processor, ProcessorId, Subscription, SubscriptionId
+from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription, SubscriptionId
 from carrycast.core.parts.handling import GivenUp
 from carrycast.core.protocol import (
     Capability,
@@ -112,9 +112,6 @@ class Overlay(Protocol, UsesRouter, RunsProcessors):
 
     def on_processor(self, now: float, processor: Processor) -> None:
         """`host.processors` tells the same when it is asked."""
-
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        """Its next call brings an error."""
 
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str

@@ -43,10 +43,10 @@ class Transport:
         self._node = node
         self._port = port
         self._paths = paths
-        types = ChannelTypes(Packet, Ack, host.reader(CARRIED))
+        types = ChannelTypes(Packet, Ack, host.decoder(CARRIED))
         self._channel = Channel(port, self._carry, types, host.incarnation, limits=LIMITS)
         self._encode = msgspec.msgpack.Encoder().encode
-        self._read = host.reader(HOPPING)
+        self._read = host.decoder(HOPPING)
 
     def __len__(self) -> int:
         """Messages without an outcome."""

@@ -106,11 +106,6 @@ class ProcessorFlooding(Protocol, RunsProcessors):
             self._processors[processor.id] = Inputs(processor, parsed)
             self._calls.open(processor.id, processor.id)
 
-    def on_processor_gone(self, now: float, processor: ProcessorId) -> None:
-        if self._processors.pop(processor, None) is not None:
-            for _, inputs in self._calls.close(processor):
-                self._drop("processor_gone", inputs[0].event)
-
     def on_processed(
         self, now: float, token: Token, state: bytes, events: Sequence[Event], cost_s: float, error: str
     ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from carrycast.core.model import Event, EventId, Failure, Processor
 from carrycast.core.protocol import Fact, Link, Protocol, RecordingPort
-from carrycast.core.protocol.effects import Note, Process, Send
+from carrycast.core.protocol.effects import Note, Send
 from carrycast.core.wire import EventMessage
 from carrycast.protocols.processor_flooding.protocol import FloodedMessage, ProcessorFlooding
 from carrycast.sim.testing import Net, alone
@@ -99,31 +99,6 @@ def test_a_message_past_its_lease_is_dropped_by_name(remaining_s: float) -> None
     protocol.on_message(1.0, 1, FloodedMessage(Event(EventId(1, 1), {}), 1, remaining_s), "radio")
     [note] = port.take()
     assert "lease_over" in str(note)
-
-
-def test_a_processor_that_has_gone_gets_nothing_more() -> None:
-    protocol, port = alone("processor_flooding")
-    assert isinstance(protocol, ProcessorFlooding)
-    protocol.on_processor(0.0, Processor("p", "true"))
-    event = Event(EventId(0, 1), {})
-    protocol.on_publish(1.0, event)
-    assert port.take() == [Process("p", b"", (event,), 1)]
-    protocol.on_processor_gone(1.0, "p")
-    protocol.on_processed(1.1, 1, b"", [Event(EventId(0, 2), {})], 0.1, "")
-    protocol.on_publish(2.0, Event(EventId(0, 3), {}))
-    assert ["processor_gone" in str(note) for note in port.take()] == [True]
-
-
-def test_what_waited_for_a_processor_that_has_gone_is_dropped_by_name() -> None:
-    protocol, port = alone("processor_flooding")
-    assert isinstance(protocol, ProcessorFlooding)
-    protocol.on_processor(0.0, Processor("p", "true"))
-    waiting = Event(EventId(0, 2), {})
-    for event in (Event(EventId(0, 1), {}), waiting):
-        protocol.on_publish(1.0, event)
-    port.take()
-    protocol.on_processor_gone(1.0, "p")
-    assert port.take() == [Note(Fact("drop", event=waiting.id, reason="processor_gone"))]
 
 
 def test_a_processor_with_a_filter_that_cannot_be_read_is_not_installed() -> None:

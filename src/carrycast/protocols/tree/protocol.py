@@ -250,7 +250,7 @@ class Tree(Protocol, Advertises, AnswersRequests, KeepsEvents, Ways):
     def on_request(self, now: float, request: Request) -> None:
         self._retrieval.request(now, request)
 
-    def on_request_gone(self, now: float, request: RequestId) -> None:
+    def on_request_canceled(self, now: float, request: RequestId) -> None:
         self._retrieval.cancel(request)
 
     # Messages.

@@ -6,7 +6,18 @@ from typing import ClassVar
 
 from carrycast.core.model import Failure, NodeId
 from carrycast.core.parts.links import Neighbors
-from carrycast.core.protocol import Capability, Host, Interface, Link, Place, Port, Router, TimerKey, Token, Upward
+from carrycast.core.protocol import (
+    Capability,
+    Host,
+    Interface,
+    Link,
+    Place,
+    Port,
+    Router,
+    RouterUpcalls,
+    TimerKey,
+    Token,
+)
 from carrycast.core.wire import Message, Parcel
 from carrycast.routers.aodv.control import Control
 from carrycast.routers.aodv.discovery import Discovery, Search
@@ -32,7 +43,9 @@ class Aodv(Router):
     offers = frozenset({Capability.DISTANCES, Capability.NODE_ROUTES})
     variants: ClassVar[Mapping[str, Mapping[str, object]]] = {"rfc3561": {}, "ns2": NS2}
 
-    def __init__(self, node: NodeId, settings: AodvSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:
+    def __init__(
+        self, node: NodeId, settings: AodvSettings, port: Port, host: Host, rng: Random, up: RouterUpcalls
+    ) -> None:
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
         self._station = Station(node, settings, port, host.incarnation)
@@ -69,9 +82,9 @@ class Aodv(Router):
             node = target.node if isinstance(target, Place) else target
             if node is None:
                 self._station.drop("place_without_node", event=parcel.event)
-                self.up.unreachable(target, parcel)
+                self.up.report_unreachable(target, parcel)
             elif node == self.node:
-                self.up.packet(node, parcel, 0)
+                self.up.deliver_packet(node, parcel, 0)
             else:
                 packet = Packet(parcel, origin=self.node, target=node, hops=1)
                 own.append(Carried(packet, target, None, now, now + self._settings.buffer_s))
@@ -85,7 +98,7 @@ class Aodv(Router):
         if self.node in targets:
             del targets[self.node]
             self._refresh(now, sender, packet)
-            self.up.packet(packet.origin, packet.parcel, packet.hops)
+            self.up.deliver_packet(packet.origin, packet.parcel, packet.hops)
         if targets and packet.hops >= self._settings.max_hops:
             self._station.drop("hops_exhausted", sender, packet.parcel.event)
         elif targets:
@@ -172,7 +185,7 @@ class Aodv(Router):
     def _give_up(self, now: float, carried: Carried, reason: str) -> None:
         self._station.drop(reason, event=carried.packet.parcel.event)
         if carried.sender is None:
-            self.up.unreachable(carried.asked, carried.parcel(now))
+            self.up.report_unreachable(carried.asked, carried.parcel(now))
 
     # Routes found, or not.
 

@@ -15,9 +15,9 @@ from carrycast.core.protocol import (
     Place,
     Port,
     Router,
+    RouterUpcalls,
     TimerKey,
     Token,
-    Upward,
 )
 from carrycast.core.wire import Message, Parcel
 from carrycast.routers.gpsr.beacons import Beacons, is_position
@@ -51,7 +51,9 @@ class Gpsr(Router):
         "predictive": {"dead_reckoning": True, "beacon_skips": 3},
     }
 
-    def __init__(self, node: NodeId, settings: GpsrSettings, port: Port, host: Host, rng: Random, up: Upward) -> None:
+    def __init__(
+        self, node: NodeId, settings: GpsrSettings, port: Port, host: Host, rng: Random, up: RouterUpcalls
+    ) -> None:
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
         self._most_m2 = settings.max_range_m**2
@@ -153,7 +155,7 @@ class Gpsr(Router):
             if target not in self.table:
                 # A node that is no neighbor needs the position it was last heard of at.
                 self.port.note(Fact("drop", event=parcel.event, peer=target, reason="position_unknown"))
-                self.up.unreachable(target, parcel)
+                self.up.report_unreachable(target, parcel)
                 return None
             place = Place(self.table.position(now, target), 0.0, target)
         self._numbers += 1
@@ -306,7 +308,7 @@ class Gpsr(Router):
     def _take(self, now: float, carried: Carried) -> None:
         packet = carried.packet
         if self._passed.ends_first(now, packet):
-            self.up.packet(packet.origin, carried.parcel(now), packet.hops)
+            self.up.deliver_packet(packet.origin, carried.parcel(now), packet.hops)
         else:
             # Its sender did not hear that it had arrived, and found another way for it.
             self._drop("repeated", packet, carried.sender)
@@ -335,7 +337,7 @@ class Gpsr(Router):
     def _give_up(self, now: float, carried: Carried, reason: str) -> None:
         self._drop(reason, carried.packet, carried.sender)
         if carried.packet.origin == self.node:
-            self.up.unreachable(carried.asked, carried.parcel(now))
+            self.up.report_unreachable(carried.asked, carried.parcel(now))
 
     def _drop(self, reason: str, packet: GeoPacket, peer: NodeId | None) -> None:
         self.port.note(Fact("drop", event=packet.parcel.event, peer=peer, reason=reason))

@@ -18,9 +18,9 @@ from carrycast.core.protocol import (
     Place,
     Port,
     Router,
+    RouterUpcalls,
     Settings,
     Token,
-    Upward,
 )
 from carrycast.core.wire import Message, Parcel
 from carrycast.routers.shortest_path.messages import Packet
@@ -57,7 +57,7 @@ class ShortestPath(Router):
     offers = frozenset({Capability.DISTANCES, Capability.NODE_ROUTES})
 
     def __init__(
-        self, node: NodeId, settings: ShortestPathSettings, port: Port, host: Host, rng: Random, up: Upward
+        self, node: NodeId, settings: ShortestPathSettings, port: Port, host: Host, rng: Random, up: RouterUpcalls
     ) -> None:
         super().__init__(node, settings, port, host, rng, up)
         self._settings = settings
@@ -78,9 +78,9 @@ class ShortestPath(Router):
         node = target.node if isinstance(target, Place) else target
         if node is None:
             self._drop("place_without_node", event=parcel.event)
-            self.up.unreachable(target, parcel)
+            self.up.report_unreachable(target, parcel)
         elif node == self.node:
-            self.up.packet(node, parcel, 0)
+            self.up.deliver_packet(node, parcel, 0)
         else:
             packet = Packet(parcel, origin=self.node, target=node, hops=1)
             self._carry(now, Carried(packet, target, now, self._settings.retries))
@@ -91,7 +91,7 @@ class ShortestPath(Router):
         if message.origin == self.node:
             self._drop("packet_returned", sender, parcel.event)
         elif message.target == self.node:
-            self.up.packet(message.origin, parcel, hops)
+            self.up.deliver_packet(message.origin, parcel, hops)
         elif hops >= self._settings.max_hops:
             self._drop("hops_exhausted", sender, parcel.event)
         else:
@@ -138,7 +138,7 @@ class ShortestPath(Router):
     def _give_up(self, carried: Carried, reason: str) -> None:
         self._drop(reason, event=carried.packet.parcel.event)
         if carried.packet.origin == self.node:
-            self.up.unreachable(carried.asked, carried.packet.parcel)
+            self.up.report_unreachable(carried.asked, carried.packet.parcel)
 
     def _drop(self, reason: str, peer: NodeId | None = None, event: EventId | None = None) -> None:
         self.port.note(Fact("drop", event=event, peer=peer, reason=reason))

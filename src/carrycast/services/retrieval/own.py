@@ -238,7 +238,7 @@ class OwnRequests:
 
     def _tell_end(self, wanted_by: RequestId | SubscriptionId, complete: bool) -> None:
         if isinstance(wanted_by, RequestId):
-            self._port.close(wanted_by, complete)
+            self._port.close_request(wanted_by, complete)
         else:
             self._port.close_history(wanted_by, complete)
 

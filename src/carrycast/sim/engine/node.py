@@ -86,7 +86,7 @@ class SimPort(Port):
         if self._node.applications is not None:
             self._node.applications.tenants.on_answer(request, event, hops)
 
-    def close(self, request: RequestId, complete: bool) -> None:
+    def close_request(self, request: RequestId, complete: bool) -> None:
         self._node.recorder.on_close(self._node.id, request, complete)
         if self._node.applications is not None:
             self._node.applications.tenants.on_closed(request, complete)
@@ -94,7 +94,7 @@ class SimPort(Port):
     def close_history(self, subscription: SubscriptionId, complete: bool) -> None:
         """Simulated subscribers do not wait for it; the facts of the retrieval are in the trace."""
 
-    def held(self, event: EventId, neighbor: NodeId) -> None:
+    def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
         self._node.recorder.on_fact(self._node.id, self._layer, Fact("held", event, neighbor))
 
     def process(self, processor: ProcessorId, state: bytes, events: Sequence[Event], token: Token) -> None:
@@ -263,7 +263,7 @@ class SimNode:
     def cancel_request(self, id: RequestId) -> None:
         """It no longer waits for the answers."""
         if self.up:
-            self.stack.on_request_gone(self.now(), id)
+            self.stack.on_request_canceled(self.now(), id)
 
     # Links, as an oracle tells them.
 

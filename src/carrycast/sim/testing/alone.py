@@ -12,7 +12,7 @@ from carrycast.core.protocol import (
     Protocol,
     RecordingPort,
     Router,
-    Upward,
+    RouterUpcalls,
 )
 from carrycast.core.stacks import chosen_protocol, chosen_router
 from carrycast.core.wire import Parcel
@@ -81,17 +81,17 @@ def alone(
     return protocol, port
 
 
-class Told(Upward):
+class Told(RouterUpcalls):
     """What a router told the layer above: packets as (origin, body, hops), and what it gave up on."""
 
     def __init__(self) -> None:
         self.packets: list[tuple[NodeId, bytes, int]] = []
         self.given_up: list[tuple[NodeId | Place, bytes]] = []
 
-    def packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
+    def deliver_packet(self, origin: NodeId, parcel: Parcel, hops: int) -> None:
         self.packets.append((origin, parcel.body, hops))
 
-    def unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
+    def report_unreachable(self, target: NodeId | Place, parcel: Parcel) -> None:
         self.given_up.append((target, parcel.body))
 
 

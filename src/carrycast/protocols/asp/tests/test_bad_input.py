@@ -126,15 +126,6 @@ def test_a_processor_that_would_process_its_own_kind_for_ever_is_ended() -> None
     assert not [effect for effect in effects if isinstance(effect, Process)]
 
 
-def test_an_outcome_for_a_processor_that_is_gone_is_passed_over() -> None:
-    broker = Broker(1, 2)
-    broker.asp.on_processor(0.0, KELVIN)
-    broker.hear(1, announcement(0.05))
-    broker.asp.on_processor_gone(1.0, "kelvin")
-    broker.asp.on_processed(1.1, 1, b"", [event(ME, 1, unit="K")], 0.1, "")
-    assert broker.effects() == ["processor_gone"]
-
-
 def test_a_table_that_is_full_takes_nothing_more_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("carrycast.protocols.asp.tables.MAX_ANNOUNCEMENTS", 1)
     broker = Broker(1, 2)

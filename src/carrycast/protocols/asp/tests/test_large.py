@@ -43,9 +43,9 @@ def test_a_fragment_that_is_here_already_is_dropped_by_name() -> None:
 class Refusing(Codec):
     """Of a world that takes no events in pieces."""
 
-    def reader(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
+    def decoder(self, kinds: Sequence[type[T]]) -> Callable[[bytes], T]:
         def refuse(body: bytes) -> T:
-            super(Refusing, self).reader(kinds)(body)
+            super(Refusing, self).decoder(kinds)(body)
             raise DecodeError(Flaw.OTHER_PROTOCOL)
 
         return refuse
@@ -53,7 +53,7 @@ class Refusing(Codec):
 
 def test_an_event_that_a_world_refuses_is_dropped_by_its_reason() -> None:
     host = LoneHost()
-    host.read_as(Refusing(Layer.DISSEMINATION, "asp", Asp.messages))
+    host.set_codec(Refusing(Layer.DISSEMINATION, "asp", Asp.messages))
     broker = sink(host=host)
     body = msgspec.msgpack.encode(event(0, 2))
     broker.hear(1, Fragment(C, 2, 0, 2, 1, 60.0, body[:9]))

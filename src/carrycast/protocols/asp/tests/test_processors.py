@@ -111,28 +111,6 @@ def kelvin(number: int) -> Event:
     return Event(EventId(ME, number), {"topic": "t", "unit": "K", "value": 293.65})
 
 
-def test_a_processor_that_goes_away_breaks_the_paths_through_it() -> None:
-    """[001 §4.3] An active path is not available any more "for any reason"."""
-    broker, _, id = station()
-    broker.effects()
-    broker.hear(3, subscribe(7, 0.3, id=id))
-    broker.asp.on_processor_gone(2.0, "kelvin")
-    assert broker.effects() == [(1, subscribe(derived_subscriber(7, id), 0.3, PathKind.PATH_BROKEN))]
-    assert broker.hear(1, publication(2, event(0, 2, unit="C"))) == [], "nobody here is busy with it"
-
-
-def test_what_waited_for_a_processor_that_goes_away_is_dropped_by_name() -> None:
-    broker, _, id = station()
-    broker.effects()
-    broker.hear(3, subscribe(7, 0.3, id=id))
-    for number in (2, 3):
-        broker.hear(1, publication(number, event(0, number, unit="C")))
-    broker.asp.on_processor_gone(2.0, "kelvin")
-    assert broker.effects()[0] == "processor_gone"
-    broker.asp.on_processed(2.1, 2, b"", [kelvin(2)], 0.2, "")
-    assert broker.effects() == ["processor_gone"], "the one that ran"
-
-
 def two_of_a_kind(first_s: float, second_s: float) -> tuple[Broker, int]:
     """Two local processors that make the same of Celsius, at two costs, and a subscriber to it."""
     broker = Broker(1, 2, 3)
@@ -154,14 +132,6 @@ def test_of_two_local_processors_with_equal_results_only_the_best_works(
     broker, _ = two_of_a_kind(first_s, second_s)
     second = event(0, 2, unit="C")
     assert broker.hear(1, publication(2, second)) == [Process(best, b"", (second,), 3)]
-
-
-def test_the_other_one_of_a_kind_takes_over_when_the_best_goes_away() -> None:
-    broker, _ = two_of_a_kind(0.1, 0.2)
-    broker.asp.on_processor_gone(2.0, "first")
-    assert broker.effects() == [], "the path stands"
-    second = event(0, 2, unit="C")
-    assert broker.hear(1, publication(2, second)) == [Process("second", b"", (second,), 3)]
 
 
 @pytest.mark.parametrize("cache", [False, True])

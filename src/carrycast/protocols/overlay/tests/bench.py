@@ -117,7 +117,7 @@ class Bench:
         self._incarnations[node] += 1
         self.down.discard(node)
         host = self.hosts[node] = BenchHost(node, self.brokers, self._incarnations[node], self.stores[node])
-        host.stand_on(frozenset({Capability.DISTANCES}), lambda now, target: self.hops(node, target))
+        host.attach_router(frozenset({Capability.DISTANCES}), lambda now, target: self.hops(node, target))
         port = self.ports[node] = RecordingPort()
         machine = Overlay(node, self.settings, port, host, Random(node))
         self.nodes[node] = machine

@@ -15,7 +15,7 @@ from carrycast.core.model import (
     Subscription,
     SubscriptionId,
 )
-from carrycast.core.protocol.effects import Answer, Close, Deliver
+from carrycast.core.protocol.effects import Answer, CloseRequest, Deliver
 from carrycast.protocols.tree.messages import Advertise, Publish, Subscribe, Want
 from carrycast.protocols.tree.tests.web import Web
 from carrycast.services.retrieval import AllAnswered, Answered, Asked
@@ -116,7 +116,7 @@ def test_a_request_is_answered_with_what_the_asker_may_see_and_then_closed() -> 
         publishes(web, event)
     low, high = asks(web, 0, number=1, rank=3), asks(web, 0, number=2, rank=6)
     assert web.of(0, Answer) == [Answer(low, seen, 2), Answer(high, seen, 2), Answer(high, secret, 2)]
-    assert web.of(0, Close) == [Close(low, complete=True), Close(high, complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(low, complete=True), CloseRequest(high, complete=True)]
 
 
 def test_a_repository_answers_its_own_application_without_a_message() -> None:
@@ -132,7 +132,7 @@ def test_a_repository_answers_its_own_application_without_a_message() -> None:
 def test_in_the_paper_a_request_without_an_advertisement_is_dropped_and_closed_at_once() -> None:
     web = line(2, no_route="drop")
     request = asks(web, 0)
-    assert web.of(0, Close) == [Close(request, complete=False)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=False)]
     assert web.drops(0) == ["no_advertisement"]
 
 
@@ -188,7 +188,7 @@ def test_parts_with_different_repositories_come_together_and_the_asker_knows_it(
         publishes(web, event)
     request = asks(web, 3, "role in ('router', 'switch')")
     assert [effect.event.id.sequence for effect in web.of(3, Answer) if isinstance(effect, Answer)] == [0, 1]
-    assert web.of(3, Close) == [Close(request, complete=True)]
+    assert web.of(3, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
 def test_while_a_part_is_missing_the_request_is_not_complete() -> None:
@@ -201,9 +201,9 @@ def test_while_a_part_is_missing_the_request_is_not_complete() -> None:
     # The link is gone for the messages, and nobody knows it yet.
     web.links -= {(0, 2)}
     request = asks(web, 3, "role in ('router', 'switch')")
-    assert web.of(3, Close) == []
+    assert web.of(3, CloseRequest) == []
     web.run(20.0)
-    assert web.of(3, Close) == [Close(request, complete=False)]
+    assert web.of(3, CloseRequest) == [CloseRequest(request, complete=False)]
     assert len(web.of(3, Answer)) == 1
 
 
@@ -226,7 +226,7 @@ def test_what_was_announced_and_lost_is_known_to_be_missing() -> None:
     web.links.clear()
     web.settle()
     web.run(20.0)
-    assert web.of(0, Close) == [Close(RequestId(0, 2), complete=False)]
+    assert web.of(0, CloseRequest) == [CloseRequest(RequestId(0, 2), complete=False)]
     assert [fact.event for _, fact in web.facts("missing")] == [EventId(0, 0), EventId(0, 2)]
 
 
@@ -245,7 +245,7 @@ def test_lost_responses_are_asked_for_again_and_only_those() -> None:
     web.effects.clear()
     web.run(1.5)
     assert [effect.event.id.sequence for effect in web.of(0, Answer) if isinstance(effect, Answer)] == [0, 2]
-    assert web.of(0, Close) == [Close(request, complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
 def test_what_repositories_said_before_is_not_added_to_what_they_say_when_asked_again() -> None:
@@ -258,10 +258,10 @@ def test_what_repositories_said_before_is_not_added_to_what_they_say_when_asked_
     for attempt in (0, 1):
         web.nodes[0].on_message(1.6, 1, AllAnswered(AskId(0, 1, attempt), (0,), WHOLE // 2, ()), "radio")
     web.settle()
-    assert web.of(0, Close) == []
+    assert web.of(0, CloseRequest) == []
     web.nodes[0].on_message(1.7, 1, AllAnswered(AskId(0, 1, 1), (0,), WHOLE // 2, ()), "radio")
     web.settle()
-    assert web.of(0, Close) == [Close(RequestId(0, 1), complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(RequestId(0, 1), complete=True)]
 
 
 def test_answers_are_cached_on_their_way_and_the_repository_sends_them_no_more() -> None:
@@ -277,7 +277,7 @@ def test_answers_are_cached_on_their_way_and_the_repository_sends_them_no_more()
     third = asks(web, 0, number=9)
     sent = web.take_sent()
     assert [(sender, target) for sender, target, message in sent if isinstance(message, Answered)] == [(1, 0)]
-    assert web.of(0, Close)[-1] == Close(third, complete=True)
+    assert web.of(0, CloseRequest)[-1] == CloseRequest(third, complete=True)
 
 
 def test_a_repository_that_crashes_has_lost_nothing_and_forgets_at_the_end_of_a_lease() -> None:
@@ -295,7 +295,7 @@ def test_a_repository_that_crashes_has_lost_nothing_and_forgets_at_the_end_of_a_
     again.run(2000.0)
     assert [fact.event for _, fact in again.facts("evict")] == [EventId(0, 0)]
     asks(again, 0, number=2)
-    assert again.of(0, Close)[-1] == Close(RequestId(0, 2), complete=True)
+    assert again.of(0, CloseRequest)[-1] == CloseRequest(RequestId(0, 2), complete=True)
 
 
 def test_a_renewal_does_not_ask_again_and_an_end_stops_the_asking() -> None:
@@ -427,5 +427,5 @@ def test_more_open_requests_than_a_node_may_have_are_refused() -> None:
     web.links.clear()
     for number in range(3):
         asks(web, 0, number=number)
-    assert web.of(0, Close) == [Close(RequestId(0, 2), complete=False)]
+    assert web.of(0, CloseRequest) == [CloseRequest(RequestId(0, 2), complete=False)]
     assert web.drops(0) == ["too_many_asks"]

@@ -2,7 +2,7 @@
 
 from carrycast.core.model import Failure, NodeId, RequestId, Subscription, SubscriptionId
 from carrycast.core.protocol import Link
-from carrycast.core.protocol.effects import Answer, Close, CloseHistory
+from carrycast.core.protocol.effects import Answer, CloseHistory, CloseRequest
 from carrycast.protocols.tree.messages import Advertise, Told
 from carrycast.protocols.tree.tests.test_retrieval import answers_to, asks, keeps, line, policy, publishes
 from carrycast.protocols.tree.tests.web import Web
@@ -29,22 +29,22 @@ def test_a_request_waits_for_the_link_and_is_answered_as_soon_as_it_is_there() -
     publishes(web, policy(1))
     request = asks(web, 0)
     web.run(9.0)
-    assert web.of(0, Close) == []
+    assert web.of(0, CloseRequest) == []
     web.link(0, 1)
     assert web.of(0, Answer) == [Answer(request, policy(1), 1)]
-    assert web.of(0, Close) == [Close(request, complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
 def test_nobody_ever_answers_and_the_request_ends_with_its_patience_as_not_complete() -> None:
     web = line(2)
     request = asks(web, 0)
     web.run(9.9)
-    assert web.of(0, Close) == []
+    assert web.of(0, CloseRequest) == []
     web.run(0.2)
-    assert web.of(0, Close) == [Close(request, complete=False)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=False)]
     keeps(web, 1)
     assert web.of(0, Answer) == []
-    assert len(web.of(0, Close)) == 1
+    assert len(web.of(0, CloseRequest)) == 1
 
 
 def test_a_request_of_a_client_waits_at_its_broker_for_an_advertisement() -> None:
@@ -58,7 +58,7 @@ def test_a_request_of_a_client_waits_at_its_broker_for_an_advertisement() -> Non
     web.link(3, 2)
     web.link(1, 2)
     assert answers_to(web, 0) == [1]
-    assert web.of(0, Close) == [Close(request, complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
     assert web.drops(1) == []
 
 
@@ -67,7 +67,7 @@ def test_what_waits_at_a_broker_ends_with_its_patience_and_is_dropped_by_name() 
     web.link(0, 1)
     request = asks(web, 0)
     web.run(11.0)
-    assert web.of(0, Close) == [Close(request, complete=False)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=False)]
     assert web.drops(1) == ["no_advertisement"]
 
 
@@ -93,11 +93,11 @@ def test_a_request_that_was_lost_with_its_neighbor_is_asked_again_through_anothe
     # The broker hears the request no more; the client learns so a moment later.
     web.links -= {(0, 1), (1, 0)}
     request = asks(web, 0)
-    assert web.of(0, Close) == []
+    assert web.of(0, CloseRequest) == []
     web.cut(0, 1)
     web.link(0, 2)
     assert answers_to(web, 0) == [0]
-    assert web.of(0, Close) == [Close(request, complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
 
 
 def test_a_history_is_told_as_not_complete_in_time_and_as_complete_when_it_is() -> None:
@@ -171,17 +171,17 @@ def test_the_neighbor_with_the_most_waiting_requests_makes_room() -> None:
     publishes(web, policy(3))
     web.link(3, 1)
     assert answers_to(web, 2) == [0]
-    assert web.of(2, Close) == [Close(honest, complete=True)]
+    assert web.of(2, CloseRequest) == [CloseRequest(honest, complete=True)]
 
 
 def test_a_request_that_nobody_waits_for_makes_room_for_others() -> None:
     web = Web(2, None, links="given", max_asks=2)
     for number in range(50):
         request = asks(web, 0, number=number)
-        web.nodes[0].on_request_gone(web.now, request)
+        web.nodes[0].on_request_canceled(web.now, request)
     web.settle()
     assert web.drops(0) == []
-    assert web.of(0, Close) == []
+    assert web.of(0, CloseRequest) == []
     assert not any(isinstance(key, tuple) for key in web.timers[0])
 
 
@@ -219,5 +219,5 @@ def test_a_request_id_and_a_subscription_id_with_the_same_number_are_two() -> No
     subscription = subscribes(web, 0, number=1)
     assert request == RequestId(*subscription)
     web.link(0, 1)
-    assert web.of(0, Close) == [Close(request, complete=True)]
+    assert web.of(0, CloseRequest) == [CloseRequest(request, complete=True)]
     assert ends(web, 0) == [True]

@@ -1,7 +1,6 @@
-"""The waist has no doors without a floor: every method has a source in both worlds and somebody who uses it.
+"""Every method of the protocol interface has a caller in both environments and a user among the protocols.
 
-What has none yet stands in the tables below, by name; it gets them with its first user. A line that is no longer true
-fails, so what is owed is known at any time.
+The tables below list the exceptions by name. A line that is no longer true fails.
 """
 
 import ast
@@ -14,21 +13,20 @@ from carrycast.core.protocol import Host, Port, Protocol, StateMachine
 from carrycast.core.protocol.optional import INTERFACES
 
 SOURCE = Path(__file__).parents[2] / "src" / "carrycast"
-WORLDS = ("simulation", "live")
-USERS = ("dissemination", "services", "routing", "parts", "protocol")
+ENVIRONMENTS = ("sim", "node")
+USERS = ("protocols", "services", "routers", "core/parts", "core/protocol")
 
 # Told from layer to layer, within the stack.
 BETWEEN_LAYERS = frozenset({"on_packet", "on_unreachable", "on_route"})
-# Of each input, the worlds that never give it. Beacons, which both worlds have, tell of links within the stack.
-INPUTS_OWED: dict[str, set[str]] = {
+# For each input, the environments that never give it. Link changes come from beacons, within the stack.
+UNUSED_INPUTS: dict[str, set[str]] = {
     # Simulated publishers wait for nothing.
-    "on_count": {"simulation"},
-    "on_processor_gone": {"simulation", "live"},
+    "on_await_replicas": {"sim"},
 }
-TOLD_BY_BEACONS = frozenset({"on_link_up", "on_link_down"})
-# What no machine of the package asks its host, or its port, for.
-READINGS_OWED: frozenset[str] = frozenset()
-EFFECTS_OWED: frozenset[str] = frozenset()
+FROM_BEACONS = frozenset({"on_link_up", "on_link_down"})
+# Host readings and port effects that no state machine of the package uses.
+UNUSED_READINGS: frozenset[str] = frozenset()
+UNUSED_EFFECTS: frozenset[str] = frozenset()
 
 
 def calls(folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -49,21 +47,21 @@ def inputs() -> set[str]:
     return {name for kind in kinds for name in vars(kind) if name.startswith("on_")} - BETWEEN_LAYERS
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_a_world_gives_every_input_but_those_it_owes(world: str) -> None:
-    given = {name for _, name in calls((world,))}
-    missing = {name for name in inputs() - TOLD_BY_BEACONS if name not in given}
-    assert missing == {name for name, worlds in INPUTS_OWED.items() if world in worlds}
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_an_environment_gives_every_input_but_the_exceptions(environment: str) -> None:
+    given = {name for _, name in calls((environment,))}
+    missing = {name for name in inputs() - FROM_BEACONS if name not in given}
+    assert missing == {name for name, environments in UNUSED_INPUTS.items() if environment in environments}
 
 
-def test_somebody_reads_whatever_a_host_tells_but_for_what_is_owed() -> None:
+def test_every_host_reading_is_used_but_the_exceptions() -> None:
     told = {name for name in (*vars(Host), *Host.__annotations__) if not name.startswith("_")}
     read = {name for of, name in calls(USERS) if of == "host"}
-    # What is offered is asked when a stack is made, and `stand_on` and `read_as` are how it is wired.
-    assert told - read - {"offers", "stand_on", "read_as"} == READINGS_OWED
+    # The stack itself reads `offers`, and calls `attach_router` and `set_codec` to wire the layers.
+    assert told - read - {"offers", "attach_router", "set_codec"} == UNUSED_READINGS
 
 
-def test_somebody_uses_whatever_a_port_does_but_for_what_is_owed() -> None:
+def test_every_port_effect_is_used_but_the_exceptions() -> None:
     does = {name for name in vars(Port) if not name.startswith("_")}
     used = {name for of, name in calls(USERS) if of == "port"}
-    assert does - used == EFFECTS_OWED
+    assert does - used == UNUSED_EFFECTS
