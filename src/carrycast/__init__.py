@@ -1,4 +1,8 @@
-"""carrycast: publish/subscribe, by content, for networks that move."""
+"""carrycast: publish/subscribe, by content, for networks that move.
+
+The names of this module are the public API; docs/stability.md says what that means. `carrycast.core` is the API of
+protocol authors.
+"""
 
 from pkgutil import extend_path
 from typing import TYPE_CHECKING
@@ -6,20 +10,66 @@ from typing import TYPE_CHECKING
 from carrycast.version import VERSION
 
 if TYPE_CHECKING:
-    from carrycast.api import Filter, connect, connect_async, simulate
+    from carrycast.api import (
+        Advice,
+        Comparison,
+        Event,
+        Filter,
+        FilterError,
+        Fleet,
+        NotAuthorizedError,
+        Simulation,
+        Sweep,
+        UserError,
+        WorkError,
+        advise,
+        compare,
+        connect,
+        connect_async,
+        explain,
+        show,
+        simulate,
+        sweep,
+    )
 
 # Open, so that a folder `carrycast/protocols/<name>/` elsewhere on the module search path is found too.
 __path__ = extend_path(__path__, __name__)
 
 __version__ = VERSION
 
-__all__ = ["Filter", "__version__", "connect", "connect_async", "simulate"]
+__all__ = [
+    "Advice",
+    "Comparison",
+    "Event",
+    "Filter",
+    "FilterError",
+    "Fleet",
+    "NotAuthorizedError",
+    "Simulation",
+    "Sweep",
+    "UserError",
+    "WorkError",
+    "__version__",
+    "advise",
+    "compare",
+    "connect",
+    "connect_async",
+    "explain",
+    "show",
+    "simulate",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> object:
-    """The public functions, imported when first used: a worker process of a small device needs none of them."""
+    """A public name, imported when it is first used: a worker process on a small device needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module 'carrycast' has no attribute {name!r}")
     from carrycast import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion."""
+    return sorted(__all__)

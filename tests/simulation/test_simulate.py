@@ -45,7 +45,7 @@ def test_what_was_missed_is_what_the_ratio_lacks() -> None:
 
 def test_an_outcome_is_short_to_look_at() -> None:
     outcome = simulate(APART, seed=7)
-    assert repr(outcome) == f"<Simulated apart, flooding, seed 7: delivery_ratio 0.5, {outcome.trace.num_rows} rows>"
+    assert repr(outcome) == f"<Simulation apart, flooding, seed 7: delivery_ratio 0.5, {outcome.trace.num_rows} rows>"
 
 
 def test_without_a_trace_nobody_knows_who_missed_what() -> None:
