@@ -24,7 +24,7 @@ from statistics import median
 
 from carrycast.node.api.client import connect
 from carrycast.node.security.commands import certify, new_pair
-from carrycast.node.security.files import KeyKind
+from carrycast.node.security.key_files import KeyKind
 
 SOURCE = Path(__file__).parents[1] / "src"
 PAYLOAD = bytes(180)

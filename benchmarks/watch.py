@@ -20,7 +20,7 @@ from carrycast.core.protocol import StackPlan
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork
 from carrycast.node.config import NodeConfig, TraceConfig
-from carrycast.node.link.interface import UDP, InterfaceConfig
+from carrycast.node.link.config import UDP, InterfaceConfig
 from carrycast.trace import Level
 
 NODES = 10

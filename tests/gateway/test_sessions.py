@@ -10,7 +10,7 @@ from carrycast.node.gateways.mqtt import properties as kinds
 from carrycast.node.gateways.mqtt.reasons import Reason
 from carrycast.node.runtime.store import NodeStore
 from carrycast.node.security.commands import certify, new_pair
-from carrycast.node.security.files import KeyKind
+from carrycast.node.security.key_files import KeyKind
 from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
 
 LASTING = {"session_expiry_s": 1000}

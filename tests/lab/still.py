@@ -2,8 +2,8 @@
 
 import socket
 
-from carrycast.node.link.address import Address
-from carrycast.node.link.transport import Receive, Transport, Trouble
+from carrycast.node.link.adapter import Receive, Transport, Trouble
+from carrycast.node.link.socket_address import Address
 
 
 class Still(Transport):

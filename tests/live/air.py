@@ -8,12 +8,12 @@ from collections.abc import Callable
 from random import Random
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
+from carrycast.node.link.adapter import Receive, Transport, Trouble
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.handshake import OURS, Offer
-from carrycast.node.link.sealed import SealedTransport
-from carrycast.node.link.transport import Receive, Transport, Trouble
+from carrycast.node.link.socket_address import Address
+from carrycast.node.security.handshake import OURS, Offer
 from carrycast.node.security.membership import Membership
+from carrycast.node.security.sealed import SealedTransport
 from tests.live.keyed import Operator
 
 GROUP = ("group", 1)

@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.handshake import OURS, End, Offer, handshake, introduce, link_keys
-from carrycast.node.link.session import GroupBody, Session, split_group
+from carrycast.node.link.socket_address import Address
+from carrycast.node.security.handshake import OURS, End, Offer, handshake, introduce, link_keys
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.noise import HandshakeState, NoiseError
+from carrycast.node.security.session import GroupBody, Session, split_group
 from tests.live.air import Air, Ear, Speaker
 
 

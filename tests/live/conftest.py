@@ -14,9 +14,8 @@ from carrycast.core.protocol import BeaconSettings, Interface, StackPlan
 from carrycast.core.protocol import Protocol as Machine
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.node.config import NodeConfig, TraceConfig
+from carrycast.node.link.config import UDP, InterfaceConfig, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.interface import UDP, InterfaceConfig
-from carrycast.node.link.settings import LinkSettings
 from carrycast.trace import Level
 
 BEACONS = BeaconSettings(period_s=0.05, missed=3)

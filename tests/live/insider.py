@@ -9,11 +9,12 @@ from carrycast.core.model import NodeId
 from carrycast.core.wire import Codec, Layer, Message
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.address import Address
+from carrycast.node.link.adapter import Transport
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.sealed import SealedTransport
-from carrycast.node.link.transport import Transport, UdpTransport
+from carrycast.node.link.socket_address import Address
+from carrycast.node.link.udp import UdpTransport
 from carrycast.node.node import LiveNode
+from carrycast.node.security.sealed import SealedTransport
 
 MORE_MB = 50
 

@@ -10,11 +10,11 @@ from carrycast.core.model import Event, NodeId, Scalar
 from carrycast.node.config import NodeConfig
 from carrycast.node.security.certificate import FORMAT, GRACE_S, Certificate, issue
 from carrycast.node.security.config import Keys
+from carrycast.node.security.event_signatures import Signatures
+from carrycast.node.security.identity import TOGETHER
 from carrycast.node.security.primitives import SigningKey
 from carrycast.node.security.revocations import NEVER_S, Revocations, Times, revoke_nodes
-from carrycast.node.security.section import TOGETHER
-from carrycast.node.security.signing import Signatures
-from carrycast.node.security.vetting import Vetting
+from carrycast.node.security.verification import Vetting
 
 
 def private_of(name: object) -> bytes:

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import pytest
 
 from carrycast.lab.loopback.network import until
-from carrycast.node.link import greeting
-from carrycast.node.link.admission import MAX_KEPT, HandshakeBudget, prefixes
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
+from carrycast.node.link.rate_limit import MAX_KEPT, HandshakeBudget, prefixes
 from carrycast.node.node import LiveNode
+from carrycast.node.security import handshake_manager
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 from tests.live.keyed import Operator
@@ -134,7 +134,7 @@ def test_two_hundred_addresses_that_shake_hands_keep_no_member_out(
     config: MakeConfig, run: Run, strangers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So slow that nothing comes back in the course of a test.
-    monkeypatch.setattr(greeting, "HANDSHAKES_PER_S", 0.001)
+    monkeypatch.setattr(handshake_manager, "HANDSHAKES_PER_S", 0.001)
 
     async def story() -> None:
         begun = 0
@@ -146,7 +146,7 @@ def test_two_hundred_addresses_that_shake_hands_keep_no_member_out(
             while node.drops["link_handshakes_full"] < len(strangers):
                 begun += say_all(strangers, node, round)
                 round += 1
-                assert begun <= 2 * greeting.BURST
+                assert begun <= 2 * handshake_manager.BURST
                 await asyncio.sleep(0.02)
             assert begun > 0
             async with LiveNode(OPERATOR.keyed(config(1, "epidemic"))) as member:
@@ -156,7 +156,7 @@ def test_two_hundred_addresses_that_shake_hands_keep_no_member_out(
                     round += 1
                     await asyncio.sleep(0.02)
                 await fifty_arrive(member, joining.result())
-            assert begun <= 2 * greeting.BURST
+            assert begun <= 2 * handshake_manager.BURST
             await until(lambda: node.drops["link_handshakes_full"] > len(strangers))
 
     run(story())
@@ -166,7 +166,7 @@ def test_two_hundred_addresses_that_shake_hands_keep_nobody_out_whom_the_node_wa
     config: MakeConfig, run: Run, strangers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also at a host of the strangers' prefix where the node has never met a member."""
-    monkeypatch.setattr(greeting, "HANDSHAKES_PER_S", 0.001)
+    monkeypatch.setattr(handshake_manager, "HANDSHAKES_PER_S", 0.001)
 
     async def story() -> None:
         made = [LiveNode(OPERATOR.keyed(config(number))) for number in (1, 2)]

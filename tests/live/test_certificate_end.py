@@ -20,12 +20,11 @@ from carrycast.errors import NotAuthorizedError, UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.node import LiveNode
-from carrycast.node.security import commands, watch
+from carrycast.node.security import certificate_monitor, commands
 from carrycast.node.security.certificate import DAY_S, GRACE_S
-from carrycast.node.security.certified import Certified
-from carrycast.node.security.files import KeyKind
-from carrycast.node.security.membership import CLOCK_SLACK_S
-from carrycast.node.security.signing import EventFlaw
+from carrycast.node.security.event_signatures import EventFlaw
+from carrycast.node.security.key_files import KeyKind
+from carrycast.node.security.membership import CLOCK_SLACK_S, Certified
 from carrycast.node.trust import KeyedTrust
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.conftest import MakeConfig, Run
@@ -73,7 +72,7 @@ def ending(config: NodeConfig, in_s: float, operator: Operator = OPERATOR, **mor
 def test_a_node_warns_before_the_end_in_log_health_and_metrics(
     config: MakeConfig, run: Run, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "CHECK_S", 0.05)
+    monkeypatch.setattr(certificate_monitor, "CHECK_S", 0.05)
 
     def said(text: str) -> int:
         return sum(text in record.message for record in caplog.records)

@@ -16,7 +16,7 @@ from carrycast.core.wire import DecodeError, Layer, Message, Parcel, Traffic
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.config import NodeConfig
 from carrycast.node.node import LiveNode
-from carrycast.node.security.vetting import Vetting
+from carrycast.node.security.verification import Vetting
 from carrycast.protocols.overlay.messages import Attach, Interest, Interests, Known, Packet, Publish, Version, Want
 from carrycast.protocols.overlay.protocol import Overlay
 from carrycast.routers.aodv.messages import Packet as Routed

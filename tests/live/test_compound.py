@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from carrycast.core.model import NodeId
 from carrycast.lab.loopback.network import until
-from carrycast.node.link.address import Address
-from carrycast.node.link.compound import MAX_COMPOUND_BYTES, RECORD_BYTES, taken_apart, together
-from carrycast.node.link.departures import Departures, DepartureUser
+from carrycast.node.link.adapter import Receive, Transport, Trouble
+from carrycast.node.link.coalescing import (
+    MAX_COMPOUND_BYTES,
+    RECORD_BYTES,
+    Departures,
+    DepartureUser,
+    taken_apart,
+    together,
+)
 from carrycast.node.link.frame import (
     LINK_HEADER_BYTES,
     MAX_WAITED_MS,
@@ -23,7 +29,7 @@ from carrycast.node.link.frame import (
     pack,
     unpack,
 )
-from carrycast.node.link.transport import Receive, Transport, Trouble
+from carrycast.node.link.socket_address import Address
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker

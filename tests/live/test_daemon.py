@@ -21,12 +21,12 @@ from carrycast.node import commands, peers
 from carrycast.node.commands import Wanted, publish, run_node, subscribe
 from carrycast.node.config import TraceConfig, load_config
 from carrycast.node.link import interface
-from carrycast.node.link.address import Address, format_address
+from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.node import LiveNode
 from carrycast.node.record import LOG
 from carrycast.node.reload import Reloading
 from carrycast.node.security import commands as keys
-from carrycast.node.security.files import KeyKind
+from carrycast.node.security.key_files import KeyKind
 from carrycast.trace import Level
 from tests.live.conftest import MakeConfig, Run
 from tests.patience import PATIENCE_S

@@ -8,12 +8,12 @@ import pytest
 from carrycast.core.model import Event, Failure, NodeId, Scalar
 from carrycast.lab.loopback.network import until
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.address import Address
-from carrycast.node.link.compound import taken_apart, together
+from carrycast.node.link.adapter import Receive, Trouble
+from carrycast.node.link.coalescing import taken_apart, together
+from carrycast.node.link.config import UDP, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.interface import UDP
-from carrycast.node.link.settings import LinkSettings
-from carrycast.node.link.transport import Receive, Trouble, UdpTransport
+from carrycast.node.link.socket_address import Address
+from carrycast.node.link.udp import UdpTransport
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word

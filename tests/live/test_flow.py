@@ -21,8 +21,8 @@ from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.api.client import connect
 from carrycast.node.link import interface
+from carrycast.node.link.config import LinkSettings
 from carrycast.node.link.interface import LiveInterface
-from carrycast.node.link.settings import LinkSettings
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime import pacing
 from carrycast.node.runtime.holding import Copies

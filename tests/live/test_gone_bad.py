@@ -15,12 +15,12 @@ import pytest
 from carrycast.core.model import Event, EventId
 from carrycast.core.protocol import Beacon, BeaconSettings
 from carrycast.core.wire import Layer
-from carrycast.node.link.address import Address
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.greeting import BURST
-from carrycast.node.link.handshake import OURS
-from carrycast.node.link.quota import QuotaSettings
+from carrycast.node.link.rate_limit import QuotaSettings
+from carrycast.node.link.socket_address import Address
 from carrycast.node.node import LiveNode
+from carrycast.node.security.handshake import OURS
+from carrycast.node.security.handshake_manager import BURST
 from carrycast.node.security.primitives import SigningKey
 from carrycast.protocols.epidemic.messages import MAX_IDS, Summary, Transfer
 from tests.live.conftest import MakeConfig, Run

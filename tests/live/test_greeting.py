@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from carrycast.lab.loopback.network import until
-from carrycast.node.link import greeting
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.handshake import OURS, End, handshake, introduce
 from carrycast.node.node import LiveNode
+from carrycast.node.security import handshake_manager
+from carrycast.node.security.handshake import OURS, End, handshake, introduce
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined
 from tests.live.keyed import Operator
@@ -28,8 +28,8 @@ REFUSED = "link_voucher_of_a_stranger"
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few that a slow machine does not give a host more meanwhile."""
-    monkeypatch.setattr(greeting, "BURST", float(FEW))
-    monkeypatch.setattr(greeting, "HANDSHAKES_PER_S", 1.0)
+    monkeypatch.setattr(handshake_manager, "BURST", float(FEW))
+    monkeypatch.setattr(handshake_manager, "HANDSHAKES_PER_S", 1.0)
 
 
 def asked(stranger: socket.socket, node: LiveNode, kind: LinkKind, number: int, body: bytes) -> LinkFrame:

@@ -5,12 +5,11 @@ import time
 
 import pytest
 
-from carrycast.node.link import group_key, sealed, session, upkeep
 from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
-from carrycast.node.link.group_key import RENEW_S, OwnGroupKey
-from carrycast.node.link.session import Session
-from carrycast.node.link.upkeep import SILENT_S
+from carrycast.node.security import sealed, session, session_control
 from carrycast.node.security.primitives import Cipher
+from carrycast.node.security.session import RENEW_S, OwnGroupKey, Session
+from carrycast.node.security.session_control import SILENT_S
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.attacker import group_bodies
 from tests.live.conftest import Run
@@ -25,7 +24,7 @@ def session_with(speaker: Speaker, node: int) -> Session:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour is a moment."""
-    monkeypatch.setattr(group_key, "RENEW_S", 0.3)
+    monkeypatch.setattr(session, "RENEW_S", 0.3)
     monkeypatch.setattr(sealed, "REVIEW_S", 0.05)
 
 
@@ -183,7 +182,7 @@ def test_what_is_said_while_keys_are_renewed_comes_once_to_everybody(run: Run) -
 
 @pytest.mark.promise("renewal-loses-nothing")
 def test_a_key_arrives_over_a_link_that_loses_three_of_ten(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "MAX_RESEND_S", 0.5)
+    monkeypatch.setattr(session_control, "MAX_RESEND_S", 0.5)
 
     async def story() -> None:
         air = Air()
@@ -233,7 +232,7 @@ def test_a_neighbor_that_never_acknowledges_costs_a_copy_for_a_while_only(
         first.say(b"word")
         assert len(air.waiting) == 2, "a datagram to the group, and a copy"
         air.carry()
-        session_with(first, 3).key_sent_s -= group_key.COPIES_S
+        session_with(first, 3).key_sent_s -= session.COPIES_S
         air.waiting.clear()
         first.say(b"word")
         assert len(air.waiting) == 1

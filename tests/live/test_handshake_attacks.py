@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from carrycast.node.link.frame import LINK_HEADER_BYTES, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.handshake import INITIATION_BYTES, OURS, Introduction, Offer, handshake, introduce
-from carrycast.node.link.upkeep import KEY
 from carrycast.node.security.certificate import read_card
 from carrycast.node.security.config import Keys
-from carrycast.node.security.ids import node_of
+from carrycast.node.security.handshake import INITIATION_BYTES, OURS, Introduction, Offer, handshake, introduce
+from carrycast.node.security.identity import node_of
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.noise import NoiseError
 from carrycast.node.security.primitives import PUBLIC_BYTES, SEAL_BYTES, SigningKey
+from carrycast.node.security.session_control import KEY
 from tests.live.air import OPERATOR, Air, Speaker, meet
 from tests.live.attacker import Attacker, group_bodies
 from tests.live.conftest import Run

@@ -7,8 +7,8 @@ from random import Random
 from carrycast.core.model import Event, EventId
 from carrycast.core.wire import Codec, Flaw, Layer
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
+from carrycast.node.link.config import UDP
 from carrycast.node.link.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
-from carrycast.node.link.interface import UDP
 from carrycast.node.node import LiveNode
 from carrycast.node.record import BAD_ROWS_PER_S
 from carrycast.protocols.flooding.protocol import FloodedEvent

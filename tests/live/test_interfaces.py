@@ -11,11 +11,10 @@ from carrycast.core.protocol import BeaconSettings, Link
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.lab.loopback.reach import ReachTransport
-from carrycast.node.link.address import Address
+from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.frame import PROBE_BODY_BYTES, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.interface import InterfaceConfig
-from carrycast.node.link.settings import LinkSettings
-from carrycast.node.link.transport import UdpTransport
+from carrycast.node.link.socket_address import Address
+from carrycast.node.link.udp import UdpTransport
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker, Word

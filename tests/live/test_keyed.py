@@ -13,13 +13,12 @@ from carrycast.errors import UserError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.node import LiveNode
 from carrycast.node.security.certificate import read_certificate
-from carrycast.node.security.certified import Certified
 from carrycast.node.security.config import Keys
-from carrycast.node.security.files import KeyKind, write_key, written
-from carrycast.node.security.ids import node_of
-from carrycast.node.security.membership import Member, Membership, Refusal
+from carrycast.node.security.event_signatures import MAX_SIGNED_BYTES
+from carrycast.node.security.identity import node_of
+from carrycast.node.security.key_files import KeyKind, write_key, written
+from carrycast.node.security.membership import Certified, Member, Membership, Refusal
 from carrycast.node.security.primitives import SigningKey
-from carrycast.node.security.signing import MAX_SIGNED_BYTES
 from carrycast.node.trust import KeyedTrust
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, private_of

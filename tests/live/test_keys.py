@@ -14,7 +14,6 @@ from carrycast.core.wire import Codec, DecodeError, Layer, Message
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import load_config
 from carrycast.node.link.frame import Novelty
-from carrycast.node.link.session import ReplayWindow
 from carrycast.node.security import commands, primitives
 from carrycast.node.security.certificate import (
     FORMAT,
@@ -26,14 +25,14 @@ from carrycast.node.security.certificate import (
     read_certificate,
     written_card,
 )
-from carrycast.node.security.certified import Certified
-from carrycast.node.security.files import KeyKind, read_key, write_key
-from carrycast.node.security.ids import node_of
-from carrycast.node.security.membership import Refusal
+from carrycast.node.security.event_signatures import EventFlaw, plain
+from carrycast.node.security.identity import node_of
+from carrycast.node.security.key_files import KeyKind, read_key, write_key
+from carrycast.node.security.membership import Certified, Refusal
 from carrycast.node.security.primitives import AgreementKey, Cipher, SigningKey, signed_by
 from carrycast.node.security.revocations import Revocations, Times, read_list, revoke_nodes
-from carrycast.node.security.signing import EventFlaw, plain
-from carrycast.node.security.vetting import CERTIFICATE
+from carrycast.node.security.session import ReplayWindow
+from carrycast.node.security.verification import CERTIFICATE
 from tests.live.keyed import Operator, private_of, signed
 
 OPERATOR = Operator()
@@ -236,7 +235,7 @@ def test_a_signature_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(purpose)
         return signed_by(public, signature, purpose, text)
 
-    monkeypatch.setattr("carrycast.node.security.signing.signed_by", counted)
+    monkeypatch.setattr("carrycast.node.security.event_signatures.signed_by", counted)
     for _ in range(10):
         assert judge.flaw(sent) is None
     assert calls == [b"event"]

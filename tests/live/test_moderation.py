@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from carrycast.node.link.congestion import FIRST_WINDOW, LEAST_WINDOW, SOONEST, Pace
 from carrycast.node.link.moderation import AIM, FIRST_SHY_S, LEAST_S, MOST_S, SHY_S, Moderation
-from carrycast.node.link.pace import FIRST_WINDOW, LEAST_WINDOW, SOONEST, Pace
 
 
 def test_who_is_seldom_woken_never_pauses() -> None:

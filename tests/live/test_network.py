@@ -8,7 +8,7 @@ import pytest
 from carrycast.core.model import NodeId
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.node.link.interface import UDP
+from carrycast.node.link.config import UDP
 from carrycast.trace import Kind
 from tests.live.conftest import MakeConfig, Run
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
 from carrycast.node.link.frame import MAX_SENDERS, LinkFrame, LinkKind
-from carrycast.node.link.paths import Held, Paths, PathUser
+from carrycast.node.link.path_validation import Held, Paths, PathUser
+from carrycast.node.link.socket_address import Address
 from tests.live.conftest import Run
 
 HERE, THERE, ELSEWHERE = ("host", 1), ("host", 2), ("host", 3)

@@ -15,8 +15,8 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import until
 from carrycast.node.config import NodeConfig
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.places import NeighborPlaces
-from carrycast.node.link.quota import QuotaSettings
+from carrycast.node.link.neighbor_eviction import NeighborPlaces
+from carrycast.node.link.rate_limit import QuotaSettings
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 from tests.live.insider import fifty_arrive, joined

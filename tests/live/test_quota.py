@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from carrycast.node.link.quota import Quota, QuotaSettings
+from carrycast.node.link.rate_limit import Quota, QuotaSettings
 
 HERE = 7
 

@@ -14,8 +14,8 @@ from carrycast.lab.loopback.network import until
 from carrycast.node import commands, reload
 from carrycast.node.config import load_config
 from carrycast.node.link import interface
-from carrycast.node.link.address import Address
-from carrycast.node.link.transport import NotThereError
+from carrycast.node.link.adapter import NotThereError
+from carrycast.node.link.socket_address import Address
 from carrycast.node.node import LiveNode
 from carrycast.node.record import LOG
 from carrycast.node.reload import Reloading

@@ -8,15 +8,14 @@ from random import Random
 import pytest
 
 from carrycast.cli import main
-from carrycast.node.link.fetching import PIECE_BYTES, Fetching
 from carrycast.node.link.frame import LinkFrame, LinkKind, unpack
-from carrycast.node.link.upkeep import PIECE
 from carrycast.node.security import commands
-from carrycast.node.security.certified import Certified
-from carrycast.node.security.files import KeyKind, read_key
-from carrycast.node.security.ledger import ledger_of
-from carrycast.node.security.membership import CLOCK_SLACK_S, Refusal
+from carrycast.node.security.commands import ledger_of
+from carrycast.node.security.key_files import KeyKind, read_key
+from carrycast.node.security.list_transfer import PIECE_BYTES, Fetching
+from carrycast.node.security.membership import CLOCK_SLACK_S, Certified, Refusal
 from carrycast.node.security.revocations import MAX_LIST_BYTES, NEVER_S, Revocations, Times, read_list, revoke_nodes
+from carrycast.node.security.session_control import PIECE
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.conftest import Run
 from tests.live.keyed import Operator
@@ -31,7 +30,7 @@ def test_a_long_list_crosses_a_link_with_a_small_mtu_that_loses_three_of_ten(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the node that is out stays a neighbor of nobody."""
-    monkeypatch.setattr("carrycast.node.link.upkeep.MAX_RESEND_S", 0.5)
+    monkeypatch.setattr("carrycast.node.security.session_control.MAX_RESEND_S", 0.5)
 
     async def story() -> None:
         air, operator = Air(), Operator("of many")
@@ -135,7 +134,7 @@ class Silent:
 def test_a_neighbor_that_only_says_it_has_a_list_keeps_nobody_from_bringing_one(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carrycast.node.link.fetching.TURN_S", 0.2)
+    monkeypatch.setattr("carrycast.node.security.list_transfer.TURN_S", 0.2)
 
     async def story() -> None:
         air, operator = Air(), Operator("of the silent")
@@ -280,7 +279,7 @@ def test_a_certificate_that_was_issued_by_a_clock_that_was_ahead_is_revoked_too(
 
 def test_whatever_a_member_says_within_a_session_raises_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no bounds but what a datagram holds; and who is honest is heard afterwards."""
-    monkeypatch.setattr("carrycast.node.link.upkeep.ALLOWANCE", 1e9)
+    monkeypatch.setattr("carrycast.node.security.session_control.ALLOWANCE", 1e9)
 
     async def story() -> None:
         air, operator, rng = Air(), Operator("of noise"), Random(7)

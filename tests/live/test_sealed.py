@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from carrycast.node.link import sealed
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.greeting import PATIENCE_S
-from carrycast.node.link.session import SLOT_BYTES
+from carrycast.node.security import sealed
+from carrycast.node.security.handshake_manager import PATIENCE_S
+from carrycast.node.security.session import SLOT_BYTES
 from tests.live.air import Air, Speaker
 from tests.live.conftest import Run
 from tests.live.keyed import Operator

@@ -12,12 +12,11 @@ from carrycast.core.model import Event, EventId, Failure, NodeId
 from carrycast.core.protocol import Host, Interface, Port, Protocol, Settings, Token
 from carrycast.core.wire import Codec, EventMessage, Layer, Message
 from carrycast.lab.loopback.network import Inbox, until
-from carrycast.node.link.address import Address
-from carrycast.node.link.compound import taken_apart
+from carrycast.node.link.coalescing import taken_apart
+from carrycast.node.link.config import UDP, LinkSettings
 from carrycast.node.link.frame import LinkFrame, LinkKind, pack, unpack
-from carrycast.node.link.interface import UDP
-from carrycast.node.link.settings import LinkSettings
-from carrycast.node.link.transport import UdpTransport
+from carrycast.node.link.socket_address import Address
+from carrycast.node.link.udp import UdpTransport
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run, meet
 

@@ -13,8 +13,7 @@ from carrycast.core.protocol.application import applications
 from carrycast.core.protocol.registry import protocol_named, protocol_names, router_named, router_names
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeFile, ProcessorSection, TraceSection
-from carrycast.node.link.interface_config import DiscoverySection, ListenSection
-from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.config import DiscoverySection, LinkSettings, ListenSection
 from carrycast.sim.engine.kernel import Kernel
 from carrycast.sim.engine.mishap import RunError
 from carrycast.sim.engine.run import run

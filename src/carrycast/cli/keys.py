@@ -78,7 +78,7 @@ def _add_operator(parser: argparse.ArgumentParser) -> None:
 
 def _new(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.commands import new_pair, shown
-    from carrycast.node.security.files import KeyKind
+    from carrycast.node.security.key_files import KeyKind
 
     public = new_pair(arguments.file, KeyKind.IDENTITY)
     say(f"{arguments.file} is the node's secret; {public} may be shown to anybody")
@@ -96,7 +96,7 @@ def _network(arguments: argparse.Namespace) -> int:
 
 def _operator(arguments: argparse.Namespace) -> int:
     from carrycast.node.security.commands import new_pair
-    from carrycast.node.security.files import KeyKind
+    from carrycast.node.security.key_files import KeyKind
 
     public = new_pair(arguments.file, KeyKind.OPERATOR)
     say(f"{arguments.file} is the operator's secret, and stays off the nodes; every node needs {public}")
@@ -106,7 +106,7 @@ def _operator(arguments: argparse.Namespace) -> int:
 def _certify(arguments: argparse.Namespace) -> int:
     from carrycast.node.commands import parse_attributes
     from carrycast.node.security.commands import certify
-    from carrycast.node.security.files import KeyKind, read_key
+    from carrycast.node.security.key_files import KeyKind, read_key
 
     if arguments.out.exists():
         # A newer certificate takes the place of an older one, and of nothing else: a key written over is lost.
@@ -128,8 +128,7 @@ def _certify(arguments: argparse.Namespace) -> int:
 
 
 def _revoke(arguments: argparse.Namespace) -> int:
-    from carrycast.node.security.commands import revoke
-    from carrycast.node.security.ledger import ledger_of
+    from carrycast.node.security.commands import ledger_of, revoke
     from carrycast.node.security.revocations import NEVER_S
 
     after = revoke(arguments.nodes, arguments.operator, arguments.list_file)

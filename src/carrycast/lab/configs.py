@@ -11,8 +11,7 @@ from carrycast.core.stacks import stack_plan
 from carrycast.core.streams import stream
 from carrycast.errors import UserError
 from carrycast.node.config import NodeConfig, TraceConfig
-from carrycast.node.link.interface import InterfaceConfig
-from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
 from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.sim.engine.interfaces import RADIO

@@ -10,7 +10,7 @@ from carrycast.core.protocol import Capability
 from carrycast.core.protocol.application import application_named
 from carrycast.core.settings import typed
 from carrycast.errors import UserError
-from carrycast.node.link.interface_config import Name, Section
+from carrycast.node.link.config import Name, Section
 from carrycast.node.runtime.applications import ApplicationConfig
 from carrycast.node.runtime.deeds import Allowed, AllowedCommand
 

@@ -110,7 +110,7 @@ async def _started(node: "LiveNode", stop: "asyncio.Event") -> bool:
     """Start, as soon as the machine has the addresses to listen on; False if it was told to stop before."""
     import asyncio
 
-    from carrycast.node.link.transport import NotThereError
+    from carrycast.node.link.adapter import NotThereError
 
     deadline: float | None = None
     while not stop.is_set():

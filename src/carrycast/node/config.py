@@ -26,19 +26,19 @@ from carrycast.node.application_config import ApplicationSection, EnforcementSec
 from carrycast.node.control_config import ControlSection, control_place, token_file
 from carrycast.node.gateways import Opener, gateway_named
 from carrycast.node.identity_config import identity
-from carrycast.node.link.address import Address
-from carrycast.node.link.interface import InterfaceConfig
-from carrycast.node.link.interface_config import (
+from carrycast.node.link.config import (
     DiscoverySection,
+    InterfaceConfig,
     InterfaceSection,
+    LinkSettings,
     ListenSection,
     Name,
     Section,
     several_interfaces,
     single_interface,
 )
-from carrycast.node.link.quota import QuotaSettings
-from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.rate_limit import QuotaSettings
+from carrycast.node.link.socket_address import Address
 from carrycast.node.logs import LogSection
 from carrycast.node.metrics_config import MetricsSection, metrics_place
 from carrycast.node.peers import checked
@@ -47,8 +47,7 @@ from carrycast.node.runtime.backlog import BacklogSettings
 from carrycast.node.runtime.deeds import Allowed
 from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
 from carrycast.node.runtime.processing import ProcessorConfig
-from carrycast.node.security.ids import node_of
-from carrycast.node.security.section import KeysSection
+from carrycast.node.security.identity import KeysSection, node_of
 from carrycast.trace import Level
 
 if TYPE_CHECKING:

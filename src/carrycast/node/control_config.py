@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.link.interface_config import Port, Section
+from carrycast.node.link.config import Port, Section
 
 
 class ControlSection(Section, frozen=True):

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from carrycast.core.model import NodeId
 from carrycast.errors import UserError
 from carrycast.node.runtime.identity import key_of
-from carrycast.node.security.ids import node_of
-from carrycast.node.security.section import KeysSection
+from carrycast.node.security.identity import KeysSection, node_of
 
 if TYPE_CHECKING:
     from carrycast.node.security.config import Keys

@@ -4,8 +4,8 @@ import ipaddress
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.link.address import Address
-from carrycast.node.link.interface_config import Port, Section
+from carrycast.node.link.config import Port, Section
+from carrycast.node.link.socket_address import Address
 
 
 class MetricsSection(Section, frozen=True):

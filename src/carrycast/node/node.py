@@ -32,8 +32,8 @@ from carrycast.node.api.told import retained
 from carrycast.node.config import NodeConfig
 from carrycast.node.flushing import Flushing
 from carrycast.node.gateways import Door, Gateway, opened
-from carrycast.node.link.address import Address, format_address
-from carrycast.node.link.transport import Transport
+from carrycast.node.link.adapter import Transport
+from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.peers import look_up
 from carrycast.node.record import Record
 from carrycast.node.runtime.applications import Forget, LiveApplications, Replied

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.link.address import Address
-from carrycast.node.link.interface import InterfaceConfig, LiveInterface
+from carrycast.node.link.config import InterfaceConfig
+from carrycast.node.link.interface import LiveInterface
+from carrycast.node.link.socket_address import Address
 
 EVERYWHERE = "0.0.0.0"
 NAMES_S = 2.0

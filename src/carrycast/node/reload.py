@@ -16,8 +16,9 @@ from carrycast.core.protocol import Interface, StackPlan
 from carrycast.core.protocol.machine import Settings
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeConfig, NodeFile, load_config, read_file
-from carrycast.node.link.address import Address, format_address, resolve
-from carrycast.node.link.interface import RESOLVE_S, InterfaceConfig
+from carrycast.node.link.config import InterfaceConfig
+from carrycast.node.link.interface import RESOLVE_S
+from carrycast.node.link.socket_address import Address, format_address, resolve
 from carrycast.node.logs import set_up
 from carrycast.node.record import LOG
 

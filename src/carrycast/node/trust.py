@@ -8,7 +8,7 @@ from carrycast.core.protocol import StackPlan
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.metrics import Health
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.transport import Transport
+from carrycast.node.link.adapter import Transport
 from carrycast.node.record import LOG
 from carrycast.node.runtime.applications_above import Applications
 
@@ -72,7 +72,7 @@ class KeyedTrust(Trust):
     warning = None
 
     def __init__(self, config: NodeConfig, keys: "Keys") -> None:
-        from carrycast.node.security.watch import watch_of
+        from carrycast.node.security.certificate_monitor import watch_of
 
         self._config = config
         self._keys = keys
@@ -84,7 +84,7 @@ class KeyedTrust(Trust):
         self.check_subscription = vetting.check_own  # type: ignore[method-assign]
 
     def transport(self, transport: Transport) -> Transport:
-        from carrycast.node.link.sealed import SealedTransport
+        from carrycast.node.security.sealed import SealedTransport
 
         return SealedTransport(
             transport, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors
@@ -129,12 +129,12 @@ class KeyedTrust(Trust):
                 LOG.error("%s was not read again: %s", what, error)
 
     def _reload_list(self) -> str:
-        from carrycast.node.security.certified import Certified
+        from carrycast.node.security.membership import Certified
 
         return self.membership.reload() if isinstance(self.membership, Certified) else "no list of revocations"
 
     def _reload_keys(self) -> str:
-        from carrycast.node.security.certified import Certified, date_of
+        from carrycast.node.security.membership import Certified, date_of
         from carrycast.node.security.primitives import SigningKey
 
         before, after = self._keys, self._keys.reread()

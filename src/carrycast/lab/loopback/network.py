@@ -15,8 +15,8 @@ from carrycast.core.protocol import Interface
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.reach import ReachTransport
 from carrycast.node.config import NodeConfig
-from carrycast.node.link.interface import UDP
-from carrycast.node.link.transport import UdpTransport
+from carrycast.node.link.config import UDP
+from carrycast.node.link.udp import UdpTransport
 from carrycast.node.node import LiveNode
 from carrycast.sim.contacts.plan import ContactPlan
 

@@ -4,9 +4,9 @@ import asyncio
 import random
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
+from carrycast.node.link.adapter import Receive, Transport, Trouble
 from carrycast.node.link.frame import LinkFlaw, older, unpack
-from carrycast.node.link.transport import Receive, Transport, Trouble
+from carrycast.node.link.socket_address import Address
 
 
 class ReachTransport(Transport):

@@ -53,7 +53,7 @@ from carrycast.node.api.values import (
     plain_lease,
     publication,
 )
-from carrycast.node.link.address import Address, parse_address
+from carrycast.node.link.socket_address import Address, parse_address
 
 RETRY_S = 0.2
 """Between two attempts to reach a node that is away."""

@@ -10,7 +10,7 @@ from collections import deque
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from carrycast.node.api.token import first_line, split_token
-from carrycast.node.link.address import parse_address
+from carrycast.node.link.socket_address import parse_address
 
 CONNECT_S = 5.0
 SEND_S = 30.0

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from carrycast.errors import WorkError
 from carrycast.node.api.messages import Status
 from carrycast.node.delays import Delays
-from carrycast.node.link.address import Address, format_address
+from carrycast.node.link.socket_address import Address, format_address
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_S = 5.0

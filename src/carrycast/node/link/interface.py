@@ -4,26 +4,21 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import Failure, NodeId
-from carrycast.core.protocol import Beacon, Interface, Link, Stack, Token
+from carrycast.core.protocol import Beacon, Link, Stack, Token
 from carrycast.core.wire import LEASE_OVER, Codec, DecodeError, Flaw, Layer, Message, layer_of
 from carrycast.errors import WorkError
-from carrycast.node.link.address import Address, format_address, resolve
+from carrycast.node.link.adapter import Transport
+from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.cost import LinkCosts
-from carrycast.node.link.exchange import Exchange, ExchangeUser, Refused
 from carrycast.node.link.frame import MAX_SENDERS, LinkFlaw
-from carrycast.node.link.notices import Notices
-from carrycast.node.link.places import NeighborPlaces
-from carrycast.node.link.quota import Quota, QuotaSettings
-from carrycast.node.link.settings import LinkSettings
-from carrycast.node.link.transport import Transport, UdpTransport
+from carrycast.node.link.link_layer import Exchange, ExchangeUser, Refused
+from carrycast.node.link.neighbor_eviction import NeighborPlaces
+from carrycast.node.link.rate_limit import Notices, Quota
+from carrycast.node.link.socket_address import Address, format_address, resolve
 from carrycast.node.record import LOG, Record
-
-UDP: Interface = "udp"
-"""The name of the interface of a node that has one."""
 
 KEYED_NEARBY = "a node with keys is in reach, and this one has none: they stay strangers"
 
@@ -33,23 +28,6 @@ FULL_SHARE = 0.75
 """Of the queue: more than that is not left to one neighbor."""
 BUSY_SHARE = 0.25
 """Of the queue. Publishers are held up then, and three quarters are left for what follows from what they published."""
-
-
-@dataclass(frozen=True, slots=True)
-class InterfaceConfig:
-    """Where an interface hears, whom it speaks to, and how hard it tries."""
-
-    name: Interface = UDP
-    host: str = "127.0.0.1"
-    port: int = 0
-    group: Address | None = None
-    peers: tuple[Address, ...] = ()
-    link: LinkSettings = field(default_factory=LinkSettings)
-    quotas: QuotaSettings = field(default_factory=QuotaSettings)
-
-    def transport(self) -> Transport:
-        """A socket of its own."""
-        return UdpTransport(self.host, self.port, self.group, self.link.queue)
 
 
 class Unicast(NamedTuple):

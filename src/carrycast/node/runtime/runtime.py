@@ -33,9 +33,10 @@ from carrycast.core.protocol.effects import (
 )
 from carrycast.core.wire import LEASE_OVER, Layer, Message
 from carrycast.errors import WorkError
+from carrycast.node.link.adapter import Transport
+from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.frame import MAX_BODY_BYTES
-from carrycast.node.link.interface import InterfaceConfig, LiveInterface, Unicast
-from carrycast.node.link.transport import Transport
+from carrycast.node.link.interface import LiveInterface, Unicast
 from carrycast.node.record import LOG, Record
 from carrycast.node.runtime.applications_above import Applications
 from carrycast.node.runtime.joining import Joining

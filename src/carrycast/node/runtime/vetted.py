@@ -5,7 +5,7 @@ from collections.abc import Callable
 from carrycast.core.model import Event, EventId, NodeId, RequestId, SubscriptionId
 from carrycast.core.protocol.effects import Process
 from carrycast.node.runtime.applications_above import Applications
-from carrycast.node.security.signing import Signatures
+from carrycast.node.security.event_signatures import Signatures
 
 
 class VettedApplications(Applications):

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from carrycast.errors import UserError
-from carrycast.node.security.certified import Certified
-from carrycast.node.security.files import KeyKind, read_key
-from carrycast.node.security.membership import Membership, SharedSecret
+from carrycast.node.security.identity import TOGETHER, WARN_DAYS, KeysSection
+from carrycast.node.security.key_files import KeyKind, read_key
+from carrycast.node.security.membership import Certified, Membership, SharedSecret
 from carrycast.node.security.primitives import SigningKey
-from carrycast.node.security.section import TOGETHER, WARN_DAYS, KeysSection
-from carrycast.node.security.vetting import Vetting
+from carrycast.node.security.verification import Vetting
 
 
 @dataclass(frozen=True, slots=True)

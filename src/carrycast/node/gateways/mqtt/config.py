@@ -13,7 +13,7 @@ from carrycast.core.model import Scalar
 from carrycast.core.model.event import check_attributes
 from carrycast.core.settings import typed
 from carrycast.errors import UserError
-from carrycast.node.link.interface_config import Port, Section
+from carrycast.node.link.config import Port, Section
 
 NOTHING_GRANTED = (
     "mqtt.anonymous = true lets clients without a user connect and grants them no topic; write [mqtt.anonymous] with "

@@ -15,7 +15,7 @@ from carrycast.node.gateways.mqtt.session import Shop
 from carrycast.node.gateways.mqtt.sessions import Sessions
 from carrycast.node.gateways.mqtt.shared import Groups
 from carrycast.node.gateways.mqtt.vitals import Vitals
-from carrycast.node.link.address import format_address
+from carrycast.node.link.socket_address import format_address
 from carrycast.node.record import LOG
 
 REVIEW_S = 1.0

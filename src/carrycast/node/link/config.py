@@ -1,17 +1,51 @@
-"""What a node's configuration says of its interfaces: one in the short form, or a list of them."""
+"""What a node's configuration says of its interfaces: one in the short form, or a list of them.
+
+How hard a link tries, and what it costs.
+"""
 
 import ipaddress
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from carrycast.core.protocol import Interface
 from carrycast.errors import UserError
-from carrycast.node.link.address import Address, parse_address
-from carrycast.node.link.interface import InterfaceConfig
-from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.adapter import Transport
+from carrycast.node.link.rate_limit import QuotaSettings
+from carrycast.node.link.socket_address import Address, parse_address
+from carrycast.node.link.udp import UdpTransport
+
+
+class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How hard to try. The defaults give up after 3 s in all, when discovery by default gives up on a neighbor too."""
+
+    ack_timeout_s: Annotated[
+        float, Meta(gt=0, le=60, description="wait for an acknowledgement while it is not known how long one takes")
+    ] = 0.2
+    retries: Annotated[int, Meta(ge=0, le=20, description="how often an unacknowledged frame is sent again")] = 3
+    window: Annotated[
+        int, Meta(ge=1, le=512, description="the most unacknowledged frames to one neighbor, however fast it answers")
+    ] = 256
+    queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait, all neighbors together")] = 4096
+    cost: Annotated[
+        Literal["fixed", "measured"], Meta(description="whether links cost `cost_s` or the time that probes take")
+    ] = "fixed"
+    cost_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="cost of a link; 500 bytes take this long at 6 Mbit/s, the slowest rate of 802.11g",
+        ),
+    ] = 0.0007
+
+
+UDP: Interface = "udp"
+"""The name of the interface of a node that has one."""
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Port = Annotated[int, Meta(ge=0, le=65535)]
@@ -51,6 +85,23 @@ class InterfaceSection(LinkSettings, frozen=True):
     host: str = "0.0.0.0"
     peers: Peers = ()
     group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceConfig:
+    """Where an interface hears, whom it speaks to, and how hard it tries."""
+
+    name: Interface = UDP
+    host: str = "127.0.0.1"
+    port: int = 0
+    group: Address | None = None
+    peers: tuple[Address, ...] = ()
+    link: LinkSettings = field(default_factory=LinkSettings)
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
+
+    def transport(self) -> Transport:
+        """A socket of its own."""
+        return UdpTransport(self.host, self.port, self.group, self.link.queue)
 
 
 def single_interface(

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
-from carrycast.node.link.admission import HandshakeBudget
 from carrycast.node.link.frame import COOKIE_BYTES, LinkFrame, LinkKind, pack
-from carrycast.node.link.handshake import (
+from carrycast.node.link.rate_limit import HandshakeBudget, Notices
+from carrycast.node.link.socket_address import Address
+from carrycast.node.security.handshake import (
     INITIATION_BYTES,
     OFFER_BYTES,
     OURS,
@@ -30,10 +30,9 @@ from carrycast.node.link.handshake import (
     link_keys,
     read_offer,
 )
-from carrycast.node.link.notices import Notices
-from carrycast.node.link.session import Session
 from carrycast.node.security.membership import Membership, Refusal
 from carrycast.node.security.noise import HandshakeState, NoiseError
+from carrycast.node.security.session import Session
 
 COOKIE_S = 10.0
 """How long a cookie is good at least; twice that at most."""

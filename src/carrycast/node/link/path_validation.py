@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address, format_address
 from carrycast.node.link.frame import MAX_SENDERS, LinkFrame
+from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.record import LOG
 
 MAX_TRIALS = 1024

@@ -1,9 +1,22 @@
-"""The table of keys in a node's configuration; a node without it loads nothing else of this folder."""
+"""The table of keys in a node's configuration; a node without it loads nothing else of this folder.
 
+Node ids from keys and names.
+"""
+
+import hashlib
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+
+from carrycast.core.model import NodeId
+
+
+def node_of(text: bytes) -> NodeId:
+    """The node id of a name or a key: 63 bits of a hash."""
+    digest = hashlib.blake2b(text, digest_size=8, person=b"carrycast node").digest()
+    return int.from_bytes(digest, "big") >> 1
+
 
 TOGETHER = 16
 """Of the cost of a signature a sixteenth is left, and a path has 96 bytes."""

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
-from carrycast.node.link.departures import Departures
+from carrycast.node.link.coalescing import Departures
+from carrycast.node.link.config import LinkSettings
+from carrycast.node.link.congestion import Pace
 from carrycast.node.link.frame import MAX_SENDERS, MAX_WAITED_MS, WINDOW, LinkFrame, LinkKind
-from carrycast.node.link.pace import Pace
-from carrycast.node.link.settings import LinkSettings
+from carrycast.node.link.socket_address import Address
 
 _DATA = LinkKind.ACKNOWLEDGED_DATA
 SPAN = WINDOW // 2

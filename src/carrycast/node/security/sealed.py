@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
+from carrycast.node.link.adapter import Receive, Transport, Trouble
 from carrycast.node.link.frame import (
     MAGIC,
     MAX_DATAGRAM_BYTES,
@@ -36,14 +36,22 @@ from carrycast.node.link.frame import (
     unchanging,
     unpack,
 )
-from carrycast.node.link.greeting import Greeting, GreetingUser
-from carrycast.node.link.group_key import OwnGroupKey
-from carrycast.node.link.handshake import OURS, End
-from carrycast.node.link.notices import Notices
-from carrycast.node.link.session import MAX_SLOTS, OVERLAP_S, GroupBody, Session, slots_for, split_group, stamp_of
-from carrycast.node.link.transport import Receive, Transport, Trouble
-from carrycast.node.link.upkeep import SILENT_S, Upkeep, UpkeepUser
+from carrycast.node.link.rate_limit import Notices
+from carrycast.node.link.socket_address import Address
+from carrycast.node.security.handshake import OURS, End
+from carrycast.node.security.handshake_manager import Greeting, GreetingUser
 from carrycast.node.security.membership import Membership, Refusal
+from carrycast.node.security.session import (
+    MAX_SLOTS,
+    OVERLAP_S,
+    GroupBody,
+    OwnGroupKey,
+    Session,
+    slots_for,
+    split_group,
+    stamp_of,
+)
+from carrycast.node.security.session_control import SILENT_S, Upkeep, UpkeepUser
 
 SESSIONS_PER_NODE = 4
 """As many interfaces of a neighbor may be heard over one of this node's."""

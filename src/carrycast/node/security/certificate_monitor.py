@@ -5,8 +5,7 @@ import time
 
 from carrycast.node.record import LOG
 from carrycast.node.security.certificate import DAY_S
-from carrycast.node.security.certified import Certified, date_of
-from carrycast.node.security.membership import Membership
+from carrycast.node.security.membership import Certified, Membership, date_of
 
 CHECK_S = 10.0
 """How often it looks. The clock may be set at any time, so nothing is foreseen."""

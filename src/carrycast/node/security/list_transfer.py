@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from carrycast.node.link.session import Session
 from carrycast.node.security.revocations import MAX_LIST_BYTES
+from carrycast.node.security.session import Session
 
 PIECE_BYTES = 400
 """With all headers a datagram stays below the 576 bytes that every link of IPv4 carries."""

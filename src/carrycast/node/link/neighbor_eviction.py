@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.admission import prefixes
+from carrycast.node.link.rate_limit import prefixes
 
 AGAIN = 0.5
 """Of a period: for so long a neighbor has to have been heard. Two beacons are not closer than that, unless one lies."""

@@ -24,10 +24,10 @@ import msgspec
 
 from carrycast.core.model import Event, EventId
 from carrycast.errors import NotAuthorizedError, UserError
+from carrycast.node.security.batch_signature import STEP_BYTES, Path, planted, top
+from carrycast.node.security.identity import TOGETHER
 from carrycast.node.security.membership import Member, Membership, Refusal
 from carrycast.node.security.primitives import SIGNATURE_BYTES, digest, signed_by
-from carrycast.node.security.section import TOGETHER
-from carrycast.node.security.together import STEP_BYTES, Path, planted, top
 
 LENGTH_BYTES = 2
 WITH_PATH = 1 << 15

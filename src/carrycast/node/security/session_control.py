@@ -20,11 +20,10 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from carrycast.node.link.fetching import MAX_AT_ONCE, PIECE_BYTES, Fetching
-from carrycast.node.link.group_key import OwnGroupKey
-from carrycast.node.link.session import Session
+from carrycast.node.security.list_transfer import MAX_AT_ONCE, PIECE_BYTES, Fetching
 from carrycast.node.security.membership import Membership
 from carrycast.node.security.primitives import SECRET_BYTES
+from carrycast.node.security.session import OwnGroupKey, Session
 
 KEY, KEY_TAKEN, NUMBERS, ASKED, PIECE = b"K", b"k", b"V", b"Q", b"F"
 _KEY = struct.Struct(f">B{SECRET_BYTES}s")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from carrycast.core.model import NodeId
-from carrycast.node.link.address import Address
-from carrycast.node.link.compound import taken_apart
-from carrycast.node.link.departures import Departures, DepartureUser
+from carrycast.node.link.adapter import Transport
+from carrycast.node.link.coalescing import Departures, DepartureUser, taken_apart
+from carrycast.node.link.config import LinkSettings
 from carrycast.node.link.frame import (
     MAX_WAITED_MS,
     PROBE_BODY_BYTES,
@@ -28,10 +28,9 @@ from carrycast.node.link.frame import (
     pack,
     unpack,
 )
-from carrycast.node.link.lanes import Lanes, LaneUser, P
-from carrycast.node.link.paths import Held, Paths, PathUser
-from carrycast.node.link.settings import LinkSettings
-from carrycast.node.link.transport import Transport
+from carrycast.node.link.path_validation import Held, Paths, PathUser
+from carrycast.node.link.reliability import Lanes, LaneUser, P
+from carrycast.node.link.socket_address import Address
 
 M = TypeVar("M")
 """What the body of a frame says."""

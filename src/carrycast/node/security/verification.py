@@ -19,11 +19,10 @@ from carrycast.core.protocol import StackPlan
 from carrycast.core.wire import Codec, DecodeError, EventMessage, Layer, Message, Parcel
 from carrycast.errors import UserError
 from carrycast.node.security.certificate import MAX_CERTIFICATE_BYTES
-from carrycast.node.security.certified import Certified
-from carrycast.node.security.membership import Member, Membership, Refusal
+from carrycast.node.security.event_signatures import EventFlaw, Signatures
+from carrycast.node.security.identity import TOGETHER
+from carrycast.node.security.membership import Certified, Member, Membership, Refusal
 from carrycast.node.security.primitives import signed_by
-from carrycast.node.security.section import TOGETHER
-from carrycast.node.security.signing import EventFlaw, Signatures
 
 CERTIFICATE = "$certificate"
 """The attribute of a subscription, or of a request, in which its certificate travels."""
