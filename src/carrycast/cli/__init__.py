@@ -14,6 +14,7 @@ from carrycast.cli import (
     catalog,
     completion,
     contacts,
+    debug,
     emulate,
     evaluate,
     fleets,
@@ -84,7 +85,7 @@ def parser() -> _Parser:
     loud.add_argument("-v", "--verbose", action="store_true", help="log what is done, on standard error")
     loud.add_argument("-q", "--quiet", action="store_true", help="neither progress nor warnings")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    groups = (simulate, contacts, emulate, show, evaluate, fleets, advise, tour, traces, telemetry)
+    groups = (simulate, debug, contacts, emulate, show, evaluate, fleets, advise, tour, traces, telemetry)
     for group in (*groups, live, keys, policy, catalog, scaffold, completion):
         group.add_commands(commands)
     return top
