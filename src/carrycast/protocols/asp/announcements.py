@@ -1,23 +1,87 @@
-"""The announcement phase [001 §4.2]: extended flooding, so that every broker knows its best announcer."""
+"""The announcement phase [001 §4.2]: extended flooding, so that every broker knows its best announcer.
+
+With the announcement cache [001 §6.3], late sinks and new neighbors learn of announcements that are still valid:
+neighbors exchange digests and request the announcements that they are missing.
+"""
 
 import math
+from math import ceil
 
 from carrycast.core.model import Event, NodeId
-from carrycast.core.protocol import Interface
+from carrycast.core.protocol import Interface, Link
+from carrycast.protocols.asp.announcement_table import Announced, Item, Production
 from carrycast.protocols.asp.broker import Broker, announcement_of, packet_size
-from carrycast.protocols.asp.digests import Digests
-from carrycast.protocols.asp.messages import Announcement, Flag, ShortAnnouncement
+from carrycast.protocols.asp.messages import (
+    MAX_KNOWN,
+    US_PER_S,
+    Announcement,
+    Ask,
+    Digest,
+    Flag,
+    Known,
+    Reply,
+    ShortAnnouncement,
+)
 from carrycast.protocols.asp.path_state import Alternative, PathState
 from carrycast.protocols.asp.paths import Paths
 from carrycast.protocols.asp.processors import LocalProcessors
 from carrycast.protocols.asp.publications import Publications
-from carrycast.protocols.asp.rules import (
-    aggregated_metric,
-    better,
-    canonical_content,
-    valid_metric,
-)
-from carrycast.protocols.asp.tables import Announced, Item, Production
+from carrycast.protocols.asp.rules import aggregated_metric, better, canonical_content, valid_metric
+
+
+class Digests:
+    """Tells new neighbors, and those who are back, what is known here. Without the setting it is silent."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._on = broker.settings.announcement_cache
+
+    def on_link_up(self, now: float, link: Link) -> None:
+        """A new neighbor. Both ends notice, so the one with the lower id speaks first, and mostly alone."""
+        if self._on and self._broker.node < link.neighbor:
+            self._greet(now, link)
+
+    def on_neighbor_back(self, now: float, link: Link) -> None:
+        """A neighbor that could not be reached is back; the other end may have noticed nothing."""
+        if self._on:
+            self._greet(now, link)
+
+    def spread(self, now: float, entry: Announced, announcer: NodeId) -> None:
+        """An announcement that came from a cache goes on to the other neighbors by its id alone."""
+        for link in self._broker.neighbors:
+            if link.neighbor != announcer:
+                self._tell(now, link, self._offers(now, link, [entry]), Reply.NOTHING)
+
+    def answer(self, now: float, sender: NodeId, message: Digest) -> None:
+        """What the sender of a digest wants to be told in turn."""
+        if not self._on or message.reply is Reply.NOTHING:
+            return
+        listed = {known.id for known in message.known} if message.reply is Reply.REST else set()
+        for link in self._broker.neighbors:
+            if link.neighbor == sender:
+                offers = self._offers(now, link, self._broker.table.entries())
+                rest = [known for known in offers if known.id not in listed]
+                if rest:
+                    self._tell(now, link, rest, Reply.NOTHING)
+
+    def _greet(self, now: float, link: Link) -> None:
+        offers = self._offers(now, link, self._broker.table.entries())
+        self._tell(now, link, offers, Reply.REST if len(offers) <= MAX_KNOWN else Reply.ALL)
+
+    def _offers(self, now: float, link: Link, entries: list[Announced]) -> list[Known]:
+        """What a neighbor may want to know of: not what a newer announcement has replaced, nor what comes from it."""
+        return [
+            Known(entry.id, entry.sequence, ceil((entry.path.path_s + link.cost_s) * US_PER_S))
+            for entry in entries
+            if entry.current and not entry.individual and entry.until > now
+            if entry.path.announcer is not None and entry.path.announcer != link.neighbor
+        ]
+
+    def _tell(self, now: float, link: Link, offers: list[Known], reply: Reply) -> None:
+        for first in range(0, max(1, len(offers)), MAX_KNOWN):
+            digest = Digest(tuple(offers[first : first + MAX_KNOWN]), reply if first == 0 else Reply.NOTHING)
+            self._broker.neighbors.send(now, link.neighbor, digest)
+
 
 MAX_VALIDITY_S = 1e6
 """No announcement stays longer, whoever made it; as much as the setting allows."""
@@ -239,3 +303,54 @@ class Announcements:
             return False
         decimals = self._broker.settings.decimals
         return canonical_content(mine, decimals) != canonical_content(event, decimals)
+
+
+class AnnouncementCache:
+    """Asks for what a digest lists and this broker lacks, hands out what it is asked for, serves late sinks."""
+
+    def __init__(self, broker: Broker, digests: Digests, announcements: Announcements, paths: Paths) -> None:
+        self._broker = broker
+        self._digests = digests
+        self._announcements = announcements
+        self._paths = paths
+        self._on = broker.settings.announcement_cache
+
+    def on_subscribe(self, now: float) -> None:
+        """A late sink subscribes to what is known and fits. Messages from before it came are not for it."""
+        if not self._on:
+            return
+        for entry in self._broker.table.entries():
+            if entry.individual or not entry.current or not self._broker.wants(entry):
+                continue
+            if entry.path.announcer != self._broker.node or entry.production is not None:
+                self._paths.subscribe_locally(now, entry)
+
+    def on_digest(self, now: float, sender: NodeId, message: Digest, via: Interface) -> None:
+        """What is unknown here is asked for; what is known may be a better path, or one in place of a lost one."""
+        broker = self._broker
+        lacking = []
+        for known in message.known:
+            entry = broker.table.get(known.id)
+            if entry is None or known.sequence > entry.sequence:
+                lacking.append(known.id)
+            elif known.sequence == entry.sequence:
+                self._announcements.offer(now, entry, sender, known.metric_us / US_PER_S, via)
+        if lacking:
+            broker.neighbors.send(now, sender, Ask(tuple(lacking)))
+        self._digests.answer(now, sender, message)
+
+    def on_ask(self, now: float, sender: NodeId, message: Ask) -> None:
+        """A neighbor wants full announcements."""
+        broker = self._broker
+        cost_s = broker.neighbors.cost_s(sender)
+        for id in dict.fromkeys(message.ids):
+            entry = broker.table.get(id)
+            if entry is None or entry.path.announcer is None or cost_s is None:
+                broker.drop("announcement_unknown", peer=sender)
+                continue
+            broadcast = broker.settings.announce_by == "broadcast"
+            full = announcement_of(entry, now, 0.0 if broadcast else cost_s, Flag.CACHED)
+            if full is None:
+                broker.drop("lease_over", entry.item.event.id, sender)
+            else:
+                broker.neighbors.send(now, sender, full)

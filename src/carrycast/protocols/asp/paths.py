@@ -1,14 +1,13 @@
 """The subscription phase [001 §4.3]: active paths from the source to each subscriber."""
 
 from carrycast.core.model import NodeId
-from carrycast.protocols.asp.broker import Broker
+from carrycast.protocols.asp.announcement_table import Announced, Production
+from carrycast.protocols.asp.broker import Broker, LocalStreams
 from carrycast.protocols.asp.messages import PathKind, PathLost, PathMessage
 from carrycast.protocols.asp.path_state import ActivePath, PendingPath, SentPath, Turn
 from carrycast.protocols.asp.publications import Publications
 from carrycast.protocols.asp.repair import Repairs
 from carrycast.protocols.asp.rules import derived_subscriber, valid_metric
-from carrycast.protocols.asp.streams import LocalStreams
-from carrycast.protocols.asp.tables import Announced, Production
 
 
 class Paths:
@@ -120,21 +119,6 @@ class Paths:
             for subscriber, sent in moved:
                 self._forward(now, entry, subscriber, sent.metric_s, PathKind.SUBSCRIBE, None)
         entry.make_by(production)
-
-    def on_result_over(self, now: float, entry: Announced) -> None:
-        """[001 §4.3] No local processor makes a result any more: the paths through this node are broken, "for any
-        reason", and their source is told."""
-        node = self._broker.node
-        for subscriber, sent in list(entry.path.sent.items()):
-            if sent.target == node:
-                entry.path.retract(subscriber)
-                self._tell(now, entry, subscriber, sent, PathKind.PATH_BROKEN)
-        entry.make_by(None)
-        entry.path.forget_alternative(node)
-        if entry.path.announcer == node:
-            entry.path.lose_announcer()
-            if self._repairs:
-                self.repairs.repair(now, entry)
 
     # From announcements.
 

@@ -6,8 +6,8 @@ from carrycast.core.matching import Filter
 from carrycast.core.model import Processor, ProcessorId
 from carrycast.core.parts.processing import Calls, parsed_filter
 from carrycast.core.protocol import Token
+from carrycast.protocols.asp.announcement_table import Announced, Item, Production
 from carrycast.protocols.asp.broker import Broker
-from carrycast.protocols.asp.tables import Announced, Item, Production
 
 
 class Work(NamedTuple):

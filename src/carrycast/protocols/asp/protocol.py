@@ -8,11 +8,8 @@ from carrycast.core.model import Event, Failure, NodeId, Processor, Subscription
 from carrycast.core.parts.handling import GivenUp
 from carrycast.core.protocol import Host, Interface, Link, Port, Protocol, RunsProcessors, TimerKey, Token
 from carrycast.core.wire import Message
-from carrycast.protocols.asp.announcements import Announcements
-from carrycast.protocols.asp.broker import Broker
-from carrycast.protocols.asp.caching import AnnouncementCache
-from carrycast.protocols.asp.digests import Digests
-from carrycast.protocols.asp.large import LargeMessages
+from carrycast.protocols.asp.announcements import AnnouncementCache, Announcements, Digests
+from carrycast.protocols.asp.broker import Broker, LocalStreams
 from carrycast.protocols.asp.messages import (
     MESSAGES,
     Announcement,
@@ -27,11 +24,9 @@ from carrycast.protocols.asp.messages import (
 )
 from carrycast.protocols.asp.paths import Paths
 from carrycast.protocols.asp.processors import LocalProcessors
-from carrycast.protocols.asp.publications import Publications
-from carrycast.protocols.asp.results import Results
+from carrycast.protocols.asp.publications import LargeMessages, Publications
 from carrycast.protocols.asp.settings import AspSettings
-from carrycast.protocols.asp.sources import Sources
-from carrycast.protocols.asp.streams import LocalStreams
+from carrycast.protocols.asp.sources import Results, Sources
 
 
 class Asp(Protocol, RunsProcessors):

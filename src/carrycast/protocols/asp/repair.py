@@ -9,12 +9,11 @@ from typing import TypeAlias
 
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import Fact
-from carrycast.protocols.asp.broker import Broker
+from carrycast.protocols.asp.announcement_table import Announced
+from carrycast.protocols.asp.broker import Broker, LocalStreams
 from carrycast.protocols.asp.messages import PathKind, PathLost, PathMessage, ShortAnnouncement
 from carrycast.protocols.asp.path_state import ActivePath
 from carrycast.protocols.asp.rules import aggregated_metric, feasible
-from carrycast.protocols.asp.streams import LocalStreams
-from carrycast.protocols.asp.tables import Announced
 
 Move: TypeAlias = Callable[[float, Announced, int, float, PathKind], None]
 """How a subscriber's path turns to the announcer in use: now, announcement, subscriber, metric, kind."""

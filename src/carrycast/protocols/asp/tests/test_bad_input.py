@@ -127,7 +127,7 @@ def test_a_processor_that_would_process_its_own_kind_for_ever_is_ended() -> None
 
 
 def test_a_table_that_is_full_takes_nothing_more_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("carrycast.protocols.asp.tables.MAX_ANNOUNCEMENTS", 1)
+    monkeypatch.setattr("carrycast.protocols.asp.announcement_table.MAX_ANNOUNCEMENTS", 1)
     broker = Broker(1, 2)
     broker.hear(1, announcement(0.05))
     assert broker.hear(1, announcement(0.05, id=C + 1, of=event(0, 9))) == ["too_many_announcements"]
@@ -143,7 +143,7 @@ def test_notes_are_facts_of_the_trace() -> None:
 
 
 def test_a_node_with_too_many_streams_keeps_further_ones_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("carrycast.protocols.asp.streams.MAX_SOURCES", 1)
+    monkeypatch.setattr("carrycast.protocols.asp.broker.MAX_SOURCES", 1)
     source = Broker(1, node=0)
     source.asp.on_subscribe(0.0, Subscription(SubscriptionId(0, 0), "true"))
     source.asp.on_publish(1.0, CELSIUS)

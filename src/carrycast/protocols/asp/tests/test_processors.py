@@ -8,10 +8,10 @@ import carrycast.sim.testing
 from carrycast.core.model import Event, EventId, Failure, Processor
 from carrycast.core.protocol import Link
 from carrycast.core.protocol.effects import Process
+from carrycast.protocols.asp.announcement_table import Item, Stream
 from carrycast.protocols.asp.messages import PathKind, Publication, ShortAnnouncement
-from carrycast.protocols.asp.results import combined
 from carrycast.protocols.asp.rules import announcement_id, derived_subscriber, stream_id
-from carrycast.protocols.asp.tables import Item, Stream
+from carrycast.protocols.asp.sources import combined
 from carrycast.protocols.asp.tests.bench import (
     CELSIUS,
     KELVIN,

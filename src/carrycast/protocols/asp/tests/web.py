@@ -16,9 +16,9 @@ from carrycast.core.model import Event, EventId, Failure, NodeId, Processor, Sub
 from carrycast.core.protocol import Link, RecordingPort
 from carrycast.core.protocol.effects import Deliver, Note, Process, Send
 from carrycast.core.wire import Message
+from carrycast.protocols.asp.announcement_table import Announced
 from carrycast.protocols.asp.protocol import Asp
 from carrycast.protocols.asp.settings import AspSettings
-from carrycast.protocols.asp.tables import Announced
 from carrycast.sim.testing import LoneHost
 
 Step = Callable[[], None]

@@ -7,9 +7,9 @@ import pytest
 
 from carrycast.core.model import Subscription
 from carrycast.core.protocol.effects import Deliver
-from carrycast.protocols.asp import tables
+from carrycast.protocols.asp import announcement_table
+from carrycast.protocols.asp.announcement_table import SPARE_ENDS, Announced, Item, Stream, Table
 from carrycast.protocols.asp.path_state import PathState
-from carrycast.protocols.asp.tables import SPARE_ENDS, Announced, Item, Stream, Table
 from carrycast.protocols.asp.tests.bench import CELSIUS, SINK, Broker, C, announcement, event, publication
 
 MEMORY_S = 5.0
@@ -66,7 +66,7 @@ def test_a_stream_is_remembered_until_the_leases_of_its_messages_are_over(monkey
     assert not table.expire(39.9).streams
     assert [stream.id for stream in table.expire(40.0).streams] == [7]
     # Forged streams whose messages never end are not many.
-    monkeypatch.setattr(tables, "MAX_LEASED_STREAMS", 2)
+    monkeypatch.setattr(announcement_table, "MAX_LEASED_STREAMS", 2)
     for stream in range(3):
         table.put(announced(table, 10 + stream, stream, 50.0), MEMORY_S)
     for stream in range(3):

@@ -1,7 +1,7 @@
-"""The network abstraction layer [001 §4.1]: neighbors, and delivery to each or notice of its loss.
+"""The network abstraction layer [001 §4.1]: the neighbor cache, and delivery to a neighbor or notice of its loss.
 
 "Each message from the broker has to be delivered to the neighbor or if it can not be delivered, the neighbor has to be
-removed from the neighbor cache". How messages are sent again until then is the outbox's business.
+removed from the neighbor cache". The outbox retransmits messages until then.
 """
 
 from collections.abc import Hashable, Iterator

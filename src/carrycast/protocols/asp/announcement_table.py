@@ -1,4 +1,4 @@
-"""What a broker knows: announcements with their paths, streams with their counters, and what its processors make."""
+"""The announcement table: announcements with their paths, streams with their counters, results of local processors."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from carrycast.protocols.asp.path_state import PathState
 
 MAX_ANNOUNCEMENTS = 10_000
 """Announcements known at one time; forged ones cannot fill the memory."""
+
 MAX_LEASED_STREAMS = 10_000
 """Streams up to which each is remembered as long as its messages may come again, however long their leases."""
-
 
 SPARE_ENDS = 256
 """Ends of what is gone that may lie around before they are cleared away."""
