@@ -20,7 +20,7 @@ from carrycast.core.protocol import AcknowledgesReplicas, KeepsEvents
 from carrycast.core.protocol.registry import protocol_named
 from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.node import record
+from carrycast.node import recorder
 from carrycast.node.config import NodeConfig, load_config
 
 PAGE = Path(__file__).parents[1] / "docs" / "guarantees.md"
@@ -102,7 +102,7 @@ class Place:
         """Killed, and back after a while, perhaps with another time of day."""
         await self.network.crash(self.ids[name])
         await asyncio.sleep(1)
-        with mock.patch.object(record, "wall_s", side_effect=lambda: time.time() + step_s):
+        with mock.patch.object(recorder, "wall_s", side_effect=lambda: time.time() + step_s):
             await self.network.start(self.ids[name])
 
     async def publish(self, events: int = EVENTS) -> None:

@@ -28,7 +28,7 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import LoopbackNetwork
 from carrycast.node.config import load_config
 from carrycast.node.link.frame import LinkFlaw, LinkFrame, LinkKind, pack, unpack
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 from carrycast.sim.engine.observers.checkers import Checkers, ViolationError
 from carrycast.trace import Kind
 from carrycast.trace.files import find_traces, read_some

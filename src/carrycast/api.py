@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from carrycast.analysis.explain.tale import Tale
-    from carrycast.node.api.aio import AsyncClient
+    from carrycast.node.api.arguments import AddressLike
+    from carrycast.node.api.async_client import AsyncClient
     from carrycast.node.api.client import Client
-    from carrycast.node.api.values import AddressLike
     from carrycast.sim.contacts.plan import ContactPlan
     from carrycast.sim.engine.missed import Missed
     from carrycast.sim.scenario.scenario import Scenario
@@ -428,7 +428,7 @@ def connect(address: "AddressLike") -> "Client":
 def connect_async(address: "AddressLike", patience_s: float = 30.0) -> "AsyncClient":
     """The same for asyncio, as in `async with connect_async(address) as client`. It connects again whenever the node
     was away; a question waits for the node for up to `patience_s`."""
-    from carrycast.node.api.aio import AsyncClient
+    from carrycast.node.api.async_client import AsyncClient
 
     return AsyncClient(address, patience_s)
 

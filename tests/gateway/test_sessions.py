@@ -8,9 +8,9 @@ import pytest
 
 from carrycast.node.gateways.mqtt import properties as kinds
 from carrycast.node.gateways.mqtt.reasons import Reason
-from carrycast.node.runtime.store import NodeStore
 from carrycast.node.security.commands import certify, new_pair
 from carrycast.node.security.key_files import KeyKind
+from carrycast.node.storage.store import NodeStore
 from tests.gateway.world import EPIDEMIC, Raw, broker, connect, packet, publish, subscribe, until
 
 LASTING = {"session_expiry_s": 1000}

@@ -10,9 +10,9 @@ import pytest
 import carrycast
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import until
-from carrycast.node.api import aio, deliveries
+from carrycast.node.api import async_client, deliveries
 from carrycast.node.api.connection import LostError
-from carrycast.node.api.messages import AskStatus
+from carrycast.node.api.messages import StatusRequest
 from carrycast.node.node import LiveNode
 from tests.live.conftest import MakeConfig, Run
 
@@ -46,7 +46,7 @@ def test_many_publications_are_on_their_way_together_and_events_come_by_iteratin
 def test_a_named_subscription_goes_on_when_the_node_is_back(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+    monkeypatch.setattr(async_client, "RETRY_S", 0.01)
 
     async def story() -> None:
         place = tmp_path / "node.sock"
@@ -63,7 +63,7 @@ def test_a_named_subscription_goes_on_when_the_node_is_back(
             await node.crash()
             await until(lambda: log.subscription is None)
             with pytest.raises(LostError, match="is away"):
-                await client.send(AskStatus(id=client.number()))
+                await client.send(StatusRequest(id=client.number()))
             asking = asyncio.create_task(client.publish({"n": 3}))
             node = LiveNode(made)
             await node.start()
@@ -123,7 +123,7 @@ def test_history_comes_without_a_name_too(config: MakeConfig, run: Run, tmp_path
 def test_a_subscription_can_be_ended_before_its_node_has_said_that_it_stands_and_while_it_is_away(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+    monkeypatch.setattr(async_client, "RETRY_S", 0.01)
 
     async def story() -> None:
         place = tmp_path / "node.sock"
@@ -156,7 +156,7 @@ def test_a_subscription_can_be_ended_before_its_node_has_said_that_it_stands_and
 def test_a_token_that_is_wrong_or_away_is_said_and_the_client_goes_on_with_the_right_one(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "RETRY_S", 0.01)
+    monkeypatch.setattr(async_client, "RETRY_S", 0.01)
     right, told = tmp_path / "right", tmp_path / "told"
 
     async def story() -> None:

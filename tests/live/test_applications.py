@@ -12,12 +12,12 @@ from carrycast.core.protocol import Fact
 from carrycast.core.protocol.application import Application, application_named
 from carrycast.errors import UserError
 from carrycast.lab.loopback.network import LoopbackNetwork, until
-from carrycast.node.api import outlet
+from carrycast.node.api import outbound_queue
 from carrycast.node.api.client import connect
 from carrycast.node.config import NodeConfig, load_config
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.applications import ApplicationConfig
-from carrycast.node.runtime.deeds import Allowed, AllowedCommand
+from carrycast.node.runtime.actions import AllowedActions, AllowedCommand
+from carrycast.node.runtime.application_host import ApplicationConfig
 from carrycast.services.policy.repository import Repository
 from tests.live.conftest import MakeConfig, Run
 
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.live
 PERIOD = "policy period roles sensor then { set discovery.period_s = 0.2 }"
 
 
-def with_application(config: NodeConfig, name: str, allowed: Allowed | None = None, **settings: object) -> NodeConfig:
+def with_application(
+    config: NodeConfig, name: str, allowed: AllowedActions | None = None, **settings: object
+) -> NodeConfig:
     kind = application_named(name)
     one = ApplicationConfig(kind, msgspec.convert(settings, kind.settings_type))
     return replace(config, applications=(*config.applications, one), allowed=allowed or config.allowed)
@@ -89,7 +91,7 @@ def test_only_commands_of_the_list_run_with_its_arguments(config: MakeConfig, ru
     mark = tmp_path / "mark"
     touch = AllowedCommand((sys.executable, "-c", "import sys; open(sys.argv[1], 'w')"), ((str(mark),),))
     fails = AllowedCommand((sys.executable, "-c", "raise SystemExit('no lamp')"))
-    allowed = Allowed(
+    allowed = AllowedActions(
         settings=False, commands={"touch": touch, "fails": fails, "absent": AllowedCommand(("/no/such",))}
     )
     text = "\n".join(
@@ -302,7 +304,7 @@ def write(path: Path, name: str, settings: str = "", store: str = 'store = { fil
 def test_a_configuration_names_applications_and_what_policies_may_do(tmp_path: Path) -> None:
     config = load_config(write(tmp_path / "a.toml", "policy_repository", 'roles = ["sensor"]'))
     assert [one.kind for one in config.applications] == [Repository]
-    assert config.allowed == Allowed(True, {"led": AllowedCommand(("/bin/led",), (("on",), ("off",)))})
+    assert config.allowed == AllowedActions(True, {"led": AllowedCommand(("/bin/led",), (("on",), ("off",)))})
 
 
 @pytest.mark.parametrize(
@@ -323,8 +325,8 @@ def test_a_mistake_in_it_is_named(tmp_path: Path, name: str, settings: str, stor
 def test_a_request_whose_answers_were_not_all_said_is_not_complete(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "TURN_BYTES", 1)
-    monkeypatch.setattr(outlet, "MAX_WAITING", 5)
+    monkeypatch.setattr(outbound_queue, "TURN_BYTES", 1)
+    monkeypatch.setattr(outbound_queue, "MAX_WAITING", 5)
 
     def client(address: str) -> None:
         with connect(address) as one:

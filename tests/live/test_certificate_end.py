@@ -25,7 +25,7 @@ from carrycast.node.security.certificate import DAY_S, GRACE_S
 from carrycast.node.security.event_signatures import EventFlaw
 from carrycast.node.security.key_files import KeyKind
 from carrycast.node.security.membership import CLOCK_SLACK_S, Certified
-from carrycast.node.trust import KeyedTrust
+from carrycast.node.security_policy import KeyedSecurityPolicy
 from tests.live.air import Air, Speaker, carried_until, meet
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, signed
@@ -259,7 +259,7 @@ def test_subscriptions_that_stand_travel_with_the_new_certificate(config: MakeCo
         async with LoopbackNetwork([*others, operator.keyed(two, expires_s=end_s)]) as network:
             node, inbox = network.nodes[2], Inbox()
             node.subscribe("topic = 'jam'", inbox)
-            assert isinstance(node.trust, KeyedTrust)
+            assert isinstance(node.trust, KeyedSecurityPolicy)
             membership = node.trust.membership
             assert isinstance(membership, Certified)
             membership.renew(membership.identity, operator.keys(2, expires_s=time.time() + 9000).certificate)

@@ -13,10 +13,10 @@ from carrycast.core.protocol import Capability
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.node.config import NodeConfig, load_config
+from carrycast.node.identity import KEY_BYTES, key_of
 from carrycast.node.link.config import InterfaceConfig, LinkSettings
 from carrycast.node.link.socket_address import format_address, parse_address
 from carrycast.node.runtime.host import LiveHost, offered
-from carrycast.node.runtime.identity import KEY_BYTES, key_of
 from carrycast.node.security.identity import node_of
 from carrycast.trace import Level
 

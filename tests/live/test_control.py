@@ -17,14 +17,14 @@ from carrycast.api import connect_async
 from carrycast.core.model import EventId, Position, Velocity
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import until
-from carrycast.node.api import connected, control, outlet
+from carrycast.node.api import client_session, control, outbound_queue
 from carrycast.node.api.client import connect
 from carrycast.node.api.control import MAX_CLIENTS
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from carrycast.node.api.token import first_line, split_token
 from carrycast.node.commands import Wanted, move, parse_attributes, publish, status, subscribe
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.outgoing import MAX_EVENT_BYTES
+from carrycast.node.runtime.publisher import MAX_EVENT_BYTES
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
 
@@ -238,7 +238,7 @@ def test_garbage_lines_are_answered_and_an_endless_line_ends_the_connection(conf
 def test_a_client_that_does_not_read_loses_events_and_the_node_goes_on(
     config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "MAX_UNREAD_BYTES", 10_000)
+    monkeypatch.setattr(outbound_queue, "MAX_UNREAD_BYTES", 10_000)
 
     def client(address: str) -> None:
         with connect(address) as idle, connect(address) as busy:
@@ -260,7 +260,7 @@ def test_too_many_clients_and_too_many_subscriptions_are_refused(
     config: MakeConfig, run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "MAX_CLIENTS", 2)
-    monkeypatch.setattr(connected, "MAX_CLIENT_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(client_session, "MAX_CLIENT_SUBSCRIPTIONS", 3)
 
     def client(address: str) -> None:
         with connect(address) as one, connect(address) as two:

@@ -23,7 +23,7 @@ from carrycast.node.config import TraceConfig, load_config
 from carrycast.node.link import interface
 from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.node import LiveNode
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 from carrycast.node.reload import Reloading
 from carrycast.node.security import commands as keys
 from carrycast.node.security.key_files import KeyKind

@@ -15,9 +15,9 @@ from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.api.client import connect
 from carrycast.node.api.consumer import Delivery, Reader
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.backlog import BacklogSettings
-from carrycast.node.runtime.saving import Saving
-from carrycast.node.runtime.store import FORMAT, NodeStore
+from carrycast.node.storage.backlog import BacklogSettings
+from carrycast.node.storage.group_commit import GroupCommit
+from carrycast.node.storage.store import FORMAT, NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_control import with_node
 
@@ -113,7 +113,7 @@ def test_a_backlog_is_bounded_in_bytes_and_in_age_and_leases_end_in_it(config: M
         async with LiveNode(brief) as node:
             node.subscribe("n >= 0", None, name="log")
             node.publish({"n": 1})
-            await until(lambda: not node._saving.holds)
+            await until(lambda: not node._group_commit.is_pending)
             node._subscribers._review_all()
             assert node.drops["backlog_old"] == 1
         async with LiveNode(config(1)) as node:
@@ -310,10 +310,10 @@ def test_a_handler_that_raises_takes_only_its_own_writes_with_it(tmp_path: Path)
     store = NodeStore(tmp_path / "store", 1)
     layer = store.layer(Layer.DISSEMINATION)
     layer.put(b"first", b"1")
-    store.settle()
+    store.release_savepoint()
     layer.put(b"second", b"2")
     layer.delete(b"first")
-    store.undo()
+    store.rollback_savepoint()
     layer.put(b"third", b"3")
     store.commit()
     assert [key for key, _ in layer.items()] == [b"first", b"third"]
@@ -325,16 +325,16 @@ def test_what_waits_for_a_commit_that_fails_is_told_and_the_node_goes_on(
 ) -> None:
     async def story() -> None:
         store = NodeStore(tmp_path / "store", 1)
-        saving = Saving(store)
+        group_commit = GroupCommit(store)
         layer = store.layer(Layer.DISSEMINATION)
         told: list[WorkError | None] = []
         store.query(f"PRAGMA max_page_count = {store.query('PRAGMA page_count')[0][0]}")
         layer.put(b"small", b"1")
-        saving.settle()
-        saving.on_disk(told.append)
+        group_commit.release_savepoint()
+        group_commit.when_synced(told.append)
         with pytest.raises(WorkError, match="full"):
             layer.put(b"big", bytes(100_000))
-        saving.undo()
+        group_commit.rollback_savepoint()
         await until(lambda: len(told) == 1)
         store.query("PRAGMA max_page_count = 1000000")
         if told[0] is not None:
@@ -343,10 +343,10 @@ def test_what_waits_for_a_commit_that_fails_is_told_and_the_node_goes_on(
         else:
             assert layer.get(b"small") == b"1"
         layer.put(b"big", bytes(100_000))
-        saving.on_disk(told.append)
+        group_commit.when_synced(told.append)
         await until(lambda: len(told) == 2)
         assert told[1] is None
-        await saving.stop()
+        await group_commit.stop()
         store.close()
 
     run(story())

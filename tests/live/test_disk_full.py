@@ -11,7 +11,7 @@ from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.api import subscribers
 from carrycast.node.api.client import connect
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.store import NodeStore
+from carrycast.node.storage.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_delivery import Taker
 
@@ -25,8 +25,8 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Disk:
     state = [False]
 
     def failing(store: NodeStore) -> None:
-        if state[0] and store.unsaved:
-            store.lost = WorkError("the disk is full")
+        if state[0] and store.in_transaction:
+            store.failed = WorkError("the disk is full")
         commit(store)
 
     monkeypatch.setattr(NodeStore, "commit", failing)
@@ -158,11 +158,11 @@ def test_a_write_that_fails_before_its_commit_is_a_drop_and_takes_nothing_else_w
             node.subscribe("n >= 0", plain)
             first = node.publish({"n": 1})
             await until(lambda: one.events == other.events == [first])
-            store = node._saving.store
+            store = node._group_commit.store
             store.query(f"PRAGMA max_page_count = {store.query('PRAGMA page_count')[0][0]}")
             node.acknowledge(subscription, [other.taken[0].position or 0], None)
             lost = node.publish({"n": 2}, bytes(50_000))
-            await until(lambda: node._saving.trouble is not None)
+            await until(lambda: node._group_commit.failure is not None)
             assert plain.events == [first, lost], "who has no name needs no disk"
             store.query("PRAGMA max_page_count = 1000000")
             later = node.publish({"n": 3})

@@ -24,8 +24,8 @@ from carrycast.node.link import interface
 from carrycast.node.link.config import LinkSettings
 from carrycast.node.link.interface import LiveInterface
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime import pacing
-from carrycast.node.runtime.holding import Copies
+from carrycast.node.runtime import backpressure
+from carrycast.node.runtime.replication import RequiredCopies
 from tests.live.conftest import BEACONS, MakeConfig, Run
 from tests.live.test_control import with_node
 from tests.live.test_delivery import nobody
@@ -170,7 +170,7 @@ def test_a_node_is_busy_after_so_many_events_of_which_a_neighbor_has_taken_none(
                 node.publish({"n": published})
                 published += 1
             assert published == events
-            monkeypatch.setattr(pacing, "LONGEST_S", 0.0)
+            monkeypatch.setattr(backpressure, "LONGEST_S", 0.0)
             assert not node.is_busy(), "nobody waits for ever for a neighbor that takes nothing"
 
     run(story())
@@ -234,15 +234,15 @@ def test_a_publisher_is_told_when_enough_neighbors_hold_its_event(
             await network.discovered()
             held: list[int] = []
             node = network.nodes[0]
-            node.publish({"n": 1}, stored=nobody, copies=Copies(2, 5.0, held.append))
+            node.publish({"n": 1}, stored=nobody, copies=RequiredCopies(2, 5.0, held.append))
             await until(lambda: held == [2])
             # One neighbor too many: patience ends it.
-            node.publish({"n": 2}, copies=Copies(3, 0.5, held.append))
+            node.publish({"n": 2}, copies=RequiredCopies(3, 0.5, held.append))
             await until(lambda: held == [2, 2])
-            assert not node._outgoing.holding._waits
+            assert not node._outgoing.replication._waits
         async with LiveNode(config(3, "flooding")) as node:
             with pytest.raises(UserError, match="flooding does not know who holds an event"):
-                node.publish({"n": 1}, copies=Copies(1, 1.0, held.append))
+                node.publish({"n": 1}, copies=RequiredCopies(1, 1.0, held.append))
 
     run(story())
 

@@ -10,7 +10,7 @@ import pytest
 
 from carrycast.core.model import SubscriptionId
 from carrycast.lab.loopback.network import LoopbackNetwork, until
-from carrycast.node.api.aio import AsyncClient
+from carrycast.node.api.async_client import AsyncClient
 from carrycast.node.api.client import connect
 from carrycast.node.api.consumer import Delivery, Reader
 from carrycast.node.config import NodeConfig

@@ -10,7 +10,7 @@ from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.link.config import UDP
 from carrycast.node.link.frame import MAX_DATAGRAM_BYTES, LinkFlaw, LinkFrame, LinkKind, pack
 from carrycast.node.node import LiveNode
-from carrycast.node.record import BAD_ROWS_PER_S
+from carrycast.node.recorder import BAD_ROWS_PER_S
 from carrycast.protocols.flooding.protocol import FloodedEvent
 from tests.live.conftest import MakeConfig, Run, meet
 

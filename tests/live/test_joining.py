@@ -7,8 +7,8 @@ from carrycast.core.model import FOREVER_S, Event, EventId
 from carrycast.core.protocol.effects import Broadcast, Send
 from carrycast.core.wire import Layer
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.joining import Joining
-from carrycast.node.runtime.outgoing import Publication
+from carrycast.node.runtime.batching import MessageBatching
+from carrycast.node.runtime.publisher import PublicationRequest
 from carrycast.protocols.epidemic.messages import MAX_IDS, Ask, Check, Summary, Transfer
 from tests.live.conftest import MakeConfig, Run
 
@@ -20,12 +20,12 @@ def ids(*numbers: int) -> tuple[EventId, ...]:
     return tuple(EventId(1, n) for n in numbers)
 
 
-def story(tell: Callable[[Joining, Left], None]) -> Left:
+def story(tell: Callable[[MessageBatching, Left], None]) -> Left:
     left: Left = []
 
     async def told() -> None:
         loop = asyncio.get_running_loop()
-        joining = Joining(loop, lambda layer, effect, tokens: left.append((effect, tokens)))
+        joining = MessageBatching(loop, lambda layer, effect, tokens: left.append((effect, tokens)))
         tell(joining, left)
         await asyncio.sleep(0)
 
@@ -34,7 +34,7 @@ def story(tell: Callable[[Joining, Left], None]) -> Left:
 
 
 def test_messages_of_a_kind_to_one_neighbor_are_one_and_all_their_tokens_are_on_its_way() -> None:
-    def tell(joining: Joining, left: Left) -> None:
+    def tell(joining: MessageBatching, left: Left) -> None:
         joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
         joining.send(HERE, Send(3, Summary(ids(1)), None, 12))
         joining.send(HERE, Send(2, Ask(ids(9))))
@@ -57,7 +57,7 @@ def test_messages_of_a_kind_to_one_neighbor_are_one_and_all_their_tokens_are_on_
 def test_what_cannot_be_joined_goes_at_once() -> None:
     transfer = Transfer(Event(EventId(1, 1), {}), 1, 60.0)
 
-    def tell(joining: Joining, left: Left) -> None:
+    def tell(joining: MessageBatching, left: Left) -> None:
         joining.send(HERE, Send(2, transfer, None, 5))
         joining.send(HERE, Send(2, transfer))
         assert left == [(Send(2, transfer, None, 5), (5,)), (Send(2, transfer), ())]
@@ -66,7 +66,7 @@ def test_what_cannot_be_joined_goes_at_once() -> None:
 
 
 def test_what_would_be_too_long_becomes_several() -> None:
-    def tell(joining: Joining, left: Left) -> None:
+    def tell(joining: MessageBatching, left: Left) -> None:
         for n in range(MAX_IDS + 1):
             joining.send(HERE, Send(2, Check(ids(n)), None, n))
 
@@ -77,7 +77,7 @@ def test_what_would_be_too_long_becomes_several() -> None:
 
 
 def test_what_is_forgotten_never_leaves() -> None:
-    def tell(joining: Joining, left: Left) -> None:
+    def tell(joining: MessageBatching, left: Left) -> None:
         joining.send(HERE, Send(2, Summary(ids(1)), None, 11))
         joining.forget()
 
@@ -94,10 +94,10 @@ def test_a_node_that_crashes_says_nothing_more(config: MakeConfig, run: Run) -> 
             while not (one.neighbors and two.neighbors):
                 await asyncio.sleep(0.01)
             one.publish({"n": 1})
-            sent = one.record.counts["sent"]
+            sent = one.recorder.counts["sent"]
             await one.crash()
             await asyncio.sleep(0.3)
-            assert one.record.counts["sent"] == sent
+            assert one.recorder.counts["sent"] == sent
 
     run(story())
 
@@ -111,11 +111,11 @@ def test_a_burst_of_events_is_told_of_at_once(config: MakeConfig, run: Run) -> N
                 await asyncio.sleep(0.01)
             inbox: list[EventId] = []
             two.subscribe("n >= 0", lambda subscription, event, hops: inbox.append(event.id))
-            before = one.record.counts["sent"]
-            found = one.publish_all([Publication({"n": n}, b"", FOREVER_S, None) for n in range(50)])
+            before = one.recorder.counts["sent"]
+            found = one.publish_all([PublicationRequest({"n": n}, b"", FOREVER_S, None) for n in range(50)])
             while len(inbox) < 50:
                 await asyncio.sleep(0.01)
             assert inbox == found
-            assert one.record.counts["sent"] - before < 60, "a summary and 50 transfers, beside beacons"
+            assert one.recorder.counts["sent"] - before < 60, "a summary and 50 transfers, beside beacons"
 
     run(story())

@@ -19,7 +19,7 @@ from carrycast.node.security.identity import node_of
 from carrycast.node.security.key_files import KeyKind, write_key, written
 from carrycast.node.security.membership import Certified, Member, Membership, Refusal
 from carrycast.node.security.primitives import SigningKey
-from carrycast.node.trust import KeyedTrust
+from carrycast.node.security_policy import KeyedSecurityPolicy
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, private_of
 
@@ -172,7 +172,7 @@ def test_a_revoked_node_is_a_stranger_everywhere_and_its_events_are_dropped(conf
             first = nodes[3].publish({"n": 1})
             await until(lambda: inbox.events == [first])
             # Only the first is told, and node 3 is at the other end.
-            assert isinstance(nodes[0].trust, KeyedTrust)
+            assert isinstance(nodes[0].trust, KeyedSecurityPolicy)
             assert nodes[0].trust.membership.take_revocations(operator.revoked(3, *range(1000, 2700)))
             await until(lambda: 3 not in nodes[2].neighbors, 10)
             await until(lambda: nodes[1].neighbors == [0, 2] or nodes[1].neighbors == [2, 0], 10)
@@ -200,7 +200,7 @@ def test_who_carries_events_of_a_revoked_node_keeps_its_links(protocol: str, con
                 await until(lambda: first.neighbors == [2] and second.neighbors == [1], 10)
                 carried = [second.publish({"n": n}) for n in range(5)]
                 await until(lambda: sorted(inbox.events) == sorted(carried), 10)
-            assert isinstance(first.trust, KeyedTrust)
+            assert isinstance(first.trust, KeyedSecurityPolicy)
             assert first.trust.membership.take_revocations(operator.revoked(2))
             async with LiveNode(newcomer) as third:
                 others = Inbox()
@@ -249,7 +249,7 @@ def test_a_folder_that_may_not_be_looked_into_changes_nothing_either(
 
     async def story() -> None:
         async with LiveNode(OPERATOR.keyed(config(1))) as node:
-            assert isinstance(node.trust, KeyedTrust)
+            assert isinstance(node.trust, KeyedSecurityPolicy)
             monkeypatch.setattr(node.trust.membership, "reload", forbidden)
             node.trust.reload()
 

@@ -9,7 +9,7 @@ import pytest
 from carrycast.api import connect_async
 from carrycast.errors import UserError
 from carrycast.lab.loopback.network import until
-from carrycast.node.api import connected
+from carrycast.node.api import client_session
 from carrycast.node.api.client import connect
 from carrycast.node.commands import Wanted, subscribe
 from carrycast.node.node import LiveNode
@@ -94,7 +94,7 @@ def test_who_acknowledges_by_himself_after_the_end_is_told(config: MakeConfig, r
 def test_the_line_says_which_and_its_place_is_free(
     config: MakeConfig, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connected, "MAX_CLIENT_SUBSCRIPTIONS", 1)
+    monkeypatch.setattr(client_session, "MAX_CLIENT_SUBSCRIPTIONS", 1)
     asked = {"op": "subscribe", "id": 1, "filter": "n = 1", "lease_s": LEASE_S}
 
     def client(address: str) -> None:

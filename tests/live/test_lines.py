@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from carrycast.node.api.lines import LineTooLongError, lines
+from carrycast.node.api.client_session import LineTooLongError, lines
 from carrycast.node.api.messages import MAX_LINE_BYTES
 from tests.live.conftest import Run
 

@@ -10,9 +10,9 @@ import pytest
 
 from carrycast.core.protocol import Capability
 from carrycast.core.wire import Layer
-from carrycast.node.runtime import work
+from carrycast.node.runtime import load
 from carrycast.node.runtime.host import HostFacts, LiveHost, offered
-from carrycast.node.runtime.work import Work
+from carrycast.node.runtime.load import LoadMeter
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 
 
 def test_load_is_the_share_in_which_anything_of_the_node_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, busy = Clock(monkeypatch), Work(10.0)
+    clock, busy = Clock(monkeypatch), LoadMeter(10.0)
     host = LiveHost(Layer.DISSEMINATION, HostFacts(), None, 0, busy)
     with busy:
         clock.now_s += 1
@@ -38,7 +38,7 @@ def test_load_is_the_share_in_which_anything_of_the_node_runs(monkeypatch: pytes
 
 
 def test_a_handler_that_raises_has_worked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, busy = Clock(monkeypatch), Work(10.0)
+    clock, busy = Clock(monkeypatch), LoadMeter(10.0)
     with suppress(RuntimeError), busy:
         clock.now_s += 5
         raise RuntimeError
@@ -48,7 +48,7 @@ def test_a_handler_that_raises_has_worked_too(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_the_machine_does_is_not_the_load_of_a_node_that_rests() -> None:
     async def other_work() -> float:
-        busy = Work(0.2)
+        busy = LoadMeter(0.2)
         sum(range(2_000_000))
         await asyncio.sleep(0.05)
         return busy.load()
@@ -59,7 +59,7 @@ def test_what_the_machine_does_is_not_the_load_of_a_node_that_rests() -> None:
 def test_free_memory_is_told_where_the_system_tells_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = tmp_path / "meminfo"
     told.write_text("MemTotal: 99 kB\nMemFree: 5 kB\nMemAvailable:   12 kB\n")
-    monkeypatch.setattr(work, "_MEMINFO", told)
+    monkeypatch.setattr(load, "_MEMINFO", told)
     host = LiveHost(Layer.DISSEMINATION, HostFacts(), None, 0)
     assert host.free_memory_bytes(0.0) == 12 * 1024
     assert {Capability.LOAD, Capability.MEMORY} <= host.offers

@@ -11,9 +11,9 @@ import pytest
 
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.api import metrics
-from carrycast.node.delays import Delays
 from carrycast.node.node import LiveNode
-from carrycast.node.service import Service
+from carrycast.node.recorder import DelayHistogram
+from carrycast.node.service_manager import ServiceManager
 from tests.live.conftest import MakeConfig, Run
 from tests.patience import PATIENCE_S
 
@@ -87,13 +87,13 @@ def test_health_says_what_is_wrong_and_other_requests_are_turned_away(
         async with LiveNode(replace(config(1), metrics=("127.0.0.1", 0))) as node:
             port = node.metrics.port
             assert (await asked(port, get("/health")))[::2] == ("200 OK", "ok\n")
-            node._saving.trouble = "the disk is full"
+            node._group_commit.failure = "the disk is full"
             assert (await asked(port, get("/health")))[::2] == ("503 Service Unavailable", "the disk is full\n")
             assert (await asked(port, get("/")))[0] == "404 Not Found"
             assert (await asked(port, b"POST /metrics HTTP/1.1\r\n\r\n"))[0] == "405 Method Not Allowed"
             assert (await asked(port, b"HEAD /metrics HTTP/1.1\r\n\r\n"))[2] == ""
             assert (await asked(port, b"nonsense\r\n\r\n"))[0] == "400 Bad Request"
-            node._saving.trouble = None
+            node._group_commit.failure = None
             # Half a request, and one without an end: nothing comes, and others are served.
             assert (await asked(port, b"GET /metr"))[0] == ""
             assert (await asked(port, b"x" * 100_000))[0] == ""
@@ -124,7 +124,7 @@ def test_who_holds_connections_open_shuts_nobody_out_and_the_end_is_quiet(
 
 
 def test_delays_are_counted_in_buckets() -> None:
-    delays = Delays()
+    delays = DelayHistogram()
     for delay_s in (-5.0, 0.001, 0.05, 7200.0):
         delays.add(delay_s)
     told = dict(delays.cumulative())
@@ -160,7 +160,7 @@ def test_a_service_manager_that_does_not_listen_holds_up_nobody(
                 other.sendto(b"of another service", str(tmp_path / "notify"))
 
     async def story() -> None:
-        service = Service()
+        service = ServiceManager()
         service.ready("node a runs")
         said: list[str] = []
         await until(lambda: "READY=1\nSTATUS=node a runs" in heard(manager, said), PATIENCE_S)
@@ -181,7 +181,7 @@ def test_a_service_manager_is_told_of_the_start_of_life_and_of_the_end(
     said: list[str] = []
 
     async def story() -> None:
-        service = Service()
+        service = ServiceManager()
         service.ready("node a runs")
         await until(lambda: heard(manager, said).count("WATCHDOG=1") >= 3, PATIENCE_S)
         service.stopping()
@@ -197,9 +197,9 @@ def test_without_a_manager_nothing_is_said_and_one_that_is_gone_does_no_harm(
 ) -> None:
     async def story() -> None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-        Service().ready("")
+        ServiceManager().ready("")
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
-        service = Service()
+        service = ServiceManager()
         service.ready("")
         service.stopping()
 

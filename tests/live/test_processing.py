@@ -18,7 +18,7 @@ from carrycast.node.config import NodeConfig
 from carrycast.node.node import LiveNode
 from carrycast.node.runtime import processing
 from carrycast.node.runtime.processing import ProcessorConfig
-from carrycast.node.trust import KeyedTrust
+from carrycast.node.security_policy import KeyedSecurityPolicy
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator, signed
 from tests.live.talker import Talker
@@ -135,7 +135,7 @@ def test_what_is_not_to_be_processed_has_an_outcome_too(config: MakeConfig, run:
         operator = Operator()
         made = operator.keyed(with_functions(config(1, Runner), tmp_path, "double"))
         async with LiveNode(made) as node:
-            assert isinstance(node.trust, KeyedTrust)
+            assert isinstance(node.trust, KeyedSecurityPolicy)
             gone = signed(operator.vetting(7).signatures, Event(EventId(7, 7), {"run": "double", "n": 1}))
             node.trust.membership.take_revocations(operator.revoked(7))
             # As if it had come in pieces, from somebody who carried it.

@@ -10,7 +10,7 @@ from carrycast.core.protocol import StackPlan, UsesRouter
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.runtime.host import HostFacts, offered
-from carrycast.node.runtime.numbers import incarnation
+from carrycast.node.storage.sequence_numbers import incarnation
 from tests.live.conftest import BEACONS, LINK, MakeConfig, Run
 from tests.patience import PATIENCE_S
 

@@ -11,10 +11,10 @@ from carrycast.core.model import FOREVER_S, EventId
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api import connection
 from carrycast.node.api.client import connect
-from carrycast.node.api.connected import MAX_TOGETHER
+from carrycast.node.api.client_session import MAX_TOGETHER
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime import holding
-from carrycast.node.runtime.outgoing import Publication
+from carrycast.node.runtime import replication
+from carrycast.node.runtime.publisher import PublicationRequest
 from tests.live.conftest import MakeConfig, Run
 from tests.live.keyed import Operator
 
@@ -63,7 +63,7 @@ def test_wrong_ones_among_them_and_other_questions_are_answered_in_order(
             assert [one.get("id") for one in found] == [1, 2, 0, 3, 4, 5, 6, 7]
             assert found[5]["counts"]["published"] == 2, "what was asked first is done first"
             assert "does not keep on disk" in found[3]["message"]
-            assert node.record.counts["published"] == 3
+            assert node.recorder.counts["published"] == 3
 
     run(story())
 
@@ -98,7 +98,7 @@ def test_a_node_that_is_busy_refuses_or_lets_wait(
         async with LiveNode(config(1, control=place)) as node:
             asking = asyncio.create_task(answers(place, publish(1, busy="refuse"), publish(2), publish(3)))
             await asyncio.sleep(0.1)
-            assert node.record.counts["published"] == 0
+            assert node.recorder.counts["published"] == 0
             busy[0] = False
             assert [one["answer"] for one in await asking] == ["refused", "published", "published"]
             assert node.drops["busy"] == 1
@@ -109,7 +109,9 @@ def test_a_node_that_is_busy_refuses_or_lets_wait(
 def test_one_that_is_wrong_does_not_hold_up_the_others_of_a_node(config: MakeConfig, run: Run) -> None:
     async def story() -> None:
         async with LiveNode(config(1)) as node:
-            wanted = [Publication({"n": n}, b"", lease_s, None) for n, lease_s in enumerate((1.0, -1.0, FOREVER_S))]
+            wanted = [
+                PublicationRequest({"n": n}, b"", lease_s, None) for n, lease_s in enumerate((1.0, -1.0, FOREVER_S))
+            ]
             first, second, third = node.publish_all(wanted)
             assert isinstance(first, EventId)
             assert isinstance(second, UserError)
@@ -143,7 +145,7 @@ def test_who_publishes_many_without_reading_what_it_is_told_meanwhile_is_not_stu
 def test_one_for_which_there_is_no_room_does_not_hold_up_the_others(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "MAX_WAITING", 0)
+    monkeypatch.setattr(replication, "MAX_WAITING", 0)
     place = tmp_path / "1.sock"
 
     async def story() -> None:

@@ -17,7 +17,7 @@ from carrycast.node.link import interface
 from carrycast.node.link.adapter import NotThereError
 from carrycast.node.link.socket_address import Address
 from carrycast.node.node import LiveNode
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 from carrycast.node.reload import Reloading
 from tests.live.conftest import Run
 

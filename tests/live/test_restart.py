@@ -9,8 +9,8 @@ from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, until
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.numbers import BLOCK, Numbers
-from carrycast.node.runtime.store import NodeStore
+from carrycast.node.storage.sequence_numbers import BLOCK, SequenceNumbers
+from carrycast.node.storage.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.talker import Talker
 
@@ -29,12 +29,12 @@ def test_no_event_id_is_used_twice_with_or_without_a_store(config: MakeConfig, r
 
 def test_numbers_are_reserved_before_they_are_given_away(tmp_path: Path) -> None:
     store = NodeStore(tmp_path / "store", 1)
-    numbers = Numbers("event", store)
+    numbers = SequenceNumbers("event", store)
     assert [numbers.take() for _ in range(BLOCK + 1)] == list(range(BLOCK + 1))
     # No close: the process is gone, and its lock with it.
     store._database.close()
     again = NodeStore(tmp_path / "store", 1)
-    assert Numbers("event", again).take() == 2 * BLOCK
+    assert SequenceNumbers("event", again).take() == 2 * BLOCK
     again.close()
 
 

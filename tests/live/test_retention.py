@@ -18,11 +18,11 @@ import carrycast
 from carrycast.core.model import EventId
 from carrycast.errors import UserError, WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
-from carrycast.node.api import publishing
+from carrycast.node.api import client_publishing
 from carrycast.node.api.client import Client, connect
-from carrycast.node.api.messages import Level, Retained
+from carrycast.node.api.messages import Level, RetentionReport
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime import pacing
+from carrycast.node.runtime import backpressure
 from tests.live.conftest import MakeConfig, Run
 from tests.live.test_delivery import nobody
 from tests.live.test_metrics import asked, get
@@ -50,7 +50,7 @@ def check_books(node: LiveNode) -> None:
     """Of each level events accepted = events kept + events removed by name, and the log says the same."""
     retention = node.status().retention
     assert [flaw for level, one in retention.items() if (flaw := one.flaw(level)) is not None] == []
-    assert node._record.ledger.imbalance() is None
+    assert node._recorder.ledger.imbalance() is None
 
 
 def until_refused(publications: Iterator[EventId]) -> tuple[int, str]:
@@ -185,7 +185,7 @@ def test_without_neighbors_stored_events_are_admitted_until_the_log_is_full_and_
             stored = await asyncio.to_thread(client)
             assert 100 < stored < 131
             retention = node.status().retention
-            assert retention["stored"] == Retained(stored, stored, {}, retention["stored"].log_bytes)
+            assert retention["stored"] == RetentionReport(stored, stored, {}, retention["stored"].log_bytes)
             assert retention["accepted"].removed["buffer_full"] > 0, "they make room for each other"
             check_books(node)
             state, _, body = await asked(node.metrics.port, get("/health"))
@@ -290,7 +290,7 @@ def test_protocols_that_keep_nothing_say_so_of_each_event(config: MakeConfig, ru
             async with LiveNode(config(1, protocol)) as node:
                 for n in range(3):
                     node.publish({"n": n})
-                assert node.status().retention == {"accepted": Retained(3, 0, {"not_kept": 3})}
+                assert node.status().retention == {"accepted": RetentionReport(3, 0, {"not_kept": 3})}
                 with pytest.raises(UserError, match="does not keep on disk"):
                     node.publish({"n": 3}, stored=nobody)
 
@@ -304,7 +304,7 @@ def test_what_memory_lets_go_of_is_counted_at_its_publisher(config: MakeConfig, 
         async with LiveNode(config(1, "epidemic", buffer=4)) as node:
             for n in range(10):
                 node.publish({"n": n})
-            assert node.status().retention == {"accepted": Retained(10, 4, {"buffer_full": 6})}
+            assert node.status().retention == {"accepted": RetentionReport(10, 4, {"buffer_full": 6})}
 
     run(story())
 
@@ -330,7 +330,7 @@ def test_metrics_and_the_control_channel_show_the_books(config: MakeConfig, run:
             assert 'carrycast_retention_removed_total{level="stored",reason="lease_over"} 1' in lines
             assert any(line.startswith('carrycast_retention_log_bytes{level="stored"}') for line in lines)
 
-            def client() -> Retained:
+            def client() -> RetentionReport:
                 with connect(str(tmp_path / "1.sock")) as one:
                     return one.status().retention["stored"]
 
@@ -344,9 +344,9 @@ def test_publishers_wait_from_the_first_events_on_and_are_refused_in_the_end(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-12, G-13"""
-    monkeypatch.setattr(publishing, "WAIT_S", 0.3)
-    monkeypatch.setattr(pacing, "PATIENCE_S", 3600.0)
-    monkeypatch.setattr(pacing, "LONGEST_S", 3600.0)
+    monkeypatch.setattr(client_publishing, "WAIT_S", 0.3)
+    monkeypatch.setattr(backpressure, "PATIENCE_S", 3600.0)
+    monkeypatch.setattr(backpressure, "LONGEST_S", 3600.0)
 
     def client() -> int:
         with connect(str(tmp_path / "1.sock")) as one:
@@ -372,7 +372,7 @@ def test_nobody_waits_for_neighbors_that_want_nothing(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-12"""
-    monkeypatch.setattr(pacing, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(backpressure, "PATIENCE_S", 0.2)
 
     def client() -> None:
         with connect(str(tmp_path / "1.sock")) as one:
@@ -385,6 +385,6 @@ def test_nobody_waits_for_neighbors_that_want_nothing(
             await network.discovered()
             await asyncio.to_thread(client)
             account = network.nodes[1].status().retention["accepted"]
-            assert account == Retained(1000, 400, {"buffer_full": 600})
+            assert account == RetentionReport(1000, 400, {"buffer_full": 600})
 
     run(story())

@@ -15,8 +15,8 @@ from carrycast.errors import WorkError
 from carrycast.lab.loopback.network import Inbox, LoopbackNetwork, until
 from carrycast.node.api.client import connect
 from carrycast.node.node import LiveNode
-from carrycast.node.runtime.numbers import EventNumbers, incarnation
-from carrycast.node.runtime.store import NodeStore
+from carrycast.node.storage.sequence_numbers import UnpredictableSequenceNumbers, incarnation
+from carrycast.node.storage.store import NodeStore
 from tests.live.conftest import MakeConfig, Run
 from tests.live.disks import KINDS, Disk, disk
 from tests.live.test_metrics import asked, get
@@ -66,14 +66,14 @@ def test_it_starts_brings_what_it_has_refuses_and_recovers(
             network.line()
             await network.discovered()
             await until(lambda: set(inbox.events) >= set(ids), 30)
-            await until(lambda: node._saving.trouble is not None)
+            await until(lambda: node._group_commit.failure is not None)
             assert REASON in await asyncio.to_thread(refused)
             state, _, body = await asked(node.metrics.port, get("/health"))
             assert state == "503 Service Unavailable"
             assert REASON in body
             assert node.status().retention["stored"].kept == 20
             full.free()
-            await until(lambda: node._saving.trouble is None, 30)
+            await until(lambda: node._group_commit.failure is None, 30)
             ids += await stored(node, 5)
             await until(lambda: set(inbox.events) >= set(ids), 30)
             assert (await asked(node.metrics.port, get("/health")))[0] == "200 OK"
@@ -107,7 +107,7 @@ def test_every_protocol_that_keeps_events_starts_on_a_full_disk(
             async with LiveNode(made) as node:
                 assert node.status().retention["stored"].kept == 3
                 check_books(node)
-                await until(lambda: node._saving.trouble is not None)
+                await until(lambda: node._group_commit.failure is not None)
                 with pytest.raises(WorkError, match=REASON):
                     node.publish({"n": 1}, stored=lambda lost: None)
 
@@ -125,7 +125,7 @@ def test_numbers_on_a_full_disk_are_those_of_no_other_start(full: Disk, run: Run
         def start() -> NodeStore:
             store = NodeStore(path, 1)
             starts.append(incarnation(store))
-            numbers = EventNumbers(store)
+            numbers = UnpredictableSequenceNumbers(store)
             new = {numbers.take() >> 24 for _ in range(1500)}
             assert not new & taken
             taken.update(new)
@@ -139,7 +139,7 @@ def test_numbers_on_a_full_disk_are_those_of_no_other_start(full: Disk, run: Run
         await asyncio.sleep(0.25)
         store = start()
         full.free()
-        store.lost = None
+        store.failed = None
         store.probe()
         store.commit()
         store.close()
@@ -159,7 +159,7 @@ def test_a_new_node_starts_on_a_full_disk_and_makes_its_store_when_there_is_room
         full.fill()
         starts = []
         async with LiveNode(made) as node:
-            await until(lambda: node._saving.trouble is not None)
+            await until(lambda: node._group_commit.failure is not None)
             with pytest.raises(WorkError, match="cannot make the store"):
                 node.publish({"n": 1}, stored=lambda lost: None)
             inbox = Inbox()
@@ -168,7 +168,7 @@ def test_a_new_node_starts_on_a_full_disk_and_makes_its_store_when_there_is_room
             await until(lambda: inbox.events == [taken])
             starts.append(node._runtime.protocol.host.incarnation)
             full.free()
-            await until(lambda: node._saving.trouble is None, 30)
+            await until(lambda: node._group_commit.failure is None, 30)
             ids = await stored(node, 3)
             assert len({taken, *ids}) == 4
         async with LiveNode(made) as again:

@@ -17,7 +17,7 @@ from carrycast.analysis.live_page.server import PageServer
 from carrycast.core.model import Position
 from carrycast.errors import UserError
 from carrycast.lab.loopback.network import LoopbackNetwork, until
-from carrycast.node import sight
+from carrycast.node import event_feed
 from carrycast.node.api.client import connect
 from carrycast.node.node import LiveNode
 from tests.cli.console import call
@@ -61,8 +61,8 @@ def test_a_node_tells_who_watches_it_what_happens_to_events(config: MakeConfig, 
 def test_who_asks_too_late_is_told_how_much_it_missed(
     config: MakeConfig, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sight, "REMEMBERED", 4)
-    monkeypatch.setattr(sight, "AT_ONCE", 3)
+    monkeypatch.setattr(event_feed, "REMEMBERED", 4)
+    monkeypatch.setattr(event_feed, "AT_ONCE", 3)
 
     def client(address: str) -> None:
         with connect(address) as watcher:
@@ -79,7 +79,7 @@ def test_who_asks_too_late_is_told_how_much_it_missed(
             assert node.control_address is not None
             await asyncio.to_thread(client, node.control_address)
             # The last that leaves takes the memory along.
-            await until(lambda: node.record.sight.after(0)[1] == [])
+            await until(lambda: node.recorder.feed.after(0)[1] == [])
 
     run(story())
 

@@ -65,7 +65,7 @@ DEEP = ("core", "sim")
 ENTRY_POINTS = frozenset({"__init__", "__main__", "api", "cli"})
 
 # The rooms of the live world: each may import those before it; what stands in the folder itself may import all.
-LIVE_ROOMS = ("sight", "delays", "record", "link", "security", "runtime", "api")
+LIVE_ROOMS = ("event_feed", "recorder", "link", "security", "storage", "runtime", "api", "gateways")
 
 MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 60
@@ -412,9 +412,9 @@ def test_the_table_is_about_layers_that_may_be_imported_without_a_cycle() -> Non
             "class _M:\n    def __init__(self):\n        self.n = 0\n    def f(self):\n        self.n += 1\n_M1 = _M()",
             "_M1 is state of the process",
         ),
-        ("node.link.frame", "from carrycast.node.runtime.store import NodeStore", "node.link may not import"),
-        ("node.runtime.store", "from carrycast.node.node import LiveNode", "node.runtime may not import"),
-        ("node.record", "from carrycast.node.link.socket_address import Address", "node.record may not import"),
+        ("node.link.frame", "from carrycast.node.storage.store import NodeStore", "node.link may not import"),
+        ("node.storage.store", "from carrycast.node.node import LiveNode", "node.storage may not import"),
+        ("node.recorder", "from carrycast.node.link.socket_address import Address", "node.recorder may not import"),
         ("sim.engine.run", "def f(net):\n    return net._nodes", "sim.engine.run:2: _nodes is private"),
         ("sim.engine.run", "\n" * 501, "has 501 lines"),
         ("sim.engine.run", "def f():\n" + "    pass\n" * 60, "f has 61 lines"),
@@ -451,7 +451,7 @@ def test_a_module_that_breaks_a_rule_is_named(module: str, source: str, complain
         ("node.node", "import asyncio, os, socket, time\nfrom carrycast.core.protocol import Port"),
         (
             "node.api.control",
-            "from carrycast.node.runtime.store import NodeStore\nfrom carrycast.node.record import LOG",
+            "from carrycast.node.storage.store import NodeStore\nfrom carrycast.node.recorder import LOG",
         ),
         ("node.config", "from carrycast.node.link.config import LinkSettings"),
         ("core.parts.x", "TABLE = {1: 2}\nclass A:\n    pass\nNONE = A()\ndef f(a):\n    return TABLE[a], NONE"),

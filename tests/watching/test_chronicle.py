@@ -8,7 +8,7 @@ from carrycast.analysis.live_page import chronicle
 from carrycast.analysis.live_page.chronicle import Chronicle
 from carrycast.analysis.live_page.shortened import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE
 from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STORE
-from carrycast.node.sight import Sighting, Wish
+from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 
 T0 = 1000.0
 
@@ -26,14 +26,14 @@ def rows(of: Chronicle, until_s: float = 1000.0) -> list[list[Any]]:
     return found
 
 
-def seen(kind: str, event: str | None = "7:0", **more: Any) -> Sighting:
-    return Sighting(0.0, kind, event, **more)
+def seen(kind: str, event: str | None = "7:0", **more: Any) -> FeedEvent:
+    return FeedEvent(0.0, kind, event, **more)
 
 
 def test_what_nodes_tell_at_their_own_pace_is_put_in_order() -> None:
     story = network(7, 9)
     story.tell(9, T0 + 2.0, "seen", seen("receive", peer=7))
-    story.tell(9, T0 + 0.5, "wishes", [Wish("9:0", "n = 1"), Wish("9:1", "n = 2")])
+    story.tell(9, T0 + 0.5, "wishes", [ActiveSubscription("9:0", "n = 1"), ActiveSubscription("9:1", "n = 2")])
     story.tell(7, T0 + 1.0, "seen", seen("publish", attributes={"n": 1}))
     story.tell(9, T0 + 2.0, "seen", seen("deliver"))
     assert rows(story, 2.0) == [

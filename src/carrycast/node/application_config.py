@@ -11,8 +11,8 @@ from carrycast.core.protocol.application import application_named
 from carrycast.core.settings import typed
 from carrycast.errors import UserError
 from carrycast.node.link.config import Name, Section
-from carrycast.node.runtime.applications import ApplicationConfig
-from carrycast.node.runtime.deeds import Allowed, AllowedCommand
+from carrycast.node.runtime.actions import AllowedActions, AllowedCommand
+from carrycast.node.runtime.application_host import ApplicationConfig
 
 
 class ApplicationSection(Section, frozen=True):
@@ -35,10 +35,10 @@ class EnforcementSection(Section, frozen=True):
     settings: bool = True
     commands: dict[Name, CommandSection] = msgspec.field(default_factory=dict)
 
-    def allowed(self) -> Allowed:
+    def allowed(self) -> AllowedActions:
         """The same, for the host."""
         commands = {name: AllowedCommand(one.run, one.arguments) for name, one in self.commands.items()}
-        return Allowed(self.settings, commands)
+        return AllowedActions(self.settings, commands)
 
 
 def configured(

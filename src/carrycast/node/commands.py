@@ -58,10 +58,10 @@ async def _run(node: "LiveNode", path: Path) -> None:
     import signal
 
     from carrycast.node.reload import Reloading
-    from carrycast.node.service import Service
+    from carrycast.node.service_manager import ServiceManager
 
     loop = asyncio.get_running_loop()
-    service = Service()
+    service = ServiceManager()
     stop = asyncio.Event()
     reloading = Reloading(node, path)
     reloads: set[asyncio.Task[None]] = set()

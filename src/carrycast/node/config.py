@@ -25,7 +25,7 @@ from carrycast.errors import UserError, WorkError
 from carrycast.node.application_config import ApplicationSection, EnforcementSection, configured
 from carrycast.node.control_config import ControlSection, control_place, token_file
 from carrycast.node.gateways import Opener, gateway_named
-from carrycast.node.identity_config import identity
+from carrycast.node.identity import identity
 from carrycast.node.link.config import (
     DiscoverySection,
     InterfaceConfig,
@@ -42,12 +42,12 @@ from carrycast.node.link.socket_address import Address
 from carrycast.node.logs import LogSection
 from carrycast.node.metrics_config import MetricsSection, metrics_place
 from carrycast.node.peers import checked
-from carrycast.node.runtime.applications import ApplicationConfig
-from carrycast.node.runtime.backlog import BacklogSettings
-from carrycast.node.runtime.deeds import Allowed
+from carrycast.node.runtime.actions import AllowedActions
+from carrycast.node.runtime.application_host import ApplicationConfig
 from carrycast.node.runtime.host import HostFacts, Whereabouts, offered
 from carrycast.node.runtime.processing import ProcessorConfig
 from carrycast.node.security.identity import KeysSection, node_of
+from carrycast.node.storage.backlog import BacklogSettings
 from carrycast.trace import Level
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class NodeConfig:
     area: Area | None = None
     roads: RoadMap | None = None
     applications: tuple[ApplicationConfig, ...] = ()
-    allowed: Allowed = field(default_factory=Allowed)
+    allowed: AllowedActions = field(default_factory=AllowedActions)
     keeps: tuple[str, ...] = ()
     """The filters of what the node stores for later."""
     load_window_s: float = DEFAULT_WINDOW_S

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 FIELDS = "fields"
 """The attribute of a log record that holds what it is about."""

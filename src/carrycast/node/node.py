@@ -21,42 +21,41 @@ from carrycast.core.protocol.application import Application
 from carrycast.core.protocol.effects import Process
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.advertisements import Advertisements
 from carrycast.node.api.consumer import Reader
 from carrycast.node.api.control import ControlServer
 from carrycast.node.api.messages import Status
 from carrycast.node.api.metrics import MetricsServer
-from carrycast.node.api.requests import Answered, Closed, Requests
+from carrycast.node.api.notifications import retained
+from carrycast.node.api.requests import Advertisements, OnAnswer, OnClosed, Requests
 from carrycast.node.api.subscribers import Listener, Subscribers
-from carrycast.node.api.told import retained
 from carrycast.node.config import NodeConfig
-from carrycast.node.flushing import Flushing
 from carrycast.node.gateways import Door, Gateway, opened
 from carrycast.node.link.adapter import Transport
 from carrycast.node.link.socket_address import Address, format_address
 from carrycast.node.peers import look_up
-from carrycast.node.record import Record
-from carrycast.node.runtime.applications import Forget, LiveApplications, Replied
-from carrycast.node.runtime.applications_above import Applications
-from carrycast.node.runtime.certifying import CertifyingRuntime
-from carrycast.node.runtime.holding import Copies
+from carrycast.node.recorder import NodeRecorder
+from carrycast.node.runtime.application_host import Forget, LiveApplicationHost, Replied
+from carrycast.node.runtime.application_layer import ApplicationLayer
 from carrycast.node.runtime.host import STANDING, LiveHost
-from carrycast.node.runtime.numbers import EventNumbers, Numbers, incarnation
-from carrycast.node.runtime.outgoing import Outgoing, Publication
-from carrycast.node.runtime.processing import Finished, Processing
-from carrycast.node.runtime.saving import Saved, Saving
-from carrycast.node.runtime.store import NodeStore
-from carrycast.node.runtime.work import Work
-from carrycast.node.trust import trust_of
+from carrycast.node.runtime.load import LoadMeter
+from carrycast.node.runtime.processing import ProcessorOutcome, ProcessorPool
+from carrycast.node.runtime.publisher import EventPublisher, PublicationRequest
+from carrycast.node.runtime.replication import RequiredCopies
+from carrycast.node.runtime.runtime import CertifyingRuntime
+from carrycast.node.security_policy import security_policy_of
+from carrycast.node.storage.group_commit import GroupCommit, OnCommitted
+from carrycast.node.storage.sequence_numbers import SequenceNumbers, UnpredictableSequenceNumbers, incarnation
+from carrycast.node.storage.store import NodeStore
+from carrycast.node.trace_files import TraceWriter
 from carrycast.trace import Trace
 
 
-class LiveNode(Applications):
+class LiveNode(ApplicationLayer):
     """One node. `async with LiveNode(config) as node:` runs it; all methods belong to the loop's thread."""
 
     def __init__(self, config: NodeConfig, transports: Mapping[Interface, Transport] | None = None) -> None:
         """An interface without a transport of its own gets a UDP socket."""
-        self.config, self.trust = config, trust_of(config)
+        self.config, self.trust = config, security_policy_of(config)
         given, sealed = transports or {}, self.trust.transport
         self._interfaces = [(one, sealed(given.get(one.name) or one.transport())) for one in config.interfaces]
         self._cleanup = AsyncExitStack()
@@ -93,12 +92,12 @@ class LiveNode(Applications):
         config, cleanup, self._started_s = self.config, self._cleanup, asyncio.get_running_loop().time()
         file = NodeStore(config.store, config.node)  # In memory, if it has none: for what waits for subscriptions.
         cleanup.callback(file.close)
-        self._saving, self._file = (saving := Saving(file)), file
+        self._group_commit, self._file = (group_commit := GroupCommit(file)), file
         store = None if config.store is None else file
-        self._record = record = Record(config.node, Trace(config.trace.run, config.trace.level))
-        flushing = Flushing(record, config.trace, config.name)
+        self._recorder = recorder = NodeRecorder(config.node, Trace(config.trace.run, config.trace.level))
+        flushing = TraceWriter(recorder, config.trace, config.name)
         cleanup.callback(flushing.save)
-        self._processing = Processing(config.processors, self._on_processed, work := Work(config.load_window_s))
+        self._processing = ProcessorPool(config.processors, self._on_processed, work := LoadMeter(config.load_window_s))
         await self._processing.start()
         cleanup.push_async_callback(self._processing.stop)
         self._whereabouts = (facts := config.facts()).whereabouts
@@ -109,23 +108,31 @@ class LiveNode(Applications):
 
         plan, above = trust.plan(config.plan), trust.applications(self, self.note_drop)
         self._runtime = runtime = CertifyingRuntime(
-            trust.certified, config.node, plan, self._interfaces, record, host, saving, above, work
+            trust.certified, config.node, plan, self._interfaces, recorder, host, group_commit, above, work
         )
         await look_up(runtime.interfaces.values(), cleanup)
-        events = Numbers("event", store) if config.foreseeable else EventNumbers(store)
-        self._outgoing = outgoing = Outgoing(config.node, events, runtime, record, saving, trust.sign)
-        numbers = Numbers("subscription", store)
-        self._subscribers = Subscribers(config.node, runtime, record, file, saving, numbers, config.backlog)
+        events = SequenceNumbers("event", store) if config.foreseeable else UnpredictableSequenceNumbers(store)
+        self._outgoing = outgoing = EventPublisher(config.node, events, runtime, recorder, group_commit, trust.sign)
+        numbers = SequenceNumbers("subscription", store)
+        self._subscribers = Subscribers(config.node, runtime, recorder, file, group_commit, numbers, config.backlog)
         self._requests = Requests(config.node, runtime, numbers)
         self._advertisements = Advertisements(config.node, runtime, numbers)
-        self._applications = LiveApplications(
-            config.node, config.applications, runtime, record, saving, host, numbers, outgoing.publish, config.allowed
+        self._applications = LiveApplicationHost(
+            config.node,
+            config.applications,
+            runtime,
+            recorder,
+            group_commit,
+            host,
+            numbers,
+            outgoing.publish,
+            config.allowed,
         )
         self.tune = self._applications.tune
         runtime.start()
-        outgoing.retention.started()
+        outgoing.retention.on_started()
         cleanup.callback(trust.start(runtime.certify_again))
-        cleanup.push_async_callback(lambda: self._saving.stop(self._crashed))
+        cleanup.push_async_callback(lambda: self._group_commit.stop(self._crashed))
         cleanup.callback(self._stop_runtime)
         cleanup.push_async_callback(self._applications.end_deeds)
         self._subscribers.restore()
@@ -137,16 +144,21 @@ class LiveNode(Applications):
         await self._open_doors()
 
     async def _open_doors(self) -> None:
-        config, saving, kept, health = self.config, self._saving, self._outgoing.retention, self.trust.health
+        config, group_commit, kept, health = (
+            self.config,
+            self._group_commit,
+            self._outgoing.retention,
+            self.trust.health,
+        )
         doors: list[Door] = []
         if config.metrics is not None:
-            delays = self._record.delays
-            self.metrics = MetricsServer(self.status, delays, lambda: health(kept.trouble), config.metrics)
+            delays = self._recorder.delays
+            self.metrics = MetricsServer(self.status, delays, lambda: health(kept.failure), config.metrics)
             doors.append(self.metrics)
         if config.control is not None:
             self._control = ControlServer(self, config.control, config.control_token)
             doors.append(self._control)
-        self.gateways = opened(config.gateways, self, config.node, self._file, saving, self._runtime.protocol)
+        self.gateways = opened(config.gateways, self, config.node, self._file, group_commit, self._runtime.protocol)
         for door in (*doors, *self.gateways.values()):
             await door.start()
             self._cleanup.push_async_callback(door.stop)
@@ -159,7 +171,7 @@ class LiveNode(Applications):
 
     def _stop_runtime(self) -> None:
         self._subscribers.close()
-        self._outgoing.holding.close()
+        self._outgoing.replication.close()
         self._applications.stop(self._crashed)
         (self._runtime.crash if self._crashed else self._runtime.stop)()
 
@@ -186,19 +198,19 @@ class LiveNode(Applications):
         return None if self._control is None else self._control.address
 
     @property
-    def record(self) -> Record:
+    def recorder(self) -> NodeRecorder:
         """What is written down here."""
-        return self._record
+        return self._recorder
 
     @property
     def trace(self) -> Trace:
         """The trace so far."""
-        return self._record.trace
+        return self._recorder.trace
 
     @property
     def drops(self) -> Mapping[str, int]:
         """How much was dropped for which reason."""
-        return self._record.drops
+        return self._recorder.drops
 
     @property
     def neighbors(self) -> list[NodeId]:
@@ -228,14 +240,14 @@ class LiveNode(Applications):
         payload: bytes = b"",
         lease_s: float = FOREVER_S,
         access: str | None = None,
-        stored: Saved | None = None,
-        copies: Copies | None = None,
+        stored: OnCommitted | None = None,
+        copies: RequiredCopies | None = None,
     ) -> EventId:
         """Publish an event, as a `Publication` says; a UserError says what is wrong with it."""
         self._check_running()
-        return self._outgoing.publish(Publication(attributes, payload, lease_s, access, stored, copies))
+        return self._outgoing.publish(PublicationRequest(attributes, payload, lease_s, access, stored, copies))
 
-    def publish_all(self, publications: Sequence[Publication]) -> list[EventId | UserError | WorkError]:
+    def publish_all(self, publications: Sequence[PublicationRequest]) -> list[EventId | UserError | WorkError]:
         """Publish events that are there at the same time; of each its id, or what is wrong with it."""
         self._check_running()
         return self._outgoing.publish_all(publications)
@@ -257,11 +269,11 @@ class LiveNode(Applications):
         self.trust.check_subscription(filter, attributes)
         return self._subscribers.subscribe(filter, listener, name, lease_s, attributes, processor, state, history)
 
-    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: Saved | None) -> None:
+    def acknowledge(self, subscription: SubscriptionId, positions: list[int], saved: OnCommitted | None) -> None:
         """A reader has these for good once `saved` is called; until then they may come again."""
         self._subscribers.acknowledge(subscription, positions)
         if saved is not None:
-            self._saving.on_disk(saved)
+            self._group_commit.when_synced(saved)
 
     def unsubscribe(self, subscription: SubscriptionId) -> bool:
         """End a subscription; False if there is none."""
@@ -276,7 +288,7 @@ class LiveNode(Applications):
         self._check_running()
         return self._advertisements.advertise(filter, stored)
 
-    def request(self, filter: str, patience_s: float, answered: Answered, closed: Closed) -> Forget:
+    def request(self, filter: str, patience_s: float, answered: OnAnswer, closed: OnClosed) -> Forget:
         """Ask for stored events: `answered(event, hops)` for each, then `closed(complete)`, unless forgotten before."""
         self._check_running()
         self.trust.check_subscription(filter, None)
@@ -310,11 +322,11 @@ class LiveNode(Applications):
             neighbors=self.neighbors,
             links={f"{link.neighbor}/{link.interface}": link.cost_s for link in self.links},
             subscriptions=len(self._subscribers),
-            counts=dict(self._record.counts),
-            drops=dict(self._record.drops),
+            counts=dict(self._recorder.counts),
+            drops=dict(self._recorder.drops),
             position=None if self._whereabouts is None else self._whereabouts.position,
             waiting={f"send/{name}": one.waiting for name, one in self._runtime.interfaces.items()}
-            | {"clients": self._subscribers.waiting, "buffer": self._record.held},
+            | {"clients": self._subscribers.waiting, "buffer": self._recorder.held},
             retention=retained(self._outgoing.retention),
             certificate_ends_s=self.trust.certificate_ends_s,
             names={node: name for node, name in self.config.names.items() if node in self.neighbors},
@@ -323,7 +335,7 @@ class LiveNode(Applications):
 
     def note_drop(self, reason: str) -> None:
         """Something for an application was dropped."""
-        self._record.drop(Layer.DISSEMINATION, reason)
+        self._recorder.drop(Layer.DISSEMINATION, reason)
 
     def _check_running(self) -> None:
         if not self._running:
@@ -345,11 +357,11 @@ class LiveNode(Applications):
         self._subscribers.close_history(subscription, complete)
 
     def acknowledge_replica(self, event: EventId, neighbor: NodeId) -> None:
-        self._outgoing.held(event, neighbor)
+        self._outgoing.on_held(event, neighbor)
 
     def process(self, job: Process, refused: str = "") -> None:
         self._processing.submit(job, refused)
 
-    def _on_processed(self, finished: Finished) -> None:
+    def _on_processed(self, finished: ProcessorOutcome) -> None:
         if self._running:
-            self._outgoing.processed(finished)
+            self._outgoing.on_processed(finished)

@@ -20,7 +20,7 @@ from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.interface import RESOLVE_S
 from carrycast.node.link.socket_address import Address, format_address, resolve
 from carrycast.node.logs import set_up
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 TUNED = ("discovery", "protocol", "router")
 ELSEWHERE = frozenset({*TUNED, "interfaces", "log"})

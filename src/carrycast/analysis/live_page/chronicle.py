@@ -11,7 +11,7 @@ import msgspec
 
 from carrycast.analysis.live_page.shortened import DROP, EVENT, FRAMES, LINK_DOWN, LINK_UP, PLACE, Row, shortened
 from carrycast.analysis.player.story import CRASH, DELIVER, EVICT, REACH, START, STORE, said
-from carrycast.node.sight import Sighting, Wish
+from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 from carrycast.trace import Kind
 from carrycast.trace.eligible import eligible
 
@@ -136,7 +136,7 @@ class Chronicle:
             self._wish(now, id, ())
             self._have[1].difference_update([pair for pair in self._have[1] if pair[1] == node])
 
-    def _see(self, now: float, node: int, seen: Sighting) -> None:
+    def _see(self, now: float, node: int, seen: FeedEvent) -> None:
         if seen.kind == Kind.DROP:
             event = self._events.get(seen.event or "", -1)
             self._rows.append([DROP, now, node, event, seen.reason or "unknown"])
@@ -164,7 +164,7 @@ class Chronicle:
             reached.add(pair)
         self._rows.append([code, now, node, event, peer])
 
-    def _event(self, now: float, id: str, seen: Sighting | None = None) -> int:
+    def _event(self, now: float, id: str, seen: FeedEvent | None = None) -> int:
         """Its number; who wants it is known as soon as its attributes are."""
         attributes = None if seen is None else seen.attributes
         known = id in self._events
@@ -179,7 +179,7 @@ class Chronicle:
         self._rows.append([EVENT, now, self._places.get(source, -1), id, text, wanted])
         return place
 
-    def _wanting(self, now: float, id: str, source: int, seen: Sighting) -> Iterable[int]:
+    def _wanting(self, now: float, id: str, source: int, seen: FeedEvent) -> Iterable[int]:
         row: Mapping[str, Any] = {
             "run": "",
             "event": id,
@@ -191,7 +191,7 @@ class Chronicle:
         }
         return [node for _, _, node, _, through in eligible([row], list(self._wishes.values())) if not through]
 
-    def _wish(self, now: float, id: int, wishes: Sequence[Wish]) -> None:
+    def _wish(self, now: float, id: int, wishes: Sequence[ActiveSubscription]) -> None:
         for key in [key for key in self._wishes if key[0] == id]:
             del self._wishes[key]
         for wish in wishes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from carrycast.analysis.live_page.chronicle import Chronicle
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.client import Client, connect
-from carrycast.node.api.messages import Watched
+from carrycast.node.api.messages import WatchResponse
 
 MAX_CHANNELS = 256
 """Each is asked by a thread of its own, so that one that hangs holds up no other."""
@@ -115,7 +115,7 @@ class Watchers:
             self._chronicle.meet(node)
             self._chronicle.tell(node, time.time(), what, told)
 
-    def _take(self, node: int, said: Watched, ahead_s: float, frames: int, sent: bool = False) -> None:
+    def _take(self, node: int, said: WatchResponse, ahead_s: float, frames: int, sent: bool = False) -> None:
         with self._lock:
             now_s = time.time()
             if said.subscriptions is not None:

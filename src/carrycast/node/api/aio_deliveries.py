@@ -15,10 +15,10 @@ from carrycast.node.api.deliveries import (
     HistoryListener,
     event_id,
 )
-from carrycast.node.api.messages import MAX_POSITIONS, Acknowledge, Acknowledged, Subscribe
+from carrycast.node.api.messages import MAX_POSITIONS, AcknowledgeRequest, AcknowledgeResponse, SubscribeRequest
 
 if TYPE_CHECKING:
-    from carrycast.node.api.aio import AsyncClient
+    from carrycast.node.api.async_client import AsyncClient
 
 
 class AsyncDeliveries(AsyncIterator[Event]):
@@ -28,7 +28,9 @@ class AsyncDeliveries(AsyncIterator[Event]):
     over comes again. Who takes events by `next_delivery` acknowledges them by `acknowledge`.
     """
 
-    def __init__(self, client: "AsyncClient", question: Subscribe, on_history: HistoryListener | None = None) -> None:
+    def __init__(
+        self, client: "AsyncClient", question: SubscribeRequest, on_history: HistoryListener | None = None
+    ) -> None:
         self.question = question
         self.asked = 0
         """The number of the question that the node was last asked."""
@@ -100,7 +102,7 @@ class AsyncDeliveries(AsyncIterator[Event]):
         if self._lapsed and self._positions:
             raise UserError("the subscription has ended with its lease, and so has what it is to acknowledge")
         for question in self._acknowledgements(events):
-            await self._client.ask(question, Acknowledged)
+            await self._client.ask(question, AcknowledgeResponse)
 
     async def close(self) -> None:
         """End the subscription, named or not."""
@@ -111,14 +113,14 @@ class AsyncDeliveries(AsyncIterator[Event]):
             # Nobody waits for the answer; if it is lost they come again.
             self._client.send(question).add_done_callback(lambda answered: answered.cancelled() or answered.exception())
 
-    def _acknowledgements(self, events: tuple[Acknowledgeable, ...]) -> list[Acknowledge]:
+    def _acknowledgements(self, events: tuple[Acknowledgeable, ...]) -> list[AcknowledgeRequest]:
         ids = [event_id(event) for event in events] or tuple(self._positions)
         positions = [self._positions.pop(id) for id in ids if id in self._positions]
         subscription = self.subscription
         if subscription is None:
             return []
         return [
-            Acknowledge(
+            AcknowledgeRequest(
                 id=self._client.number(), subscription=subscription, positions=positions[first : first + MAX_POSITIONS]
             )
             for first in range(0, len(positions), MAX_POSITIONS)

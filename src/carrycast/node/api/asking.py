@@ -2,7 +2,7 @@
 
 from carrycast.core.model import EventId
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.messages import Publish, Published, Refused
+from carrycast.node.api.messages import ErrorResponse, PublishRequest, PublishResponse
 
 ANSWER_S = 30.0
 """A node that has not answered by then hangs: an answer needs no network."""
@@ -10,17 +10,17 @@ HELD_S = 10.0
 """How long to wait for neighbors to hold an event: a few beacons and transfers."""
 
 
-def refusal(reply: Refused) -> UserError | WorkError:
+def refusal(reply: ErrorResponse) -> UserError | WorkError:
     """The error that a refused question raises."""
     return UserError(reply.message) if reply.wrong_use else WorkError(reply.message)
 
 
-def publishing_s(question: Publish) -> float:
+def publishing_s(question: PublishRequest) -> float:
     """How long the answer to a publication is waited for."""
     return ANSWER_S + (question.patience_s if question.level == "held" else 0.0)
 
 
-def published(question: Publish, answer: Published) -> EventId:
+def published(question: PublishRequest, answer: PublishResponse) -> EventId:
     """The event's id; a WorkError if fewer neighbors hold it than was asked for, though it stays published."""
     if question.level == "held" and (answer.held or 0) < question.copies:
         raise WorkError(

@@ -17,46 +17,7 @@ import msgspec
 
 from carrycast.core.model import Event, EventId, Position, ProcessorId, Scalar, SubscriptionId, Velocity
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
-from carrycast.node.api.connection import Connection, LostError
-from carrycast.node.api.deliveries import (
-    Arrivals,
-    Deliveries,
-    Delivery,
-    HistoryListener,
-    delivered_event,
-    put_where_it_waits,
-)
-from carrycast.node.api.messages import (
-    MAX_POSITIONS,
-    Acknowledge,
-    Acknowledged,
-    Advertise,
-    Advertised,
-    Answered,
-    AskStatus,
-    AskStored,
-    Busy,
-    Closed,
-    Command,
-    Commanded,
-    Level,
-    Move,
-    Moved,
-    Publish,
-    Published,
-    Question,
-    Refused,
-    Reply,
-    Status,
-    Subscribe,
-    Subscribed,
-    Unsubscribe,
-    Unsubscribed,
-    Watch,
-    Watched,
-)
-from carrycast.node.api.values import (
+from carrycast.node.api.arguments import (
     AddressLike,
     FilterLike,
     Payload,
@@ -70,6 +31,45 @@ from carrycast.node.api.values import (
     plain_pair,
     publication,
 )
+from carrycast.node.api.asking import ANSWER_S, HELD_S, published, publishing_s, refusal
+from carrycast.node.api.connection import Connection, LostError
+from carrycast.node.api.deliveries import (
+    Arrivals,
+    Deliveries,
+    Delivery,
+    HistoryListener,
+    delivered_event,
+    put_where_it_waits,
+)
+from carrycast.node.api.messages import (
+    MAX_POSITIONS,
+    AcknowledgeRequest,
+    AcknowledgeResponse,
+    AdvertiseRequest,
+    AdvertiseResponse,
+    AnyRequest,
+    AnyResponse,
+    Busy,
+    CommandRequest,
+    CommandResponse,
+    ErrorResponse,
+    Level,
+    MoveRequest,
+    MoveResponse,
+    PublishRequest,
+    PublishResponse,
+    RequestClosed,
+    RetrievedEvent,
+    RetrieveRequest,
+    Status,
+    StatusRequest,
+    SubscribeRequest,
+    SubscribeResponse,
+    UnsubscribeRequest,
+    UnsubscribeResponse,
+    WatchRequest,
+    WatchResponse,
+)
 
 __all__ = ["Client", "Deliveries", "Delivery", "LostError", "connect"]
 
@@ -78,9 +78,9 @@ AHEAD = 256
 """Events on their way to a node that has not answered for them. Their answers are short and fit any socket's buffer, so
 a node never waits for a client that is still sending."""
 
-_decoder: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+_decoder: msgspec.json.Decoder[AnyResponse] = msgspec.json.Decoder(AnyResponse)
 _encode = msgspec.json.Encoder().encode
-A = TypeVar("A", bound=Reply)
+A = TypeVar("A", bound=AnyResponse)
 
 
 def connect(address: AddressLike, patience_s: float = 0.0) -> "Client":
@@ -104,7 +104,7 @@ class Client:
     def __init__(self, address: AddressLike) -> None:
         self._connection = Connection(plain_address(address))
         self._waiting: dict[SubscriptionId, Arrivals] = {}
-        self._early: dict[int, Reply] = {}
+        self._early: dict[int, AnyResponse] = {}
         """Answers to what was asked later than that of which the answer is waited for."""
         self._settling: dict[int, SubscriptionId] = {}
         """What acknowledgements are about that nobody waits for."""
@@ -154,7 +154,7 @@ class Client:
     ) -> Iterator[EventId]:
         """Publish many, each with its attributes and payload; their ids, in order. The next go out before the node has
         answered for the last, so that this is as fast as the node is."""
-        open_: deque[Publish] = deque()
+        open_: deque[PublishRequest] = deque()
         for pair in events:
             attributes, payload = attributes_and_payload(pair)
             id = self._number()
@@ -166,8 +166,8 @@ class Client:
         while open_:
             yield self._published(open_.popleft())
 
-    def _published(self, question: Publish) -> EventId:
-        return published(question, self._answer(question, Published, publishing_s(question)))
+    def _published(self, question: PublishRequest) -> EventId:
+        return published(question, self._answer(question, PublishResponse, publishing_s(question)))
 
     def subscribe(
         self,
@@ -187,7 +187,7 @@ class Client:
         `on_history`, called while events are taken, tell whether they were all. Events of a named one come again until
         they are acknowledged, as iterating does with each when it is asked for the next.
         """
-        question = Subscribe(
+        question = SubscribeRequest(
             id=self._number(),
             filter=filter_text(filter),
             name=name,
@@ -198,7 +198,7 @@ class Client:
             history=history,
             acknowledge=name is not None,
         )
-        subscription = self._ask(question, Subscribed).subscription
+        subscription = self._ask(question, SubscribeResponse).subscription
         self._waiting.setdefault(subscription, Arrivals()).on_history = on_history
         return Deliveries(self, subscription)
 
@@ -207,17 +207,17 @@ class Client:
         on, whatever is killed."""
         for first in range(0, len(positions), MAX_POSITIONS):
             part = list(positions[first : first + MAX_POSITIONS])
-            question = Acknowledge(id=self._number(), subscription=subscription, positions=part)
+            question = AcknowledgeRequest(id=self._number(), subscription=subscription, positions=part)
             if not wait:
                 self._settling[question.id] = subscription
             self._send(question)
             if wait:
-                self._answer(question, Acknowledged)
+                self._answer(question, AcknowledgeResponse)
 
     def unsubscribe(self, subscription: SubscriptionId) -> None:
         """End a subscription, named or not."""
         if not self.ended(subscription):
-            self._ask(Unsubscribe(id=self._number(), subscription=subscription), Unsubscribed)
+            self._ask(UnsubscribeRequest(id=self._number(), subscription=subscription), UnsubscribeResponse)
         self._waiting.pop(subscription, None)
 
     def move(self, position: tuple[float, float] | None, velocity: tuple[float, float] = (0.0, 0.0)) -> None:
@@ -227,28 +227,28 @@ class Client:
             moving = msgspec.convert(plain_pair(velocity), Velocity)
         except msgspec.ValidationError as error:
             raise UserError(f"position: {error}") from None
-        self._ask(Move(id=self._number(), position=there, velocity=moving), Moved)
+        self._ask(MoveRequest(id=self._number(), position=there, velocity=moving), MoveResponse)
 
     def status(self) -> Status:
         """How the node is."""
-        return self._ask(AskStatus(id=self._number()), Status)
+        return self._ask(StatusRequest(id=self._number()), Status)
 
-    def watch(self, after: int | None = None) -> Watched:
+    def watch(self, after: int | None = None) -> WatchResponse:
         """What happened to events at the node from a number on; without one it begins now."""
-        return self._ask(Watch(id=self._number(), after=after), Watched)
+        return self._ask(WatchRequest(id=self._number(), after=after), WatchResponse)
 
     def advertise(self, filter: FilterLike = "", stored: bool = False) -> None:
         """Events of a filter will come, or (`stored`) the node is to keep them, while this connection lasts."""
-        self._ask(Advertise(id=self._number(), filter=filter_text(filter), stored=stored), Advertised)
+        self._ask(AdvertiseRequest(id=self._number(), filter=filter_text(filter), stored=stored), AdvertiseResponse)
 
     def request(self, filter: FilterLike = "", patience_s: float = 10.0) -> tuple[list[Event], bool]:
         """The stored events of a filter, and whether they are all there are."""
-        question = AskStored(
+        question = RetrieveRequest(
             id=self._number(), filter=filter_text(filter), patience_s=plain_number(patience_s, "patience_s")
         )
         self._answers[question.id] = []
         try:
-            closed = self._ask(question, Closed, ANSWER_S + question.patience_s)
+            closed = self._ask(question, RequestClosed, ANSWER_S + question.patience_s)
         finally:
             found = self._answers.pop(question.id)
         return found, closed.complete
@@ -257,8 +257,8 @@ class Client:
         self, application: str, verb: str, body: Mapping[str, object] | None = None, patience_s: float = 0.0
     ) -> dict[str, object]:
         """Tell an application of the node to do something; what it says. A UserError if it refuses."""
-        question = Command(id=self._number(), application=application, verb=verb, body=dict(body or {}))
-        said = self._ask(question, Commanded, ANSWER_S + patience_s).body
+        question = CommandRequest(id=self._number(), application=application, verb=verb, body=dict(body or {}))
+        said = self._ask(question, CommandResponse, ANSWER_S + patience_s).body
         if "error" in said and "clashes" not in said:
             raise UserError(str(said["error"]))
         return said
@@ -277,7 +277,7 @@ class Client:
             reply = self._read(deadline)
             if reply is None:
                 return None
-            if isinstance(reply, Refused):
+            if isinstance(reply, ErrorResponse):
                 raise WorkError(f"the node at {self._connection.address} hung up: {reply.message}")
 
     def waits(self, subscription: SubscriptionId) -> bool:
@@ -312,28 +312,28 @@ class Client:
         self._asked += 1
         return self._asked
 
-    def _ask(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
+    def _ask(self, question: AnyRequest, expected: type[A], patience_s: float = ANSWER_S) -> A:
         self._send(question)
         return self._answer(question, expected, patience_s)
 
-    def _send(self, question: Question) -> None:
+    def _send(self, question: AnyRequest) -> None:
         self._connection.send(_encode(question))
 
-    def _answer(self, question: Question, expected: type[A], patience_s: float = ANSWER_S) -> A:
+    def _answer(self, question: AnyRequest, expected: type[A], patience_s: float = ANSWER_S) -> A:
         deadline = time.monotonic() + patience_s
         while True:
             reply = self._early.pop(question.id, None) or self._read(deadline)
             if reply is None:
                 raise WorkError(f"the node at {self._connection.address} does not answer")
-            if isinstance(reply, Refused) and reply.id in (0, question.id):
+            if isinstance(reply, ErrorResponse) and reply.id in (0, question.id):
                 raise refusal(reply)
             if isinstance(reply, expected) and reply.id == question.id:
                 return reply
-            if isinstance(reply, Published | Refused) and reply.id > question.id:
+            if isinstance(reply, PublishResponse | ErrorResponse) and reply.id > question.id:
                 # A refusal overtakes publications that wait for the disk.
                 self._early[reply.id] = reply
 
-    def _read(self, deadline: float) -> Reply | None:
+    def _read(self, deadline: float) -> AnyResponse | None:
         """The next reply, with deliveries put where they wait; None at the deadline."""
         line = self._connection.receive(deadline)
         if line is None:
@@ -342,11 +342,11 @@ class Client:
             reply = _decoder.decode(line)
         except (msgspec.MsgspecError, ValueError) as error:
             raise WorkError(f"what answers at {self._connection.address} is no node of carrycast: {error}") from None
-        if isinstance(reply, Answered) and reply.id in self._answers:
+        if isinstance(reply, RetrievedEvent) and reply.id in self._answers:
             self._answers[reply.id].append(delivered_event(reply))
         put_where_it_waits(reply, self._waiting)
         about = self._settling.pop(reply.id, None)
-        if about is not None and isinstance(reply, Refused) and self.ended(about):
+        if about is not None and isinstance(reply, ErrorResponse) and self.ended(about):
             # What was on its way when the lease ended; whoever reads that one is told by its end.
             return self._read(deadline)
         return reply

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 from carrycast.core.model import Event, SubscriptionId
 from carrycast.core.wire import LEASE_OVER, Layer
 from carrycast.errors import WorkError
-from carrycast.node.record import LOG, Record
-from carrycast.node.runtime.backlog import Backlog, Unreadable, Waiting
-from carrycast.node.runtime.saving import Saving
+from carrycast.node.recorder import LOG, NodeRecorder
+from carrycast.node.storage.backlog import Backlog, QueuedEvent, UnreadableEvent
+from carrycast.node.storage.group_commit import GroupCommit
 
 WINDOW = 512
 """Events with a reader that it has not acknowledged."""
@@ -71,11 +71,11 @@ class Reader(NamedTuple):
 class Consumer:
     """One named subscription's backlog and its present reader, if there is one."""
 
-    def __init__(self, id: SubscriptionId, backlog: Backlog, saving: Saving, record: Record) -> None:
+    def __init__(self, id: SubscriptionId, backlog: Backlog, group_commit: GroupCommit, recorder: NodeRecorder) -> None:
         self._id = id
         self._backlog = backlog
-        self._saving = saving
-        self._record = record
+        self._group_commit = group_commit
+        self._recorder = recorder
         self.reader: Reader | None = None
         self._handed = 0
         """The position up to which the present reader has been handed everything."""
@@ -104,18 +104,18 @@ class Consumer:
         position, complete = history
         if self._handed >= position:
             self._history_told, tell = True, reader.history
-            self._saving.after(lambda lost: tell(self._id, complete) if reader is self.reader else None)
+            self._group_commit.when_committed(lambda lost: tell(self._id, complete) if reader is self.reader else None)
 
     def take(self, event: Event, hops: int) -> bool:
         """An event has arrived; False if it came before. A WorkError if it could not be written."""
         near = self.reader is not None and self._handed == self._backlog.newest and self._room > 0
         at_once = near and self._room_bytes > 0
-        waiting = self._backlog.add(event, hops, self._record.time_s(), handed=at_once)
+        waiting = self._backlog.add(event, hops, self._recorder.time_s(), handed=at_once)
         if waiting is None:
             return False
         if self._backlog.full:
             self.review()
-        self._saving.after(self._on_written)
+        self._group_commit.when_committed(self._on_written)
         if at_once:
             self._hand(waiting)
         elif near:
@@ -135,7 +135,7 @@ class Consumer:
                 if not found:
                     self._handed = self._backlog.newest
                 for waiting in found:
-                    if isinstance(waiting, Unreadable):
+                    if isinstance(waiting, UnreadableEvent):
                         self._pass_over(waiting)
                     else:
                         self._hand(waiting)
@@ -154,13 +154,13 @@ class Consumer:
 
     def review(self) -> None:
         """Drop what is too much or too old."""
-        for position, reason in self._backlog.overdue(self._record.time_s()):
+        for position, reason in self._backlog.overdue(self._recorder.time_s()):
             self._with_reader.pop(position, None)
-            self._record.drop(Layer.DISSEMINATION, reason)
+            self._recorder.drop(Layer.DISSEMINATION, reason)
 
-    def undo(self) -> None:
+    def rollback(self) -> None:
         """What was written since the last commit is not kept."""
-        self._backlog.undo()
+        self._backlog.rollback()
 
     @property
     def waiting(self) -> int:
@@ -177,29 +177,29 @@ class Consumer:
         flow = None if self.reader is None else self.reader.flow
         return inf if flow is None else flow.room_bytes
 
-    def _hand(self, waiting: Waiting) -> None:
+    def _hand(self, waiting: QueuedEvent) -> None:
         self._handed = waiting.position
-        if waiting.arrived_s + waiting.event.lease_s <= self._record.time_s():
+        if waiting.arrived_s + waiting.event.lease_s <= self._recorder.time_s():
             self._backlog.remove(waiting.position)
-            self._record.drop(Layer.DISSEMINATION, LEASE_OVER)
+            self._recorder.drop(Layer.DISSEMINATION, LEASE_OVER)
             return
         self._with_reader[waiting.position] = None
         reader = self.reader
         assert reader is not None
         if reader.flow is not None:
             reader.flow.hold(waiting.length)
-        self._saving.after(lambda lost: self._call(reader, waiting, lost))
+        self._group_commit.when_committed(lambda lost: self._call(reader, waiting, lost))
 
-    def _pass_over(self, unreadable: Unreadable) -> None:
+    def _pass_over(self, unreadable: UnreadableEvent) -> None:
         """One that cannot be read must not keep the reader from those behind it."""
         self._handed = unreadable.position
         self._backlog.remove(unreadable.position)
-        self._record.drop(Layer.DISSEMINATION, "backlog_unreadable")
+        self._recorder.drop(Layer.DISSEMINATION, "backlog_unreadable")
         if not self._told_unreadable:
             self._told_unreadable = True
             LOG.error("of what waits for the subscription %s some cannot be read: %s", self._id, unreadable.why)
 
-    def _call(self, reader: Reader, waiting: Waiting, lost: WorkError | None) -> None:
+    def _call(self, reader: Reader, waiting: QueuedEvent, lost: WorkError | None) -> None:
         if reader.flow is not None:
             reader.flow.release(waiting.length)
         if reader is not self.reader or waiting.position not in self._with_reader:
@@ -210,14 +210,14 @@ class Consumer:
             self._handed = min(self._handed, waiting.position - 1)
             return
         try:
-            waited_s = max(0.0, self._record.time_s() - waiting.arrived_s)
+            waited_s = max(0.0, self._recorder.time_s() - waiting.arrived_s)
             reader.read(self._id, Delivery(waiting.event, waiting.hops, waiting.position, waiting.handed, waited_s))
         except Exception as error:
             LOG.error("an application raised on a delivery", exc_info=error)
-            self._record.drop(Layer.DISSEMINATION, "application_raised")
+            self._recorder.drop(Layer.DISSEMINATION, "application_raised")
         if not reader.acknowledges:
             self.acknowledge([waiting.position])
 
     def _on_written(self, lost: WorkError | None) -> None:
         if lost is not None:
-            self._record.drop(Layer.DISSEMINATION, "store_failed")
+            self._recorder.drop(Layer.DISSEMINATION, "store_failed")

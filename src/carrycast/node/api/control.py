@@ -11,9 +11,8 @@ import stat
 from pathlib import Path
 
 from carrycast.errors import UserError, WorkError
-from carrycast.node.api.connected import ConnectedClient
-from carrycast.node.api.lines import CHUNK_BYTES
-from carrycast.node.api.served import Served
+from carrycast.node.api.client_session import CHUNK_BYTES, ClientSession
+from carrycast.node.api.node_interface import NodeInterface
 from carrycast.node.api.token import WITHOUT, admitted, made_token
 
 MAX_CLIENTS = 64
@@ -26,7 +25,7 @@ LAST_TURNS = 3
 class ControlServer:
     """Accepts clients."""
 
-    def __init__(self, node: Served, place: Path | int, token_file: Path | None = None) -> None:
+    def __init__(self, node: NodeInterface, place: Path | int, token_file: Path | None = None) -> None:
         """A port needs a file for its token."""
         if isinstance(place, int) and token_file is None:
             raise UserError("a control port needs a token: name a token_file in [control]")
@@ -34,7 +33,7 @@ class ControlServer:
         self._place = place
         self._token = None if token_file is None else made_token(token_file)
         self._server: asyncio.Server | None = None
-        self._clients: dict[asyncio.Task[None], ConnectedClient] = {}
+        self._clients: dict[asyncio.Task[None], ClientSession] = {}
 
     async def start(self) -> None:
         """Listen; a WorkError if the place is taken."""
@@ -73,7 +72,7 @@ class ControlServer:
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        client = ConnectedClient(self._node, reader, writer)
+        client = ClientSession(self._node, reader, writer)
         if self._server is None or not self._server.is_serving():
             client.abort()
             return

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from carrycast.core.model import FOREVER_S, Event, EventId, SubscriptionId
 from carrycast.errors import UserError
-from carrycast.node.api.messages import Answered, Closed, Delivered, GapTold, Unsubscribed
+from carrycast.node.api.messages import (
+    DeliveryNotification,
+    GapNotification,
+    RequestClosed,
+    RetrievedEvent,
+    UnsubscribeResponse,
+)
 
 if TYPE_CHECKING:
     from carrycast.node.api.client import Client
@@ -88,14 +94,14 @@ class Arrivals:
 
 def put_where_it_waits(reply: object, waiting: dict[SubscriptionId, Arrivals]) -> None:
     """What a reply tells of a subscription."""
-    if isinstance(reply, Delivered):
+    if isinstance(reply, DeliveryNotification):
         delivery = Delivery(delivered_event(reply), reply.position, reply.again)
         waiting.setdefault(reply.subscription, Arrivals()).add(delivery)
-    elif isinstance(reply, Closed) and reply.subscription is not None:
+    elif isinstance(reply, RequestClosed) and reply.subscription is not None:
         waiting.setdefault(reply.subscription, Arrivals()).waiting.append(HistoryEnd(reply.complete))
-    elif isinstance(reply, GapTold):
+    elif isinstance(reply, GapNotification):
         waiting.setdefault(reply.subscription, Arrivals()).gaps.append(reply.reason)
-    elif isinstance(reply, Unsubscribed) and reply.subscription in waiting:
+    elif isinstance(reply, UnsubscribeResponse) and reply.subscription in waiting:
         waiting[reply.subscription].ended = True
 
 
@@ -106,10 +112,10 @@ def lease_told(lease_s: float | None) -> float | None:
     return None if lease_s is None or math.isinf(lease_s) else lease_s
 
 
-def delivered_event(delivered: Delivered | Answered) -> Event:
+def delivered_event(delivered: DeliveryNotification | RetrievedEvent) -> Event:
     """The event in an answer."""
     lease_s = FOREVER_S if delivered.lease_s is None else delivered.lease_s
-    derived = tuple(delivered.derived_from) if isinstance(delivered, Delivered) else ()
+    derived = tuple(delivered.derived_from) if isinstance(delivered, DeliveryNotification) else ()
     return Event(
         delivered.event, delivered.attributes, delivered.payload, delivered.time_s, lease_s, derived_from=derived
     )

@@ -11,7 +11,7 @@ from msgspec import Meta
 from carrycast.core.model import MAX_NODE_ID, EventId, FilterText, Position, Scalar, SubscriptionId, Velocity
 from carrycast.core.model.subscription import MAX_STATE_BYTES
 from carrycast.core.protocol.retention import MAY_END, PROMISED
-from carrycast.node.sight import Sighting, Wish
+from carrycast.node.event_feed import ActiveSubscription, FeedEvent
 
 MAX_LINE_BYTES = 1 << 19
 """More than any event needs that fits a datagram: JSON writes a byte of it with six at most. A longer line ends the
@@ -29,13 +29,13 @@ Number = Annotated[int, Meta(ge=0, le=MAX_NODE_ID)]
 MAX_POSITIONS = 1024
 
 
-class Ask(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
+class ApiRequest(msgspec.Struct, frozen=True, tag_field="op", kw_only=True, forbid_unknown_fields=True):
     """The base of what a client asks; the answer carries the same `id`."""
 
     id: Number = 0
 
 
-class Publish(Ask, frozen=True, tag="publish"):
+class PublishRequest(ApiRequest, frozen=True, tag="publish"):
     """Publish an event. The answer comes when the node has it (`accepted`), has it on its disk (`stored`), or when so
     many neighbors have said that they hold it too, or after so long (`held`)."""
 
@@ -50,7 +50,7 @@ class Publish(Ask, frozen=True, tag="publish"):
     """What becomes of it while the node cannot keep up; if it waits, so does all that this client asks after it."""
 
 
-class Subscribe(Ask, frozen=True, tag="subscribe"):
+class SubscribeRequest(ApiRequest, frozen=True, tag="subscribe"):
     """Subscribe; `Delivered` follows for each event. With a name the subscription outlives the connection."""
 
     filter: FilterText
@@ -64,41 +64,41 @@ class Subscribe(Ask, frozen=True, tag="subscribe"):
     """Of a named one: events wait until they are acknowledged, not only until they were written to the client."""
 
 
-class Acknowledge(Ask, frozen=True, tag="acknowledge"):
+class AcknowledgeRequest(ApiRequest, frozen=True, tag="acknowledge"):
     """The client has the events at these positions of a named subscription, and they are not to come again."""
 
     subscription: SubscriptionId
     positions: Annotated[list[Number], Meta(max_length=MAX_POSITIONS)]
 
 
-class Unsubscribe(Ask, frozen=True, tag="unsubscribe"):
+class UnsubscribeRequest(ApiRequest, frozen=True, tag="unsubscribe"):
     """End a subscription of this connection."""
 
     subscription: SubscriptionId
 
 
-class Move(Ask, frozen=True, tag="position"):
+class MoveRequest(ApiRequest, frozen=True, tag="position"):
     """The node is somewhere else now; without a position it no longer knows where."""
 
     position: Position | None
     velocity: Velocity = Velocity(0.0, 0.0)
 
 
-class Advertise(Ask, frozen=True, tag="advertise"):
+class AdvertiseRequest(ApiRequest, frozen=True, tag="advertise"):
     """Events of a filter will come from here, or (`stored`) are to be kept by the node; until the connection ends."""
 
     filter: FilterText
     stored: bool = False
 
 
-class AskStored(Ask, frozen=True, tag="request"):
+class RetrieveRequest(ApiRequest, frozen=True, tag="request"):
     """Ask for stored events; `Answered` follows for each, then `Closed`."""
 
     filter: FilterText
     patience_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
 
 
-class Command(Ask, frozen=True, tag="command"):
+class CommandRequest(ApiRequest, frozen=True, tag="command"):
     """Tell an application of the node to do something; `Commanded` brings what it says."""
 
     application: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -106,54 +106,54 @@ class Command(Ask, frozen=True, tag="command"):
     body: dict[str, object] = {}
 
 
-class AskStatus(Ask, frozen=True, tag="status"):
+class StatusRequest(ApiRequest, frozen=True, tag="status"):
     """How is the node?"""
 
 
-class Watch(Ask, frozen=True, tag="watch"):
+class WatchRequest(ApiRequest, frozen=True, tag="watch"):
     """What happened to events at the node, from a number on; without one, from now on, and how things stand."""
 
     after: Number | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
+class ApiResponse(msgspec.Struct, frozen=True, tag_field="answer", kw_only=True):
     """The base of what a node answers."""
 
     id: int = 0
 
 
-class Published(Answer, frozen=True, tag="published"):
+class PublishResponse(ApiResponse, frozen=True, tag="published"):
     """The id that the event was given, and at level `held` how many neighbors hold it."""
 
     event: EventId
     held: int | None = None
 
 
-class Subscribed(Answer, frozen=True, tag="subscribed"):
+class SubscribeResponse(ApiResponse, frozen=True, tag="subscribed"):
     """The id that the subscription was given, or has."""
 
     subscription: SubscriptionId
 
 
-class Acknowledged(Answer, frozen=True, tag="acknowledged"):
+class AcknowledgeResponse(ApiResponse, frozen=True, tag="acknowledged"):
     """It is on the node's disk that the client has them: they do not come again."""
 
 
-class Unsubscribed(Answer, frozen=True, tag="unsubscribed"):
+class UnsubscribeResponse(ApiResponse, frozen=True, tag="unsubscribed"):
     """The subscription has ended. Without a question (`id` 0) it is one of this connection whose lease is over."""
 
     subscription: SubscriptionId | None = None
 
 
-class Advertised(Answer, frozen=True, tag="advertised"):
+class AdvertiseResponse(ApiResponse, frozen=True, tag="advertised"):
     """It stands."""
 
 
-class Moved(Answer, frozen=True, tag="moved"):
+class MoveResponse(ApiResponse, frozen=True, tag="moved"):
     """The node takes that for its position from now on."""
 
 
-class Delivered(Answer, frozen=True, tag="delivered"):
+class DeliveryNotification(ApiResponse, frozen=True, tag="delivered"):
     """An event for a subscription of this connection. Belongs to no question."""
 
     subscription: SubscriptionId
@@ -170,7 +170,7 @@ class Delivered(Answer, frozen=True, tag="delivered"):
     """It may have been delivered before."""
 
 
-class GapTold(Answer, frozen=True, tag="gap"):
+class GapNotification(ApiResponse, frozen=True, tag="gap"):
     """The results of a subscription of this connection do not go on where they were. Belongs to no question.
 
     `processor_restarted`: its broker is lost, and the processor began again elsewhere without its state.
@@ -180,7 +180,7 @@ class GapTold(Answer, frozen=True, tag="gap"):
     reason: str
 
 
-class Answered(Answer, frozen=True, tag="answered"):
+class RetrievedEvent(ApiResponse, frozen=True, tag="answered"):
     """A stored event for a request."""
 
     event: EventId
@@ -191,7 +191,7 @@ class Answered(Answer, frozen=True, tag="answered"):
     hops: int
 
 
-class Closed(Answer, frozen=True, tag="closed"):
+class RequestClosed(ApiResponse, frozen=True, tag="closed"):
     """No more answers will come; `complete` if these were all there are. Without a question (`id` 0) it is about the
     history of a subscription of this connection; told again if the rest comes after it was not complete."""
 
@@ -199,13 +199,13 @@ class Closed(Answer, frozen=True, tag="closed"):
     subscription: SubscriptionId | None = None
 
 
-class Commanded(Answer, frozen=True, tag="commanded"):
+class CommandResponse(ApiResponse, frozen=True, tag="commanded"):
     """What an application says to a command."""
 
     body: dict[str, object]
 
 
-class Retained(msgspec.Struct, frozen=True):
+class RetentionReport(msgspec.Struct, frozen=True):
     """Of the events of one level: accepted = kept + all that were removed, by reason, since the store was made; without
     a retention log since the node started."""
 
@@ -224,7 +224,7 @@ class Retained(msgspec.Struct, frozen=True):
         return f"{level}: events were removed as {', '.join(broken)}" if broken else None
 
 
-class Status(Answer, frozen=True, tag="status"):
+class Status(ApiResponse, frozen=True, tag="status"):
     """How the node is."""
 
     name: str
@@ -246,7 +246,7 @@ class Status(Answer, frozen=True, tag="status"):
     waiting: dict[str, int] = {}
     """What waits: `send/INTERFACE` messages to neighbors, `clients` events for subscribers that are away, `buffer`
     those that the protocol keeps for others."""
-    retention: dict[str, Retained] = {}
+    retention: dict[str, RetentionReport] = {}
     """What became of events, by level: `stored` and `accepted` of this node, `custody` and `carried` of others."""
     certificate_ends_s: float | None = None
     """When the node's certificate ends, in seconds since 1970, if it has one."""
@@ -256,47 +256,56 @@ class Status(Answer, frozen=True, tag="status"):
     """What the protocol says of itself: `overlay` its home broker, and where modulators run."""
 
 
-class Watched(Answer, frozen=True, tag="watched"):
+class WatchResponse(ApiResponse, frozen=True, tag="watched"):
     """What happened. Asking again with `next` goes on from there; `missed` is what was forgotten in between."""
 
     time_s: float
     """The node's clock, which sightings have."""
     next: int
     missed: int
-    sightings: list[Sighting]
+    sightings: list[FeedEvent]
     frames: int
     """Sent since the node started, without beacons."""
-    subscriptions: list[Wish] | None = None
+    subscriptions: list[ActiveSubscription] | None = None
     """Those that stand, if they are others than in the last answer."""
     holds: list[str] | None = None
     """The events that the node stores, in a first answer."""
 
 
-class Refused(Answer, frozen=True, tag="refused"):
+class ErrorResponse(ApiResponse, frozen=True, tag="refused"):
     """The question could not be served; one line that says why. `wrong_use` tells the two kinds of errors apart."""
 
     message: str
     wrong_use: bool
 
 
-Question: TypeAlias = (
-    Publish | Subscribe | Acknowledge | Unsubscribe | Advertise | Move | AskStored | Command | AskStatus | Watch
+AnyRequest: TypeAlias = (
+    PublishRequest
+    | SubscribeRequest
+    | AcknowledgeRequest
+    | UnsubscribeRequest
+    | AdvertiseRequest
+    | MoveRequest
+    | RetrieveRequest
+    | CommandRequest
+    | StatusRequest
+    | WatchRequest
 )
-Reply: TypeAlias = (
-    Published
-    | Subscribed
-    | Acknowledged
-    | Unsubscribed
-    | Advertised
-    | Moved
-    | Delivered
-    | GapTold
-    | Answered
-    | Closed
-    | Commanded
+AnyResponse: TypeAlias = (
+    PublishResponse
+    | SubscribeResponse
+    | AcknowledgeResponse
+    | UnsubscribeResponse
+    | AdvertiseResponse
+    | MoveResponse
+    | DeliveryNotification
+    | GapNotification
+    | RetrievedEvent
+    | RequestClosed
+    | CommandResponse
     | Status
-    | Watched
-    | Refused
+    | WatchResponse
+    | ErrorResponse
 )
 
 

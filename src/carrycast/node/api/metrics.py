@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 
 from carrycast.errors import WorkError
 from carrycast.node.api.messages import Status
-from carrycast.node.delays import Delays
 from carrycast.node.link.socket_address import Address, format_address
+from carrycast.node.recorder import DelayHistogram
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_S = 5.0
@@ -32,12 +32,12 @@ class Health(NamedTuple):
     """What will be, if nobody does something."""
 
 
-def openmetrics(status: Status, delays: Delays) -> str:
+def openmetrics(status: Status, delays: DelayHistogram) -> str:
     """All that is counted, in the text format of OpenMetrics 1.0."""
     return "\n".join([*_lines(status, delays), "# EOF", ""])
 
 
-def _lines(status: Status, delays: Delays) -> Iterator[str]:
+def _lines(status: Status, delays: DelayHistogram) -> Iterator[str]:
     told = {"name": status.name, "node": str(status.node), "protocol": status.protocol}
     yield from _family("node", "info", "The node.", [("_info", told, 1)])
     yield from _family("uptime_seconds", "gauge", "Since the node started.", [("", {}, status.uptime_s)])
@@ -81,7 +81,7 @@ def _retention(status: Status) -> Iterator[str]:
     yield from _family("retention_log_bytes", "gauge", "What events take in the retention log, by level.", length)
 
 
-def _buckets(delays: Delays) -> Samples:
+def _buckets(delays: DelayHistogram) -> Samples:
     samples: Samples = [
         ("_bucket", {"le": "+Inf" if bound is None else f"{bound:g}"}, count) for bound, count in delays.cumulative()
     ]
@@ -107,7 +107,7 @@ class MetricsServer:
     """Answers one request for each connection."""
 
     def __init__(
-        self, status: Callable[[], Status], delays: Delays, health: Callable[[], Health], place: Address
+        self, status: Callable[[], Status], delays: DelayHistogram, health: Callable[[], Health], place: Address
     ) -> None:
         self._status = status
         self._delays = delays

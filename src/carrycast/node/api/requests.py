@@ -5,15 +5,17 @@ from collections.abc import Callable
 import msgspec
 
 from carrycast.core.matching import Filter
-from carrycast.core.model import Event, NodeId, Request, RequestId
+from carrycast.core.model import Advertisement, AdvertisementId, Event, NodeId, Request, RequestId
+from carrycast.core.protocol import Advertises
 from carrycast.errors import UserError
-from carrycast.node.runtime.applications import Forget
-from carrycast.node.runtime.numbers import Numbers
+from carrycast.node.runtime.application_host import Forget
 from carrycast.node.runtime.runtime import Runtime
+from carrycast.node.storage.sequence_numbers import SequenceNumbers
 
-Answered = Callable[[Event, int], None]
-Closed = Callable[[bool], None]
+OnAnswer = Callable[[Event, int], None]
+OnClosed = Callable[[bool], None]
 
+MAX_ADVERTISEMENTS = 1000
 MAX_REQUESTS = 1000
 """Of all clients together that are open."""
 
@@ -21,13 +23,13 @@ MAX_REQUESTS = 1000
 class Requests:
     """The open requests of a node's clients."""
 
-    def __init__(self, node: NodeId, runtime: Runtime, numbers: Numbers) -> None:
+    def __init__(self, node: NodeId, runtime: Runtime, numbers: SequenceNumbers) -> None:
         self._node = node
         self._runtime = runtime
         self._numbers = numbers
-        self._open: dict[RequestId, tuple[Answered, Closed]] = {}
+        self._open: dict[RequestId, tuple[OnAnswer, OnClosed]] = {}
 
-    def request(self, filter: str, patience_s: float, answered: Answered, closed: Closed) -> Forget:
+    def request(self, filter: str, patience_s: float, answered: OnAnswer, closed: OnClosed) -> Forget:
         """Ask; `answered` for each stored event, then `closed` once. A UserError says what is wrong."""
         if len(self._open) >= MAX_REQUESTS:
             raise UserError(f"a node has at most {MAX_REQUESTS} open requests")
@@ -59,3 +61,35 @@ class Requests:
         if found is not None:
             found[1](complete)
         return found is not None
+
+
+class Advertisements:
+    """Those that stand."""
+
+    def __init__(self, node: NodeId, runtime: Runtime, numbers: SequenceNumbers) -> None:
+        self._node = node
+        self._runtime = runtime
+        self._numbers = numbers
+        self._standing: dict[AdvertisementId, Advertisement] = {}
+
+    def advertise(self, filter: str, stored: bool) -> Forget:
+        """Advertise until it is forgotten; a UserError says what is wrong."""
+        protocol = self._runtime.plan.protocol
+        if not issubclass(protocol, Advertises):
+            raise UserError(f"advertisement: {protocol.name} makes no use of any")
+        if len(self._standing) >= MAX_ADVERTISEMENTS:
+            raise UserError(f"a node has at most {MAX_ADVERTISEMENTS} advertisements")
+        id = AdvertisementId(self._node, self._numbers.take())
+        try:
+            made = Advertisement(id, Filter(filter).text, stored)
+            advertisement = msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Advertisement)
+        except (ValueError, TypeError, msgspec.MsgspecError) as error:
+            raise UserError(f"advertisement: {error}") from None
+        self._standing[id] = advertisement
+        self._runtime.on_advertise(self._runtime.now, advertisement)
+
+        def forget() -> None:
+            if self._standing.pop(id, None) is not None:
+                self._runtime.on_unadvertise(self._runtime.now, advertisement)
+
+        return forget

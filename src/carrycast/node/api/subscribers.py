@@ -16,12 +16,12 @@ from carrycast.core.protocol.optional import AnswersRequests, serves_processors
 from carrycast.core.wire import Layer
 from carrycast.errors import UserError, WorkError
 from carrycast.node.api.consumer import Consumer, Delivery, Reader
-from carrycast.node.record import LOG, Record
-from carrycast.node.runtime.backlog import Backlog, BacklogSettings
-from carrycast.node.runtime.numbers import Numbers
+from carrycast.node.recorder import LOG, NodeRecorder
 from carrycast.node.runtime.runtime import Runtime
-from carrycast.node.runtime.saving import Saving
-from carrycast.node.runtime.store import NodeStore, Standing
+from carrycast.node.storage.backlog import Backlog, BacklogSettings
+from carrycast.node.storage.group_commit import GroupCommit
+from carrycast.node.storage.sequence_numbers import SequenceNumbers
+from carrycast.node.storage.store import NodeStore, StoredSubscription
 
 Listener: TypeAlias = Callable[[SubscriptionId, Event, int], None]
 
@@ -80,23 +80,23 @@ class Subscribers:
         self,
         node: NodeId,
         runtime: Runtime,
-        record: Record,
+        recorder: NodeRecorder,
         store: NodeStore,
-        saving: Saving,
-        sequence: Numbers,
+        group_commit: GroupCommit,
+        sequence: SequenceNumbers,
         backlog: BacklogSettings,
     ) -> None:
         self._node = node
         self._runtime = runtime
-        self._record = record
+        self._recorder = recorder
         self._store = store
-        self._saving = saving
+        self._group_commit = group_commit
         self._sequence = sequence
         self._backlog = backlog
         self._review: asyncio.TimerHandle | None = None
         self._going_on: asyncio.TimerHandle | None = None
-        saving.undone = self._on_undone
-        record.on_gap = self._on_gap
+        group_commit.on_rollback = self._on_undone
+        recorder.on_gap = self._on_gap
         self._loop = asyncio.get_running_loop()
         self._entries: dict[SubscriptionId, _Entry] = {}
         self._named: dict[str, SubscriptionId] = {}
@@ -168,7 +168,7 @@ class Subscribers:
         if standing is not None:
             self._store.forget(standing.subscription.id)
         until = None if math.isinf(lease_s) else time.time() + lease_s
-        self._store.keep(Standing(name, subscription, until))
+        self._store.keep(StoredSubscription(name, subscription, until))
         if standing is not None:
             self._end(standing)
         consumer = self._consumer(id)
@@ -213,20 +213,20 @@ class Subscribers:
         """An event for a subscription: to its reader, or to those that wait for one."""
         entry = self._entries.get(id)
         if entry is None:
-            self._record.drop(Layer.DISSEMINATION, "no_such_subscription")
+            self._recorder.drop(Layer.DISSEMINATION, "no_such_subscription")
         elif entry.consumer is not None:
             try:
                 fresh = entry.consumer.take(event, hops)
             except WorkError:
-                self._record.drop(Layer.DISSEMINATION, "store_failed")
+                self._recorder.drop(Layer.DISSEMINATION, "store_failed")
                 return
             if fresh:
-                self._record.deliver(id, event, hops)
+                self._recorder.deliver(id, event, hops)
             else:
                 # The protocol has forgotten, over a restart, what this subscription has got.
-                self._record.drop(Layer.DISSEMINATION, "delivered_before")
+                self._recorder.drop(Layer.DISSEMINATION, "delivered_before")
         else:
-            self._record.deliver(id, event, hops)
+            self._recorder.deliver(id, event, hops)
             if entry.reader is not None:
                 self._call(entry.reader, id, Delivery(event, hops))
 
@@ -247,7 +247,7 @@ class Subscribers:
         for timer in (self._review, self._going_on):
             if timer is not None:
                 timer.cancel()
-        self._saving.undone = lambda: None
+        self._group_commit.on_rollback = lambda: None
         for entry in self._entries.values():
             if entry.timer is not None:
                 entry.timer.cancel()
@@ -259,7 +259,7 @@ class Subscribers:
             self._named[entry.name] = subscription.id
         if not math.isinf(subscription.lease_s):
             entry.timer = self._loop.call_later(subscription.lease_s, self._on_lease_over, entry)
-        self._record.subscribe(subscription)
+        self._recorder.subscribe(subscription)
         if not self._runtime.on_subscribe(self._runtime.now, subscription):
             self.unsubscribe(subscription.id)
             raise WorkError("the protocol failed on the subscription; the node's log has the reason")
@@ -277,7 +277,7 @@ class Subscribers:
                 self._loop.call_soon(reader.history, subscription.id, entry.history)
 
     def _consumer(self, id: SubscriptionId) -> Consumer:
-        return Consumer(id, Backlog(self._store, id, self._backlog), self._saving, self._record)
+        return Consumer(id, Backlog(self._store, id, self._backlog), self._group_commit, self._recorder)
 
     def _standing(self, name: str) -> _Entry | None:
         """The subscription of that name, if nobody reads it."""
@@ -323,7 +323,7 @@ class Subscribers:
             del self._named[entry.name]
         if entry.consumer is not None:
             entry.consumer.attach(None)
-        self._record.unsubscribe(id)
+        self._recorder.unsubscribe(id)
         self._runtime.on_unsubscribe(self._runtime.now, id)
 
     def _review_all(self) -> None:
@@ -335,7 +335,7 @@ class Subscribers:
     def _on_undone(self) -> None:
         """Nothing of the last commit is kept: neither what has come nor what was acknowledged."""
         for consumer in self._consumers:
-            consumer.undo()
+            consumer.rollback()
         if self._going_on is None:
             self._going_on = self._loop.call_later(GO_ON_S, self._go_on)
 
@@ -349,4 +349,4 @@ class Subscribers:
             reader.read(id, delivery)
         except Exception as error:
             LOG.error("an application raised on a delivery", exc_info=error)
-            self._record.drop(Layer.DISSEMINATION, "application_raised")
+            self._recorder.drop(Layer.DISSEMINATION, "application_raised")

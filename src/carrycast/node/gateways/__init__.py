@@ -10,19 +10,19 @@ from typing import NamedTuple, Protocol, TypeAlias
 from carrycast.core.model import NodeId
 from carrycast.core.protocol import DurableStore
 from carrycast.core.protocol import Protocol as Machine
-from carrycast.node.api.served import Served
-from carrycast.node.runtime.saving import Saving
-from carrycast.node.runtime.store import NodeStore
+from carrycast.node.api.node_interface import NodeInterface
+from carrycast.node.storage.group_commit import GroupCommit
+from carrycast.node.storage.store import NodeStore
 
 
 class Backing(NamedTuple):
     """What a gateway is given of its node."""
 
-    node: Served
+    node: NodeInterface
     id: NodeId
     store: DurableStore
     """Its own part of the node's store; in memory if the node has none."""
-    saving: Saving
+    group_commit: GroupCommit
     protocol: Machine
 
 
@@ -53,10 +53,15 @@ def gateway_named(name: str) -> Callable[[Mapping[str, object], str], Opener]:
 
 
 def opened(
-    openers: Mapping[str, Opener], node: Served, id: NodeId, file: NodeStore, saving: Saving, protocol: Machine
+    openers: Mapping[str, Opener],
+    node: NodeInterface,
+    id: NodeId,
+    file: NodeStore,
+    group_commit: GroupCommit,
+    protocol: Machine,
 ) -> dict[str, Gateway]:
     """The gateways of a node, not started yet."""
     return {
-        name: opener(Backing(node, id, file.application(f"gateway {name}"), saving, protocol))
+        name: opener(Backing(node, id, file.application(f"gateway {name}"), group_commit, protocol))
         for name, opener in openers.items()
     }

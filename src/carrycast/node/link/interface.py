@@ -18,7 +18,7 @@ from carrycast.node.link.link_layer import Exchange, ExchangeUser, Refused
 from carrycast.node.link.neighbor_eviction import NeighborPlaces
 from carrycast.node.link.rate_limit import Notices, Quota
 from carrycast.node.link.socket_address import Address, format_address, resolve
-from carrycast.node.record import LOG, Record
+from carrycast.node.recorder import LOG, NodeRecorder
 
 KEYED_NEARBY = "a node with keys is in reach, and this one has none: they stay strangers"
 
@@ -61,7 +61,7 @@ class LiveInterface(ExchangeUser[Unicast, Understood]):
         config: InterfaceConfig,
         transport: Transport,
         codecs: Mapping[Layer, Codec],
-        record: Record,
+        record: NodeRecorder,
         stack: Stack,
         when_kept: WhenKept,
     ) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from carrycast.core.model import NodeId
 from carrycast.node.link.frame import MAX_SENDERS, LinkFrame
 from carrycast.node.link.socket_address import Address, format_address
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 MAX_TRIALS = 1024
 """Addresses that have not answered yet, whoever claims to be there; the oldest makes room."""

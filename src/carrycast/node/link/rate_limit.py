@@ -29,7 +29,7 @@ from msgspec import Meta
 from carrycast.core.model import NodeId
 from carrycast.node.link.frame import MAX_SENDERS
 from carrycast.node.link.socket_address import Address, format_address
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 MAX_KEPT = 1024
 """Hosts or prefixes of a level. The one that was looked at least recently makes room, and has a full bucket later."""

@@ -8,8 +8,8 @@ from carrycast.core.model import Area, NodeId, Position, Processor, RoadMap, Vel
 from carrycast.core.model.wall import Wall
 from carrycast.core.protocol import Capability, DurableStore, GlobalView, Host
 from carrycast.core.wire import Layer
-from carrycast.node.runtime.store import NodeStore
-from carrycast.node.runtime.work import Work, free_memory_bytes
+from carrycast.node.runtime.load import LoadMeter, free_memory_bytes
+from carrycast.node.storage.store import NodeStore
 
 STANDING = Velocity(0.0, 0.0)
 
@@ -63,7 +63,12 @@ class LiveHost(Host):
     """One layer's or one application's view of its node."""
 
     def __init__(
-        self, whose: Layer | str, facts: HostFacts, store: NodeStore | None, incarnation: int, work: Work | None = None
+        self,
+        whose: Layer | str,
+        facts: HostFacts,
+        store: NodeStore | None,
+        incarnation: int,
+        work: LoadMeter | None = None,
     ) -> None:
         """For a layer or, by its name, for an application."""
         self.offers = offered(store is not None, facts)
@@ -71,7 +76,7 @@ class LiveHost(Host):
         self.roles = facts.roles
         self.incarnation = incarnation
         self._facts = facts
-        self._work = work or Work()
+        self._work = work or LoadMeter()
         self._store: DurableStore | None = None
         if store is not None:
             self._store = store.layer(whose) if isinstance(whose, Layer) else store.application(whose)

@@ -21,8 +21,8 @@ from carrycast.core.model import Event, Processor, ProcessorId
 from carrycast.core.protocol import Token
 from carrycast.core.protocol import effects as effect
 from carrycast.errors import UserError
-from carrycast.node.record import LOG
-from carrycast.node.runtime.work import Work
+from carrycast.node.recorder import LOG
+from carrycast.node.runtime.load import LoadMeter
 from carrycast.node.runtime.worker import MAX_VALUE_BYTES, Job, Outcome
 
 START_LIMIT_S = 10.0
@@ -31,7 +31,7 @@ JOBS = MAX_JOBS
 SOURCE_FOLDER = Path(__file__).parents[2]
 """Where carrycast itself is imported from, for the workers, wherever this process found it."""
 
-Done: TypeAlias = Callable[["Finished"], None]
+Done: TypeAlias = Callable[["ProcessorOutcome"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ProcessorConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProcessorOutcome:
     """The outcome of one job. `error` is empty when it went well."""
 
     processor: ProcessorId
@@ -60,7 +60,7 @@ class Finished:
 class _Worker:
     """The process of one processor and the jobs that wait for it."""
 
-    def __init__(self, config: ProcessorConfig, done: Done, work: Work) -> None:
+    def __init__(self, config: ProcessorConfig, done: Done, work: LoadMeter) -> None:
         self._config = config
         self._work = work
         self._done = done
@@ -98,7 +98,7 @@ class _Worker:
             with self._work:
                 outcome = await self._run(job)
             cost_s = time.perf_counter() - begun
-            finished = Finished(
+            finished = ProcessorOutcome(
                 job.processor, job.token, job.events, outcome.state, tuple(outcome.results), cost_s, outcome.error
             )
             try:
@@ -175,10 +175,10 @@ class _Worker:
             await process.wait()
 
 
-class Processing:
+class ProcessorPool:
     """All processors of a node. Every job has exactly one outcome, told from the loop, never at once."""
 
-    def __init__(self, processors: Sequence[ProcessorConfig], done: Done, work: Work) -> None:
+    def __init__(self, processors: Sequence[ProcessorConfig], done: Done, work: LoadMeter) -> None:
         self._done = done
         self._workers = {config.processor.id: _Worker(config, done, work) for config in processors}
 
@@ -207,5 +207,5 @@ class Processing:
             self._refuse(job, Fault.BUSY)
 
     def _refuse(self, job: effect.Process, error: str) -> None:
-        finished = Finished(job.processor, job.token, job.events, job.state, (), 0.0, error)
+        finished = ProcessorOutcome(job.processor, job.token, job.events, job.state, (), 0.0, error)
         asyncio.get_running_loop().call_soon(self._done, finished)

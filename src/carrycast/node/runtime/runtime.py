@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from carrycast.core.model import Failure, NodeId
+from carrycast.core.model import Failure, NodeId, Request, Subscription, SubscriptionId
 from carrycast.core.protocol import BufferedPort, Host, Interface, Link, Stack, StackPlan, TimerKey, Token
 from carrycast.core.protocol.effects import (
     AcknowledgeReplica,
@@ -37,11 +37,11 @@ from carrycast.node.link.adapter import Transport
 from carrycast.node.link.config import InterfaceConfig
 from carrycast.node.link.frame import MAX_BODY_BYTES
 from carrycast.node.link.interface import LiveInterface, Unicast
-from carrycast.node.record import LOG, Record
-from carrycast.node.runtime.applications_above import Applications
-from carrycast.node.runtime.joining import Joining
-from carrycast.node.runtime.saving import Saving
-from carrycast.node.runtime.work import Work
+from carrycast.node.recorder import LOG, NodeRecorder
+from carrycast.node.runtime.application_layer import ApplicationLayer
+from carrycast.node.runtime.batching import MessageBatching
+from carrycast.node.runtime.load import LoadMeter
+from carrycast.node.storage.group_commit import GroupCommit
 from carrycast.trace import Kind
 
 _replace = msgspec.structs.replace
@@ -57,23 +57,23 @@ class Runtime(Stack):
         node: NodeId,
         plan: StackPlan,
         interfaces: Iterable[tuple[InterfaceConfig, Transport]],
-        record: Record,
+        recorder: NodeRecorder,
         host: Callable[[Layer], Host],
-        saving: Saving,
-        applications: Applications,
-        work: Work,
+        group_commit: GroupCommit,
+        applications: ApplicationLayer,
+        work: LoadMeter,
     ) -> None:
         self._work = work
         self._loop = asyncio.get_running_loop()
-        self._record = record
-        self._saving = saving
+        self._recorder = recorder
+        self._group_commit = group_commit
         self._applications = applications
         self._ports = {layer: BufferedPort() for layer in Layer}
         self._timers: dict[tuple[Layer, TimerKey], asyncio.TimerHandle] = {}
         self._running = False
-        self._joining = Joining(self._loop, self._put)
+        self._joining = MessageBatching(self._loop, self._put)
         self.interfaces = {
-            config.name: LiveInterface(node, config, transport, plan.codecs, record, self, self._when_kept)
+            config.name: LiveInterface(node, config, transport, plan.codecs, recorder, self, self._when_kept)
             for config, transport in interfaces
         }
         self._all = list(self.interfaces.values())
@@ -83,7 +83,7 @@ class Runtime(Stack):
             SetTimer: lambda layer, effect: self._arm(layer, effect.key, effect.delay_s),
             CancelTimer: lambda layer, effect: self._disarm(layer, effect.key),
             Deliver: lambda layer, effect: applications.deliver(effect.subscription, effect.event, effect.hops),
-            Note: lambda layer, effect: record.note(layer, effect.fact),
+            Note: lambda layer, effect: recorder.note(layer, effect.fact),
             AcknowledgeReplica: lambda layer, effect: applications.acknowledge_replica(effect.event, effect.neighbor),
             Process: lambda layer, effect: applications.process(effect),
             Route: lambda layer, effect: self._route(effect),
@@ -106,7 +106,7 @@ class Runtime(Stack):
     @property
     def now(self) -> float:
         """The node's own clock, as handlers have it: it runs on over its starts, as the ends of stored leases do."""
-        return self._record.time_s()
+        return self._recorder.time_s()
 
     def start(self) -> None:
         """Start to hear and to run; nothing stays open if an interface cannot be opened."""
@@ -117,24 +117,24 @@ class Runtime(Stack):
             self._close_interfaces()
             raise
         self._running = True
-        self._record.mark(Kind.START)
+        self._recorder.mark(Kind.START)
         self.on_start(self.now)
-        if self._record.drops["handler_raised"]:  # It would go on without what it held before, and write over it.
+        if self._recorder.drops["handler_raised"]:  # It would go on without what it held before, and write over it.
             self.crash()
             raise WorkError("the protocol could not start, perhaps for what is in the store; the log has the reason")
 
     def stop(self) -> None:
         """Stop cleanly; no handler runs afterwards."""
         self.on_stop(self.now)
-        self._saving.save()
+        self._group_commit.commit()
         self._joining.flush()
         self._running = False
         for (layer, _), timer in self._timers.items():
             timer.cancel()
-            self._record.drop(layer, "timer_left")
+            self._recorder.drop(layer, "timer_left")
         self._timers.clear()
         self._close_interfaces()
-        self._record.mark(Kind.STOP)
+        self._recorder.mark(Kind.STOP)
 
     def crash(self) -> None:
         """End as a killed process does: no handler runs, now or afterwards."""
@@ -144,7 +144,7 @@ class Runtime(Stack):
             timer.cancel()
         self._timers.clear()
         self._close_interfaces()
-        self._record.mark(Kind.CRASH)
+        self._recorder.mark(Kind.CRASH)
 
     def _close_interfaces(self) -> None:
         for interface in self.interfaces.values():
@@ -154,29 +154,29 @@ class Runtime(Stack):
         """A handler, then its effects; or neither its effects nor its writes, if it raises."""
         if not self._work.in_turn:
             self._work.begin_turn(self._loop)
-        queued_calls, saving = self.queued_calls, self._saving
-        if saving.store.marked:
-            saving.settle()
+        queued_calls, group_commit = self.queued_calls, self._group_commit
+        if group_commit.store.has_savepoint:
+            group_commit.release_savepoint()
         try:
             handler(now, *arguments)
         except Exception as error:
             self.discard_calls_after(queued_calls)
             self._ports[layer].take()
-            saving.undo()
+            group_commit.rollback_savepoint()
             LOG.error("a handler of the %s layer raised", layer.name.lower(), exc_info=error)
-            self._record.drop(layer, "handler_raised")
+            self._recorder.drop(layer, "handler_raised")
             return False
-        if saving.store.marked:
-            saving.settle()
+        if group_commit.store.has_savepoint:
+            group_commit.release_savepoint()
         for effect in self._ports[layer].take():
             self._carried_out[type(effect)](layer, effect)
         # What was delivered is written, and belongs to what the handler wrote.
-        if saving.store.marked:
-            saving.settle()
+        if group_commit.store.has_savepoint:
+            group_commit.release_savepoint()
         return True
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether so much waits on an interface that nothing new should be added."""
         if len(self._all) == 1:  # As most nodes have; asked for each event.
             return self._all[0].busy
@@ -193,15 +193,15 @@ class Runtime(Stack):
 
     def _on_link(self, link: Link, lost: Failure | None) -> None:
         """Discovery has found or lost a link; the layers above are told next."""
-        self._record.link(link, lost)
+        self._recorder.link(link, lost)
         self.interfaces[link.interface].linked(link.neighbor, lost is None)
 
     # Effects.
 
     def _leave(self, layer: Layer, effect: Send | Broadcast) -> None:
-        if self._saving.holds:
+        if self._group_commit.is_pending:
             since_s = self._loop.time()
-            self._saving.after(lambda lost: self._transmit_later(layer, effect, lost, since_s))
+            self._group_commit.when_committed(lambda lost: self._transmit_later(layer, effect, lost, since_s))
         else:
             self._joining.send(layer, effect)
 
@@ -211,11 +211,11 @@ class Runtime(Stack):
         else:
             wanted = self._applications.close_request(effect.request, effect.complete)
         if not wanted:
-            self._record.drop(layer, "no_such_request")
+            self._recorder.drop(layer, "no_such_request")
 
     def _when_kept(self, then: Callable[[], None]) -> None:
-        if self._saving.holds:
-            self._saving.after(lambda lost: then() if lost is None and self._running else None)
+        if self._group_commit.is_pending:
+            self._group_commit.when_committed(lambda lost: then() if lost is None and self._running else None)
         else:
             then()
 
@@ -226,14 +226,14 @@ class Runtime(Stack):
         if aged is not None:
             self._transmit(layer, effect if aged is effect.message else _replace(effect, message=aged), lost)
             return
-        self._record.drop(layer, LEASE_OVER, None, effect.message)
+        self._recorder.drop(layer, LEASE_OVER, None, effect.message)
         if isinstance(effect, Send) and effect.token is not None:
             self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
 
     def _transmit(self, layer: Layer, effect: Send | Broadcast, lost: WorkError | None) -> None:
         if lost is not None:
             # It may tell of something that this node does not hold.
-            self._record.drop(layer, "store_failed", None, effect.message)
+            self._recorder.drop(layer, "store_failed", None, effect.message)
             if isinstance(effect, Send) and effect.token is not None:
                 self._loop.call_soon(self._refuse, layer, effect.token, Failure.QUEUE_FULL)
         else:
@@ -255,7 +255,7 @@ class Runtime(Stack):
             unicast = Unicast(layer, effect.message, effect.target, len(body), tokens)
             refusal = Failure.OUT_OF_REACH if interface is None else interface.send(unicast, body)
         if refusal is not None:
-            self._record.drop(layer, refusal, effect.target, effect.message)
+            self._recorder.drop(layer, refusal, effect.target, effect.message)
             failure = Failure.UNREACHABLE if refusal is Failure.OUT_OF_REACH else refusal
             for token in tokens:
                 # Told from the loop: one that answers each refusal by sending again does not stop the node.
@@ -279,9 +279,9 @@ class Runtime(Stack):
         body = self._encoded(layer, effect.message)
         interfaces = self._all if effect.on is None else [one for one in self._all if one.name == effect.on]
         if isinstance(body, Failure):
-            self._record.drop(layer, body, None, effect.message)
+            self._recorder.drop(layer, body, None, effect.message)
         elif not interfaces:
-            self._record.drop(layer, Failure.OUT_OF_REACH, None, effect.message)
+            self._recorder.drop(layer, Failure.OUT_OF_REACH, None, effect.message)
         else:
             for interface in interfaces:
                 interface.broadcast(layer, effect.message, body)
@@ -294,7 +294,7 @@ class Runtime(Stack):
                 self.route_each(effect.targets, effect.message)
         except Exception as error:
             LOG.error("a message could not be routed", exc_info=error)
-            self._record.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)
+            self._recorder.drop(Layer.DISSEMINATION, "not_routed", None, effect.message)
 
     def _encoded(self, layer: Layer, message: Message) -> bytes | Failure:
         """The wire frame, or why there is none."""
@@ -318,3 +318,33 @@ class Runtime(Stack):
     def _on_timer(self, layer: Layer, key: TimerKey) -> None:
         del self._timers[layer, key]
         self.on_timer(self.now, layer, key)
+
+
+class CertifyingRuntime(Runtime):
+    """What `certified` makes of the subscriptions and requests of this node is what others are told."""
+
+    def __init__(self, certified: Callable[[Any], Any], *arguments: Any) -> None:
+        """The others as those of `Runtime`."""
+        self._certified = certified
+        self._standing: dict[SubscriptionId, Subscription] = {}
+        super().__init__(*arguments)
+
+    def on_subscribe(self, now: float, subscription: Subscription) -> bool:
+        stands = super().on_subscribe(now, self._certified(subscription))
+        if stands:
+            self._standing[subscription.id] = subscription
+        return stands
+
+    def on_unsubscribe(self, now: float, subscription: SubscriptionId) -> None:
+        self._standing.pop(subscription, None)
+        super().on_unsubscribe(now, subscription)
+
+    def on_request(self, now: float, request: Request) -> None:
+        super().on_request(now, self._certified(request))
+
+    def certify_again(self) -> None:
+        """The node has another certificate. Subscriptions that went out with the one before end with that one, so they
+        go out again; their history has come already."""
+        for subscription in list(self._standing.values()):
+            again = _replace(subscription, history=False)
+            super().on_subscribe(self.now, self._certified(again))

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 from carrycast.node.security.certificate import DAY_S
 from carrycast.node.security.membership import Certified, Membership, date_of
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from carrycast.core.matching import Filter, FilterError
 from carrycast.core.model import Event, NodeId, Scalar
 from carrycast.errors import UserError, WorkError
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 from carrycast.node.security.certificate import (
     Card,
     Certificate,

@@ -15,7 +15,7 @@ from carrycast.node.gateways.mqtt.packets import V5, V311
 from carrycast.node.gateways.mqtt.reasons import CONNECT_REFUSED_311, PacketError, Reason, malformed
 from carrycast.node.gateways.mqtt.session import Shop
 from carrycast.node.gateways.mqtt.sessions import Sessions
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 ROOM_S = 0.005
 """How often a node that is busy is looked at, if a publisher waits for it."""
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: PacketError) -> None:
         """The client broke a rule, or may not come in."""
-        self._shop.backing.node.record.bad_datagram(f"mqtt_{error.reason.name.lower()}", None)
+        self._shop.backing.node.recorder.bad_datagram(f"mqtt_{error.reason.name.lower()}", None)
         session = self._dialogue.session
         if session is None:
             self._refuse(error.reason)
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "the rest of a packet did not come"))
         elif self._dialogue.session is None:
             if now_s - self._heard_s > self._connect_s:
-                self._shop.backing.node.record.bad_datagram("mqtt_silent", None)
+                self._shop.backing.node.recorder.bad_datagram("mqtt_silent", None)
                 self.abort()
         elif now_s - self._heard_s > self._dialogue.keep_alive_s:
             self._fail(PacketError(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))

@@ -242,7 +242,7 @@ class Dialogue:
             if lost is None:
                 self.ack(kind, packet_id)
 
-        self._shop.backing.saving.on_disk(saved)
+        self._shop.backing.group_commit.when_synced(saved)
 
     # What the client wants.
 
@@ -315,7 +315,7 @@ class Dialogue:
         """With what is left of its time, and a short name for its topic if the client knows one."""
         properties = dict(message.properties)
         if until_s != math.inf:
-            left_s = math.ceil(until_s - self._shop.backing.node.record.time_s())
+            left_s = math.ceil(until_s - self._shop.backing.node.recorder.time_s())
             properties["expiry_s"] = min(MAX_EXPIRY_S, max(0, left_s))
         topic, most = message.topic, min(TOPIC_ALIASES, self._limits.get("topic_alias_maximum", 0))
         alias = self._told_aliases.get(topic)

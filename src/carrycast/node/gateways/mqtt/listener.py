@@ -16,7 +16,7 @@ from carrycast.node.gateways.mqtt.sessions import Sessions
 from carrycast.node.gateways.mqtt.shared import Groups
 from carrycast.node.gateways.mqtt.vitals import Vitals
 from carrycast.node.link.socket_address import format_address
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 REVIEW_S = 1.0
 MAX_UNKNOWN = 64
@@ -97,7 +97,7 @@ class MqttListener:
         if len(self._unknown) > MAX_UNKNOWN:
             oldest = next(iter(self._unknown))
             del self._unknown[oldest]
-            self._backing.node.record.bad_datagram("mqtt_flood", None)
+            self._backing.node.recorder.bad_datagram("mqtt_flood", None)
             oldest.abort()
 
     def known(self, connection: Connection) -> None:

@@ -18,9 +18,9 @@ from carrycast.node.gateways.mqtt.properties import MAX_USER_PROPERTIES
 from carrycast.node.gateways.mqtt.reasons import Reason
 from carrycast.node.gateways.mqtt.retained import Retained
 from carrycast.node.gateways.mqtt.vitals import is_sys
-from carrycast.node.record import LOG
-from carrycast.node.runtime.outgoing import MAX_EVENT_BYTES, check_keeps
-from carrycast.node.runtime.saving import Saved
+from carrycast.node.recorder import LOG
+from carrycast.node.runtime.publisher import MAX_EVENT_BYTES, check_stores_events
+from carrycast.node.storage.group_commit import OnCommitted
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -41,7 +41,7 @@ class Publishing:
         self._lease_s = FOREVER_S if section.lease_s is None else section.lease_s
         if section.level == "stored":
             try:
-                check_keeps(backing.protocol)
+                check_stores_events(backing.protocol)
             except UserError as error:
                 raise UserError(f"mqtt.level: {error}") from None
         protocol = backing.protocol
@@ -108,7 +108,7 @@ class Publishing:
             done(Reason.SUCCESS)
 
     def _published(
-        self, message: Message, lease_s: float, stored: Saved | None
+        self, message: Message, lease_s: float, stored: OnCommitted | None
     ) -> tuple[EventId, dict[str, Scalar], bytes]:
         attributes, complete = attributes_of(message)
         payload = message.payload

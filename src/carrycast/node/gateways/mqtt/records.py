@@ -9,7 +9,7 @@ from msgspec import Struct
 from carrycast.core.model import SubscriptionId
 from carrycast.core.protocol import DurableStore
 from carrycast.node.gateways.mqtt.outbox import Flight, Origin
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 _SESSION, _RECEIVED, _FLIGHT = b"s", b"i", b"o"
 

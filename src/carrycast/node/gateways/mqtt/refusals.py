@@ -4,7 +4,7 @@ to read it here."""
 import time
 from collections import OrderedDict
 
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 AGAIN_S = 60.0
 """A client that tries again and again fills no log."""

@@ -17,7 +17,7 @@ from carrycast.errors import UserError
 from carrycast.node.gateways import Backing
 from carrycast.node.gateways.mqtt.events import RETAIN
 from carrycast.node.gateways.mqtt.wishes import TOPIC, Wanted
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 _KEY = b"r"
 TAKEN_AWAY_S = 86_400.0
@@ -154,7 +154,7 @@ class Retained:
         self._backing.store.delete(_KEY + topic.encode())
 
     def _now_s(self) -> float:
-        return self._backing.node.record.time_s()
+        return self._backing.node.recorder.time_s()
 
 
 def _later(event: Event, before: Event, in_order: bool) -> bool:

@@ -254,7 +254,7 @@ class Session:
         if math.isinf(event.lease_s):
             return math.inf
         backing = self._shop.backing
-        begun_s = event.time_s if event.source == backing.id else backing.node.record.time_s() - waited_s
+        begun_s = event.time_s if event.source == backing.id else backing.node.recorder.time_s() - waited_s
         return begun_s + event.lease_s
 
     # For the outbox.
@@ -286,7 +286,7 @@ class Session:
         if self.lasting:
             self._shop.records.keep_flight(self.client_id, flight)
             if kept is not None:
-                self._shop.backing.saving.after(lambda lost: kept() if lost is None else None)
+                self._shop.backing.group_commit.when_committed(lambda lost: kept() if lost is None else None)
         elif kept is not None:
             kept()
 
@@ -298,7 +298,7 @@ class Session:
         self._shop.backing.node.note_drop(reason)
 
     def now_s(self) -> float:
-        return self._shop.backing.node.record.time_s()
+        return self._shop.backing.node.recorder.time_s()
 
     # QoS 2 of what the client publishes.
 

@@ -10,7 +10,7 @@ from carrycast.node.gateways.mqtt.reasons import PacketError, Reason
 from carrycast.node.gateways.mqtt.session import Session, Shop
 from carrycast.node.gateways.mqtt.vitals import is_sys
 from carrycast.node.gateways.mqtt.wills import Will, Wills
-from carrycast.node.record import LOG
+from carrycast.node.recorder import LOG
 
 MAX_CLIENT_ID = 256
 """Characters. The standard wants 23 to be taken; names and random ids are longer."""
@@ -50,20 +50,20 @@ class Sessions:
     def restore(self) -> None:
         """The sessions of clients that were known before a restart; all of them are away."""
         for kept in self._shop.records.load():
-            record = kept.session
-            rights = rights_of_user(self._section, record.user)
-            session = Session(self._shop, record.client_id, record.user, rights, record.expiry_s)
-            session.until_wall_s = record.until_wall_s or time.time() + record.expiry_s
+            recorder = kept.session
+            rights = rights_of_user(self._section, recorder.user)
+            session = Session(self._shop, recorder.client_id, recorder.user, rights, recorder.expiry_s)
+            session.until_wall_s = recorder.until_wall_s or time.time() + recorder.expiry_s
             session.received = kept.received
             try:
-                session.restore(record.wishes)
+                session.restore(recorder.wishes)
             except PacketError as error:
-                LOG.error("the MQTT session of %r is forgotten: %s", record.client_id, error)
-                self._shop.records.forget(record.client_id, kept.received, [one.packet_id for one in kept.flights])
+                LOG.error("the MQTT session of %r is forgotten: %s", recorder.client_id, error)
+                self._shop.records.forget(recorder.client_id, kept.received, [one.packet_id for one in kept.flights])
                 continue
             for flight in kept.flights:
                 session.outbox.restore(flight)
-            self._sessions[record.client_id] = session
+            self._sessions[recorder.client_id] = session
             if not session.expiry_s:
                 # The node was killed during what was to be its last connection.
                 self._end(session)
@@ -73,7 +73,7 @@ class Sessions:
         section = self._section
         rights = rights_of(section, connect.user, connect.password)
         if rights is None:
-            self._shop.backing.node.record.bad_datagram("mqtt_credentials", None)
+            self._shop.backing.node.recorder.bad_datagram("mqtt_credentials", None)
             raise PacketError(Reason.BAD_CREDENTIALS, "unknown user or wrong password")
         if "authentication_method" in connect.properties:
             raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "only users and passwords are known here")

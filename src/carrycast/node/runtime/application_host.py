@@ -1,0 +1,198 @@
+"""The applications of a live node: what they ask for is done by its stack, its loop and its store."""
+
+import asyncio
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from carrycast.core.model import Advertisement, Event, NodeId, Request, RequestId, Scalar, Subscription, SubscriptionId
+from carrycast.core.protocol import Fact, Host, Settings
+from carrycast.core.protocol.application import Application, ApplicationPort
+from carrycast.core.protocol.tenants import Landlord, TenantKey, Tenants
+from carrycast.core.protocol.tuning import Tuner
+from carrycast.core.wire import Layer
+from carrycast.errors import UserError, WorkError
+from carrycast.node.recorder import LOG, NodeRecorder
+from carrycast.node.runtime.actions import ActionRunner, AllowedActions
+from carrycast.node.runtime.publisher import PublicationRequest
+from carrycast.node.runtime.runtime import Runtime
+from carrycast.node.storage.group_commit import GroupCommit
+from carrycast.node.storage.sequence_numbers import SequenceNumbers
+
+MAX_COMMANDS = 64
+"""That applications have not replied to yet."""
+
+Replied = Callable[[bytes], None]
+Forget = Callable[[], None]
+"""To be called when nobody waits any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationConfig:
+    """An application that a node runs."""
+
+    kind: type[Application]
+    settings: Settings
+
+
+class LiveApplicationHost(Landlord):
+    """The applications of one start of a node."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        configs: Sequence[ApplicationConfig],
+        runtime: Runtime,
+        recorder: NodeRecorder,
+        group_commit: GroupCommit,
+        host: Callable[[str], Host],
+        numbers: SequenceNumbers,
+        publish: Callable[[PublicationRequest], object],
+        allowed: AllowedActions,
+    ) -> None:
+        self._runtime = runtime
+        self._recorder = recorder
+        self._group_commit = group_commit
+        self._numbers = numbers
+        self._publish = publish
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[TenantKey, asyncio.TimerHandle] = {}
+        self._replies: dict[int, Replied] = {}
+        self._commands = 0
+        tuner = Tuner(
+            runtime.plan, runtime.machine, lambda layer, settings: runtime.on_retune(runtime.now, layer, settings)
+        )
+        self.tune = tuner.set
+        """Change a setting of the stack; what is wrong if that cannot be."""
+        self._deeds = ActionRunner(allowed, tuner)
+
+        def maker(config: ApplicationConfig) -> Callable[[ApplicationPort], Application]:
+            kind = config.kind
+            return lambda port: kind(node, config.settings, port, host(kind.name), Random(secrets.randbits(128)))
+
+        self.tenants = Tenants(node, self, [(config.kind.name, maker(config)) for config in configs])
+
+    def stop(self, crashed: bool) -> None:
+        """They end, with a word unless the node crashed."""
+        if crashed:
+            self.tenants.crash()
+        else:
+            self.tenants.stop()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    async def end_deeds(self) -> None:
+        """End the commands that still run."""
+        await self._deeds.stop()
+
+    def command(self, name: str, verb: str, body: bytes, replied: Replied) -> Forget:
+        """Tell one of them something; `replied` is called once, unless it is forgotten before."""
+        if name not in self.tenants:
+            raise UserError(f"this node does not run {name}; name it in [[applications]] of its configuration")
+        if len(self._replies) >= MAX_COMMANDS:
+            raise WorkError(f"{MAX_COMMANDS} commands wait for a reply already; try again")
+        self._commands += 1
+        command = self._commands
+        self._replies[command] = replied
+        self.tenants.on_command(name, command, verb, body)
+
+        def forget() -> None:
+            self._replies.pop(command, None)
+
+        return forget
+
+    # What happens to them.
+
+    def on_event(self, id: SubscriptionId, event: Event, hops: int) -> bool:
+        """An event; False if it is for none of them."""
+        mine = self.tenants.on_event(id, event, hops)
+        if mine:
+            self._recorder.deliver(id, event, hops)
+        return mine
+
+    def on_answer(self, id: RequestId, event: Event, hops: int) -> bool:
+        """A stored event; False if it is for none of them."""
+        return self.tenants.on_answer(id, event, hops)
+
+    def on_closed(self, id: RequestId, complete: bool) -> bool:
+        """A request is over; False if it was none of theirs."""
+        return self.tenants.on_closed(id, complete)
+
+    # What they ask for.
+
+    def soon(self, action: Callable[[], None]) -> None:
+        self._loop.call_soon(action)
+
+    def now(self) -> float:
+        return self._runtime.now
+
+    def number(self) -> int:
+        return self._numbers.take()
+
+    def enter(self, handler: Callable[[], None]) -> bool:
+        """As with a protocol: a handler that raises neither writes nor asks for anything, and the node goes on."""
+        self._group_commit.release_savepoint()
+        try:
+            handler()
+            self._group_commit.release_savepoint()
+        except Exception as error:
+            self._group_commit.rollback_savepoint()
+            LOG.error("an application raised", exc_info=error)
+            self._recorder.drop(Layer.DISSEMINATION, "application_raised")
+            return False
+        return True
+
+    def publish(self, attributes: Mapping[str, Scalar], payload: bytes, lease_s: float, access: str | None) -> None:
+        try:
+            self._publish(PublicationRequest(attributes, payload, lease_s, access))
+        except (UserError, WorkError) as error:
+            LOG.error("an application's event was refused: %s", error)
+            self._recorder.drop(Layer.DISSEMINATION, "application_event_refused")
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self._recorder.subscribe(subscription)
+        self._runtime.on_subscribe(self.now(), subscription)
+
+    def unsubscribe(self, id: SubscriptionId) -> None:
+        self._recorder.unsubscribe(id)
+        self._runtime.on_unsubscribe(self.now(), id)
+
+    def advertise(self, advertisement: Advertisement) -> None:
+        self._runtime.on_advertise(self.now(), advertisement)
+
+    def unadvertise(self, advertisement: Advertisement) -> None:
+        self._runtime.on_unadvertise(self.now(), advertisement)
+
+    def request(self, request: Request) -> None:
+        self._runtime.on_request(self.now(), request)
+
+    def cancel_request(self, id: RequestId) -> None:
+        self._runtime.on_request_canceled(self.now(), id)
+
+    def set_timer(self, key: TenantKey, delay_s: float) -> None:
+        self.cancel_timer(key)
+        if delay_s != math.inf:
+            self._timers[key] = self._loop.call_later(max(0.0, delay_s), self._on_timer, key)
+
+    def cancel_timer(self, key: TenantKey) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_timer(self, key: TenantKey) -> None:
+        del self._timers[key]
+        self.tenants.on_timer(key)
+
+    def act(self, verb: str, name: str, values: tuple[Scalar, ...], done: Callable[[str], None]) -> None:
+        self._deeds.act(verb, name, values, done)
+
+    def reply(self, command: int, body: bytes) -> None:
+        replied = self._replies.pop(command, None)
+        if replied is not None:
+            replied(body)
+
+    def note(self, fact: Fact) -> None:
+        self._recorder.note(Layer.DISSEMINATION, fact)

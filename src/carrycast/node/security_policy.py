@@ -1,0 +1,159 @@
+"""Whom a node believes: everybody, or the members of a network with keys."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from carrycast.core.model import Event, Request, Scalar, Subscription
+from carrycast.core.protocol import StackPlan
+from carrycast.errors import UserError, WorkError
+from carrycast.node.api.metrics import Health
+from carrycast.node.config import NodeConfig
+from carrycast.node.link.adapter import Transport
+from carrycast.node.recorder import LOG
+from carrycast.node.runtime.application_layer import ApplicationLayer
+
+if TYPE_CHECKING:
+    from carrycast.node.security.config import Keys
+
+Asking = TypeVar("Asking", bound=Subscription | Request)
+
+OPEN = "this node is open: without [keys], whoever is in reach may read, publish and forge"
+
+
+class SecurityPolicy:
+    """A node without keys: nothing is signed, sealed or looked at."""
+
+    warning: str | None = OPEN
+    """For who runs the node."""
+
+    def transport(self, transport: Transport) -> Transport:
+        """How datagrams leave and arrive."""
+        return transport
+
+    def plan(self, plan: StackPlan) -> StackPlan:
+        """How messages are read."""
+        return plan
+
+    def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
+        """How events reach applications."""
+        return applications
+
+    def sign(self, events: Sequence[Event]) -> Sequence[Event | UserError]:
+        """Events of this node as they travel, or why one may not."""
+        return events
+
+    def certified(self, asking: Asking) -> Asking:
+        """A subscription, or a request, of this node as it travels."""
+        return asking
+
+    def check_subscription(self, filter: str, attributes: Mapping[str, Scalar] | None) -> None:
+        """A UserError if to ask for that, now or for what is stored, is not allowed here."""
+
+    def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
+        """The node runs: what is done when it has another certificate. Gives what ends this."""
+        return lambda: None
+
+    def health(self, trouble: str | None) -> Health:
+        """How the node is, which has some other trouble or none."""
+        return Health(trouble)
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        """When the node's certificate ends, if it has one."""
+        return None
+
+    def reload(self) -> None:
+        """Look again at what may have changed in the files."""
+
+
+class KeyedSecurityPolicy(SecurityPolicy):
+    """A node of a network with keys."""
+
+    warning = None
+
+    def __init__(self, config: NodeConfig, keys: "Keys") -> None:
+        from carrycast.node.security.certificate_monitor import watch_of
+
+        self._config = config
+        self._keys = keys
+        self._vetting = vetting = keys.vetting()
+        self.membership = vetting.membership
+        self._watch = watch_of(vetting.membership, keys.warn_days)
+        self.sign = vetting.signatures.sign  # type: ignore[method-assign]  # the same, a call less for each event
+        self.certified = vetting.certified  # type: ignore[method-assign]
+        self.check_subscription = vetting.check_own  # type: ignore[method-assign]
+
+    def transport(self, transport: Transport) -> Transport:
+        from carrycast.node.security.sealed import SealedTransport
+
+        return SealedTransport(
+            transport, self._config.node, self.membership, self._config.interfaces[0].quotas.neighbors
+        )
+
+    def plan(self, plan: StackPlan) -> StackPlan:
+        return self._vetting.plan(plan)
+
+    def applications(self, applications: ApplicationLayer, dropped: Callable[[str], None]) -> ApplicationLayer:
+        from carrycast.node.runtime.application_layer import VerifiedApplicationLayer
+
+        self._vetting.dropped = dropped
+        return VerifiedApplicationLayer(applications, self._vetting.signatures, dropped)
+
+    def start(self, certify_again: Callable[[], None]) -> Callable[[], None]:
+        if self._watch is None:
+            return super().start(certify_again)
+        watch, renewed = self._watch, self.membership.renewed
+        renewed.append(certify_again)
+        watch.start()
+
+        def stop() -> None:
+            watch.stop()
+            renewed.remove(certify_again)
+
+        return stop
+
+    def health(self, trouble: str | None) -> Health:
+        own = self.membership.trouble()
+        return Health(trouble or own, None if self._watch is None or own else self._watch.warning())
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        return None if self._watch is None else self._watch.ends_s
+
+    def reload(self) -> None:
+        # Each by itself: a certificate that is wrong must not keep a node from knowing who is out.
+        for what, read in (("the list of revocations", self._reload_list), ("the certificate", self._reload_keys)):
+            try:
+                LOG.info("%s", read())
+            except (UserError, WorkError, OSError) as error:
+                LOG.error("%s was not read again: %s", what, error)
+
+    def _reload_list(self) -> str:
+        from carrycast.node.security.membership import Certified
+
+        return self.membership.reload() if isinstance(self.membership, Certified) else "no list of revocations"
+
+    def _reload_keys(self) -> str:
+        from carrycast.node.security.membership import Certified, date_of
+        from carrycast.node.security.primitives import SigningKey
+
+        before, after = self._keys, self._keys.reread()
+        if (before.secret, before.operator) != (after.secret, after.operator):
+            raise UserError("keys.network and keys.operator are of another network; restart the node")
+        if (before.private, before.certificate) == (after.private, after.certificate):
+            return "key and certificate were read again, nothing new"
+        if not isinstance(self.membership, Certified):
+            raise UserError("keys.identity is another, and makes this another node; restart it")
+        self.membership.renew(SigningKey(after.private), after.certificate)
+        self._keys = after
+        assert self._watch is not None
+        self._watch.check()
+        return f"a new certificate counts, until {date_of(self.membership.ends_s)}"
+
+
+def security_policy_of(config: NodeConfig) -> SecurityPolicy:
+    """As a configuration says; an open node says in its log that it is one."""
+    if config.keys is None:
+        LOG.info("%s: %s", config.name, OPEN)
+        return SecurityPolicy()
+    return KeyedSecurityPolicy(config, config.keys)

@@ -1,0 +1,1 @@
+"""What outlives a start of a node: an SQLite store, its group commit, sequence numbers, backlogs, retention."""

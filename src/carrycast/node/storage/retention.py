@@ -1,0 +1,79 @@
+"""Which events a node guarantees to keep, and the accounts of what it keeps (docs/guarantees.md).
+
+The accounts are written in the same commit as the retention log, so they continue after a restart.
+"""
+
+from collections.abc import Mapping
+
+from carrycast.core.model import Event
+from carrycast.core.protocol import Protocol
+from carrycast.core.protocol.ledger import Account
+from carrycast.core.protocol.optional import log_of
+from carrycast.core.protocol.retention import Level, Usage
+from carrycast.errors import UserError, WorkError
+from carrycast.node.recorder import LOG, NodeRecorder
+from carrycast.node.storage.group_commit import GroupCommit
+
+PREFIX = "retention/"
+"""The names of the retention counters in the store begin with this."""
+
+
+class Retention:
+    """The retention log of one node's protocol, and its accounts."""
+
+    def __init__(self, protocol: Protocol, recorder: NodeRecorder, group_commit: GroupCommit) -> None:
+        self._ledger = recorder.ledger
+        self._group_commit = group_commit
+        self.log = log_of(protocol)
+        self._written: dict[str, int] = {}
+        if self.log is not None:
+            self._written = group_commit.store.counters(PREFIX)
+            self._ledger.restore(self._written)
+            group_commit.store.before_commit, group_commit.store.on_rollback = self._write, self._undo
+        self._ledger.start(self.log)
+
+    def on_started(self) -> None:
+        """The protocol has restored the events in its log."""
+        missing = self._ledger.started()
+        if missing is not None:
+            LOG.error("the store could not be written when the node last ran: %s", missing)
+
+    def check(self, event: Event) -> UserError | WorkError | None:
+        """Why the node cannot guarantee to keep an event; None if it can."""
+        assert self.log is not None
+        self._group_commit.retry()
+        if self._group_commit.failure is not None:
+            return WorkError(f"{self._group_commit.failure}; nothing is stored until there is room on the disk")
+        return self.log.refusal(event)
+
+    def on_published(self, event: Event) -> None:
+        """The protocol has accepted an event."""
+        self._ledger.on_published(event.id)
+
+    @property
+    def accounts(self) -> Mapping[Level, Account]:
+        """For each level, how many events were accepted, kept and removed."""
+        return self._ledger.accounts()
+
+    @property
+    def usage(self) -> Mapping[Level, Usage]:
+        """The present content of the log, by level."""
+        return {} if self.log is None else self.log.usage
+
+    @property
+    def failure(self) -> str | None:
+        """Why the node cannot keep more events, or has lost some; for health checks."""
+        return self._group_commit.failure or self._ledger.imbalance() or (None if self.log is None else self.log.full)
+
+    def _write(self) -> None:
+        """Add the counters that have changed since the last commit to the next one."""
+        store, before = self._group_commit.store, self._written
+        now = self._ledger.counters()
+        for name, number in now.items():
+            if before.get(name) != number:
+                store.set_counter(PREFIX + name, number)
+        self._written = now
+
+    def _undo(self) -> None:
+        """A commit failed, so every counter has to be written again."""
+        self._written = {}
