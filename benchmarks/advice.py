@@ -20,7 +20,7 @@ from carrycast.analysis.advice.fleet import EVERYBODY as EVERYBODY_ROLE
 from carrycast.analysis.advice.fleet import HELD_OUT_SEEDS
 from carrycast.analysis.advice.objective import Objective, parse_objective
 from carrycast.analysis.advice.race import NEAR, Found, Metrics, race, ranked, settled
-from carrycast.analysis.spark.statistics import interval, paired_differences
+from carrycast.analysis.spark.statistics import confidence_interval, paired_differences
 from carrycast.sim.engine.mishap import RunError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
@@ -180,7 +180,7 @@ def by_seed(rows: dict[int, Metrics], metric: str) -> dict[int, float | None]:
 def bounds(values: Iterable[float | None], sign: int) -> tuple[float, float, float] | None:
     """The lower bound of a mean, the mean and the upper bound, of values or of their negatives; runs that are all alike
     are taken at their word."""
-    found = interval(values)
+    found = confidence_interval(values)
     if found.mean is None:
         return None
     low = found.mean if found.low is None else found.low

@@ -11,9 +11,9 @@ from random import Random
 from statistics import NormalDist
 from typing import NamedTuple
 
-from carrycast.analysis.spark.statistics import interval
-from carrycast.analysis.spark.student import student_t
-from carrycast.analysis.spark.verdict import decide, decided_together
+from carrycast.analysis.spark.claims import decide, holm_decisions
+from carrycast.analysis.spark.statistics import confidence_interval
+from carrycast.analysis.spark.student import t_quantile
 
 RUNS = (5, 10, 20)
 TRIES = 20_000
@@ -53,10 +53,10 @@ def coverage(population: Sequence[float], runs: int, tries: int, rng: Random) ->
     shown = student = covered = 0
     length = 0.0
     for _ in range(tries):
-        found = interval(rng.choices(population, k=runs))
+        found = confidence_interval(rng.choices(population, k=runs))
         if found.low is None or found.high is None or found.mean is None or found.error is None:
             continue
-        half = student_t(runs - 1) * found.error
+        half = t_quantile(runs - 1) * found.error
         shown += 1
         student += abs(found.mean - mean) <= half
         covered += found.low <= mean <= found.high
@@ -68,9 +68,9 @@ def decided_by_chance(experiments: int, runs: int, rng: Random) -> tuple[float, 
     """The shares of experiments in which some claim is decided, of those with no difference: alone, and together."""
     alone = together = 0
     for _ in range(experiments):
-        found = [decide(interval(rng.gauss(0, 1) for _ in range(runs)), ">", 0.0) for _ in range(CLAIMS)]
+        found = [decide(confidence_interval(rng.gauss(0, 1) for _ in range(runs)), ">", 0.0) for _ in range(CLAIMS)]
         alone += any(decision.holds is not None for decision in found)
-        together += any(decided_together([decision.chance for decision in found]))
+        together += any(holm_decisions([decision.chance for decision in found]))
     return alone / experiments, together / experiments
 
 

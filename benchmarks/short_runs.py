@@ -11,11 +11,11 @@ from pathlib import Path
 
 from benchmarks.cost import children
 from benchmarks.sweep import experiment_of, own_cpu_s, process_cpu_s, scenario, scenario_of_length
-from carrycast.analysis.spark.master import available_cores
-from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.master import count_available_cores
+from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import metric_columns, record_table
 from carrycast.analysis.spark.reproduce import sweep_experiment
-from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.session import session, stop_session
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.sim.engine.run import run as simulate
 from carrycast.sim.scenario.scenario import Scenario
@@ -29,7 +29,7 @@ def short(runs: int = 1000, seconds: float = 0.0065) -> dict[str, float]:
     warm; the milliseconds more of each, and where they are spent."""
     timed = scenario_of_length(seconds, NODES)
     loop_cpu_s = looped(timed, range(1, runs + 1))
-    cores = available_cores()
+    cores = count_available_cores()
     with ProcessPoolExecutor(cores) as pool:
         shares = [range(1 + core, runs + 1, cores) for core in range(cores)]
         at_once_cpu_s = sum(pool.map(looped, [timed] * cores, shares))
@@ -41,7 +41,7 @@ def short(runs: int = 1000, seconds: float = 0.0065) -> dict[str, float]:
             sweep([experiment_of(timed, list(range(1, runs + 1)))], Path(folder, "timed"), spark, quiet=True)
             spent = [after - began for after, began in zip(parts_cpu_s(), before, strict=True)]
         finally:
-            stop()
+            stop_session()
     names = ("driver_cpu_s", "java_cpu_s", "workers_cpu_s")
     return {
         "runs": runs,
@@ -83,7 +83,7 @@ def resumed(runs: int = 100_000) -> dict[str, float]:
     rows = [
         {"experiment": run.experiment, "point": run.point, "parameters": run.parameters, "seed": run.seed}
         | {"key": run.key, "fingerprint": outcome.fingerprint, "run": outcome.trace.run, **columns}
-        for run in planned_runs(experiment)
+        for run in plan_runs(experiment)
     ]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "runs").mkdir()

@@ -13,8 +13,8 @@ import msgspec
 
 from benchmarks.cost import children
 from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import Experiment, unfold
-from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
+from carrycast.analysis.spark.session import session, stop_session
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.sim.engine.run import run as simulate
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
@@ -58,7 +58,7 @@ def run(runs: int = 60, seconds: float = 0.5) -> dict[str, object]:
             wall_s = time.monotonic() - began
             sweep_cpu_s = process_cpu_s(os.getpid()) - before_s
         finally:
-            stop()
+            stop_session()
     assert [record["fingerprint"] for record in records] == fingerprints
     return {
         "runs": runs,
@@ -90,7 +90,7 @@ def experiment_of(timed: Scenario, seeds: list[int]) -> Experiment:
     table: dict[str, object] = msgspec.to_builtins(timed)
     folder = Path(str(table.pop("base")))
     axis = Axis(name="protocol", values=["flooding"])
-    return unfold(Definition(name="benchmark", scenario=table, seeds=seeds, axes=[axis]), folder)
+    return expand_experiment(Definition(name="benchmark", scenario=table, seeds=seeds, axes=[axis]), folder)
 
 
 def process_cpu_s(pid: int) -> float:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.session import session, stop
+from carrycast.analysis.spark.session import session, stop_session
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that commands in this process find running; the tests of the pipeline use the same."""
     yield session("carrycast tests", cores=2)
-    stop()
+    stop_session()

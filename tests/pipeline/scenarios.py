@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
 
 
@@ -45,4 +45,4 @@ def tiny_experiment(
         runs=runs,
         axes=[Axis(name="protocol", values=list(protocols))],
     )
-    return unfold(definition, folder)
+    return expand_experiment(definition, folder)

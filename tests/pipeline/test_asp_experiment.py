@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from carrycast.analysis.reports.distributions import box_numbers
 from carrycast.analysis.reports.figures import draw
-from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.definition import Definition
 from carrycast.analysis.spark.experiment import FOLDER, Experiment, load_experiment, read_definition
-from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import Record, metric_columns, metric_value
 from carrycast.analysis.spark.reproduce import Report, reproduce_experiments
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import ratio_interval
+from carrycast.analysis.spark.statistics import ratio_confidence_interval
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.measures import Asked
@@ -64,7 +64,7 @@ def test_a_hundred_messages_are_published_one_a_second(asp: Experiment) -> None:
 
 
 def test_some_points_have_fewer_runs_on_the_first_of_the_same_seeds(asp: Experiment) -> None:
-    runs = planned_runs(asp)
+    runs = plan_runs(asp)
     by_point = {point.name: [one.seed for one in runs if one.point == point.name] for point in asp.points}
     assert by_point["802.11b / 177 / 100 s"] == list(range(1, 1001))
     assert by_point["disk / 177 / 100 s"] == by_point["802.11b / 150 / 100 s"] == list(range(1, 101))
@@ -133,16 +133,16 @@ def test_a_figure_of_single_runs_without_runs_is_left_out(asp: Experiment, tmp_p
 
 
 def test_the_ratio_of_two_means_has_an_interval_of_its_own() -> None:
-    found = ratio_interval([6.0, 12.0, 18.0], [2.0, 4.0, 6.0])
+    found = ratio_confidence_interval([6.0, 12.0, 18.0], [2.0, 4.0, 6.0])
     assert (found.mean, found.low, found.high) == (3.0, None, None), "a constant ratio has no spread"
-    found = ratio_interval([6.0, 12.0, 18.0], [2.0, 4.0, 6.0], exact=True)
+    found = ratio_confidence_interval([6.0, 12.0, 18.0], [2.0, 4.0, 6.0], exact=True)
     assert (found.mean, found.low, found.high) == (3.0, 3.0, 3.0)
-    varied = ratio_interval([6.0, 13.0, 18.0], [2.0, 4.0, 6.0])
+    varied = ratio_confidence_interval([6.0, 13.0, 18.0], [2.0, 4.0, 6.0])
     assert varied.low is not None
     assert varied.mean is not None
     assert varied.high is not None
     assert varied.low < varied.mean < varied.high
-    assert ratio_interval([1.0, 2.0], [0.0, 0.0]).mean is None
+    assert ratio_confidence_interval([1.0, 2.0], [0.0, 0.0]).mean is None
 
 
 def test_an_unknown_metric_of_a_figure_is_told_with_those_the_experiment_asked_for(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def judged(experiment: Experiment, found: dict[str, list[dict[str, float]]], see
             metrics["sent_per_node_bytes"] = spread(metrics.get("sent_per_node_bytes", 1.0), setting, seed)
             record: Record = {"experiment": "asp", "point": f"802.11b / 177 / {setting}", "seed": seed, "error": None}
             records.append({**record, **metric_columns(metrics)})
-    return {claim.statement: claim for claim in judge(Results(experiment, records, Path()))}
+    return {claim.statement: claim for claim in evaluate_claims(Results(experiment, records, Path()))}
 
 
 def test_the_papers_loads_hold_and_others_of_the_same_ratio_do_not(asp: Experiment) -> None:

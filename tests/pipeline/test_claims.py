@@ -10,14 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.coverage import decided_by_chance
-from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.claims import (
+    UNDECIDED,
+    Case,
+    Claim,
+    decide,
+    decide_all,
+    evaluate_claims,
+    holm_decisions,
+    runs_to_observe,
+    why_undecided,
+)
 from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Relation
-from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import SHARE, Interval, interval
-from carrycast.analysis.spark.validation import check
-from carrycast.analysis.spark.verdict import UNDECIDED, Case, decide, decide_all, decided_together, runs_to_see, too_few
+from carrycast.analysis.spark.statistics import SHARE, Interval, confidence_interval
+from carrycast.analysis.spark.validation import check_definition
 from carrycast.errors import UserError
 from tests.pipeline.spread import spread
 
@@ -36,7 +45,7 @@ def study(*claims: ClaimEntry, hook: Path | None = None) -> Experiment:
         Axis(name="range", key="radio.range_m", values=[100.0, 200.0], labels=["near", "far"]),
     ]
     definition = Definition(name="study", scenario=SCENARIO, runs=len(NOISE), axes=axes, claims=list(claims))
-    return unfold(definition, Path(), hook=hook)
+    return expand_experiment(definition, Path(), hook=hook)
 
 
 def judged(entry: ClaimEntry, means: dict[tuple[str, str], float], own: float = 1.0, runs: int = 5) -> Claim:
@@ -54,7 +63,7 @@ def judged(entry: ClaimEntry, means: dict[tuple[str, str], float], own: float = 
                     "delivery_ratio": mean + 10 * noise + own * NOISE[(place + number) % len(NOISE)],
                 }
             )
-    (claim,) = judge(Results(experiment, records, Path()))
+    (claim,) = evaluate_claims(Results(experiment, records, Path()))
     return claim
 
 
@@ -152,7 +161,7 @@ def test_failed_runs_and_missing_values_are_left_out_of_pairs() -> None:
         for seed in range(1, 6)
     ]
     records[0] |= {"delivery_ratio": None, "error": "broken"}
-    (claim,) = judge(Results(experiment, records, Path()))
+    (claim,) = evaluate_claims(Results(experiment, records, Path()))
     assert claim.holds is True
     assert claim.low == pytest.approx(0.6, abs=1e-4)
     assert claim.high == pytest.approx(0.6, abs=1e-4)
@@ -196,25 +205,25 @@ def test_an_unknown_interval_is_undecided(relation: Relation) -> None:
 
 
 def test_a_point_on_the_bound_is_not_beyond_it() -> None:
-    exact = interval([2.0, 2.0], exact=True)
+    exact = confidence_interval([2.0, 2.0], exact=True)
     assert decide(exact, ">", 2.0).holds is False
     assert decide(exact, ">=", 2.0).holds is True
     assert decide(exact, "=", 2.0) == (True, 0.0), "where nothing is left to luck nothing is decided by chance"
 
 
 def test_runs_that_are_all_alike_decide_nothing_unless_the_measure_has_bounds() -> None:
-    alike = interval([1.0] * 10)
+    alike = confidence_interval([1.0] * 10)
     assert (alike.mean, alike.low) == (1.0, None)
     assert decide(alike, ">", 0.5).holds is None
-    assert too_few(alike) == "all 10 runs alike: they show no spread to judge by"
+    assert why_undecided(alike) == "all 10 runs alike: they show no spread to judge by"
     # Of shares: if a third of the runs differed, ten alike would be seen in less than two of a hundred tries.
-    share = interval([1.0] * 10, SHARE)
+    share = confidence_interval([1.0] * 10, SHARE)
     assert share.low == pytest.approx(0.025**0.1)
     assert share.high == 1.0
     assert decide(share, ">", 0.5).holds is True
     assert decide(share, ">", 0.9).holds is None
     assert share.tails(0.025**0.1) == pytest.approx(0.05)
-    assert decide(interval([1.0] * 1000, SHARE), ">", 0.99).holds is True
+    assert decide(confidence_interval([1.0] * 1000, SHARE), ">", 0.99).holds is True
 
 
 def test_of_twenty_claims_without_a_difference_all_stay_undecided_in_nineteen_experiments_of_twenty() -> None:
@@ -225,15 +234,15 @@ def test_of_twenty_claims_without_a_difference_all_stay_undecided_in_nineteen_ex
 
 
 def test_holm_goes_on_as_long_as_each_stands() -> None:
-    assert decided_together([0.012, None, 0.001, 0.03]) == [True, False, True, False]
+    assert holm_decisions([0.012, None, 0.001, 0.03]) == [True, False, True, False]
     # 0.03 would stand among two, but one that is smaller does not stand among three.
-    assert decided_together([0.03, 0.02, 0.04]) == [False, False, False]
-    assert decided_together([]) == []
+    assert holm_decisions([0.03, 0.02, 0.04]) == [False, False, False]
+    assert holm_decisions([]) == []
 
 
 @given(st.lists(st.floats(-5, 5), min_size=3, max_size=12), st.floats(-6, 6))
 def test_the_tails_agree_with_the_interval(values: list[float], bound: float) -> None:
-    found = interval(values)
+    found = confidence_interval(values)
     # Beside values of 5 the ends of an interval that is narrower than this are lost to rounding.
     if found.low is not None and found.high is not None and found.error is not None and found.error > 1e-6:
         assert found.mean is not None
@@ -254,14 +263,14 @@ def test_a_hook_adds_claims_of_its_own(tmp_path: Path) -> None:
         "    yield Claim(experiment='study', figure='', statement='two',"
         " paper=2, ours=n, low=n, high=n, holds=n == 2)\n"
     )
-    (claim,) = judge(Results(study(hook=hook), [], tmp_path))
+    (claim,) = evaluate_claims(Results(study(hook=hook), [], tmp_path))
     assert claim.holds is True
     hook.write_text("1 / 0\n")
     with pytest.raises(UserError, match=r"claims\.py: cannot be loaded: ZeroDivisionError: division by zero"):
-        judge(Results(study(hook=hook), [], tmp_path))
+        evaluate_claims(Results(study(hook=hook), [], tmp_path))
     hook.write_text("")
     with pytest.raises(UserError, match=r"claims\.py: has no function claims\(results\)"):
-        judge(Results(study(hook=hook), [], tmp_path))
+        evaluate_claims(Results(study(hook=hook), [], tmp_path))
 
 
 def test_the_case_that_is_shown_has_the_verdict_of_the_claim() -> None:
@@ -304,7 +313,7 @@ def test_a_trend_that_fails_shows_the_step_that_fails() -> None:
         for point, values in steps.items()
         for seed, value in enumerate(values)
     ]
-    (claim,) = judge(Results(experiment, records, Path()))
+    (claim,) = evaluate_claims(Results(experiment, records, Path()))
     assert claim.holds is False
     assert claim.note == "decisive step: 0.5 to 0.7"
     assert claim.high is not None
@@ -314,10 +323,10 @@ def test_a_trend_that_fails_shows_the_step_that_fails() -> None:
 def test_few_runs_decide_nothing_about_a_mean_that_hangs_on_rare_ones() -> None:
     # Twelve runs of ASP at a validity of 100 s; one in a hundred loses half of its messages or more.
     seen = [96.0, 98.0, 97.0, 99.0, 98.0, 99.0, 99.0, 98.0, 100.0, 98.0, 98.0, 98.0]
-    assert decide(interval(seen), "=", 95.0, 2.0).holds is False
-    assert decide(interval(seen), "=", 95.0, 2.0, rare=0.01).holds is None
-    assert decide(interval(seen * 25), "=", 95.0, 2.0, rare=0.01).holds is False
-    assert [runs_to_see(rare) for rare in (0.0, 0.01, 0.1, 0.5)] == [0, 299, 29, 5]
+    assert decide(confidence_interval(seen), "=", 95.0, 2.0).holds is False
+    assert decide(confidence_interval(seen), "=", 95.0, 2.0, rare=0.01).holds is None
+    assert decide(confidence_interval(seen * 25), "=", 95.0, 2.0, rare=0.01).holds is False
+    assert [runs_to_observe(rare) for rare in (0.0, 0.01, 0.1, 0.5)] == [0, 299, 29, 5]
 
 
 def test_what_is_rare_is_stated_in_the_experiment() -> None:
@@ -329,9 +338,9 @@ def test_what_is_rare_is_stated_in_the_experiment() -> None:
         for point, value in (("0.7 / near", 0.8), ("0.3 / near", 0.2))
         for seed in range(12)
     ]
-    assert [claim.holds for claim in judge(Results(plain, records, Path()))] == [True]
-    (claim,) = judge(Results(Experiment(definition, plain.points, plain.seeds), records, Path()))
+    assert [claim.holds for claim in evaluate_claims(Results(plain, records, Path()))] == [True]
+    (claim,) = evaluate_claims(Results(Experiment(definition, plain.points, plain.seeds), records, Path()))
     assert claim.holds is None
     assert claim.note == "12 runs decide nothing: the mean hangs on one run in 10, and 29 show one"
     with pytest.raises(UserError, match="study: rare: 'delivery' is not a metric"):
-        check(msgspec.structs.replace(definition, rare={"delivery": 0.1}), "study")
+        check_definition(msgspec.structs.replace(definition, rare={"delivery": 0.1}), "study")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark.code import units
+from carrycast.analysis.spark.code import code_units
 from tests.patience import PATIENCE_S
 from tests.unit.test_architecture import MAY_IMPORT
 
@@ -66,31 +66,32 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_layers_that_count_are_those_that_the_simulator_may_import() -> None:
-    allowed = {"simulation", "errors"}
+    allowed = {"sim.engine", "errors", "version", "core", "sim"}
     for layer in reversed(MAY_IMPORT):
         if layer in allowed:
             allowed |= set(MAY_IMPORT[layer].split())
-    found = {unit.removeprefix("carrycast.") for unit in units()}
+    found = {unit.removeprefix("carrycast.") for unit in code_units()}
     assert found <= allowed
-    assert {"stacks", "simulation", "radio", "mobility", "protocol", "wire", "matching", "model"} <= found
-    assert units(FLOODING) == sorted({*units(), FLOODING, "carrycast.core.parts"})
+    layers = {"core.stacks", "sim.engine", "sim.radio", "sim.mobility", "core.protocol", "core.wire", "core.matching"}
+    assert layers | {"core.model"} <= found
+    assert code_units(FLOODING) == sorted({*code_units(), FLOODING, "carrycast.core.parts"})
 
 
 DECIDES = [
-    "stacks.py",
-    "simulation/run.py",
-    "parts/relay.py",
-    "matching/filter.py",
-    "dissemination/flooding/protocol.py",
-    "dissemination/flooding/__init__.py",
+    "core/stacks.py",
+    "sim/engine/run.py",
+    "core/parts/relay.py",
+    "core/matching/filter.py",
+    "protocols/flooding/protocol.py",
+    "protocols/flooding/__init__.py",
 ]
 DECIDES_NOTHING = [
-    "dissemination/flooding/test_flooding.py",
-    "dissemination/flooding/tests/test_more.py",
-    "dissemination/flooding/README.md",
-    "dissemination/epidemic/protocol.py",
-    "pipeline/sweep.py",
-    "live/node.py",
+    "protocols/flooding/test_flooding.py",
+    "protocols/flooding/tests/test_more.py",
+    "protocols/flooding/README.md",
+    "protocols/epidemic/protocol.py",
+    "analysis/spark/sweep.py",
+    "node/node.py",
     "cli/live.py",
 ]
 
@@ -100,11 +101,11 @@ def test_all_code_that_decides_changes_the_digest_and_no_other_does(sources: Pat
 
 
 def test_a_protocol_of_ones_own_counts_with_what_it_imports(sources: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "carrycast" / "dissemination" / "shout"
+    folder = tmp_path / "carrycast" / "protocols" / "shout"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("from .protocol import Shout as PROTOCOL\n")
     (folder / "protocol.py").write_text("from ..gossip import PROTOCOL as Shout\n")
-    gossip = "dissemination/gossip/protocol.py"
+    gossip = "protocols/gossip/protocol.py"
     before, changed = digest(sources, "carrycast.protocols.shout", gossip, DECIDES[-1], also=tmp_path)
     assert changed == [gossip]
     assert digest(sources, FLOODING, also=tmp_path) == digest(sources, FLOODING)

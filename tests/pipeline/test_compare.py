@@ -11,10 +11,10 @@ from rich.console import Console
 
 from carrycast.analysis.reports.style import metric_label
 from carrycast.analysis.reports.tables import mean_text
-from carrycast.analysis.spark.compare import METRICS, Comparison, compare
+from carrycast.analysis.spark.compare import COMPARED_METRICS, Comparison, compare
 from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import unfold
-from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, interval, paired_differences
+from carrycast.analysis.spark.experiment import expand_experiment
+from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, confidence_interval, paired_differences
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.analysis.spark.watch import player_page
 from carrycast.errors import UserError
@@ -55,7 +55,10 @@ def test_differences_are_paired_over_common_seeds(compared: Comparison) -> None:
         for protocol in compared.protocols
     }
     differences = paired_differences(dict(values["epidemic"]), dict(values["flooding"]))
-    expected, mean = interval(differences, DIFFERENCE_OF_SHARES), interval(values["epidemic"].values(), SHARE)
+    expected, mean = (
+        confidence_interval(differences, DIFFERENCE_OF_SHARES),
+        confidence_interval(values["epidemic"].values(), SHARE),
+    )
     assert compared.differences["epidemic", "delivery_ratio"][:4] == pytest.approx(expected[:4])
     assert compared.means["epidemic", "delivery_ratio"][:4] == pytest.approx(mean[:4])
     assert expected.mean is not None
@@ -97,7 +100,7 @@ def test_a_comparison_and_a_single_run_of_the_same_file_are_the_same_run(compare
     for row, written in zip(sorted(rows, key=lambda row: str(row["point"])), PROTOCOLS, strict=True):
         alone = run(chosen_scenario(file, written, {}), 3)
         assert alone.fingerprint == row["fingerprint"]
-        assert all(alone.metrics[metric] == row[metric] for metric in METRICS)
+        assert all(alone.metrics[metric] == row[metric] for metric in COMPARED_METRICS)
 
 
 @pytest.mark.parametrize(("width", "tables"), [(160, 1), (95, 2), (66, 3)])
@@ -108,18 +111,18 @@ def test_the_tables_show_every_protocol_and_metric(compared: Comparison, width: 
     for table in shown:
         console.print(table)
     text = console.export_text()
-    for metric in METRICS:
+    for metric in COMPARED_METRICS:
         assert text.count(metric_label(metric)) >= tables, "names of metrics are not cut off"
     for protocol in compared.protocols:
         assert protocol in text
-    assert text.count("±") + text.count(" to ") > len(METRICS)
+    assert text.count("±") + text.count(" to ") > len(COMPARED_METRICS)
     assert "discovery by" in text
 
 
 def test_one_picture_one_table_and_the_report_are_left(compared: Comparison) -> None:
     out = compared.report.out
     assert compared.picture.read_bytes().startswith(b"\x89PNG")
-    assert len((out / "compare.csv").read_text().splitlines()) == 1 + 3 * len(METRICS)
+    assert len((out / "compare.csv").read_text().splitlines()) == 1 + 3 * len(COMPARED_METRICS)
     assert (out / "index.html").exists()
 
 
@@ -153,7 +156,7 @@ def test_what_is_too_large_or_fails_has_no_page_to_watch(tmp_path: Path) -> None
 
     def shown(**changed: object) -> str | None:
         definition = Definition(name="field", scenario={**table, **changed}, runs=1, axes=[axis])
-        return player_page(unfold(definition, tmp_path))
+        return player_page(expand_experiment(definition, tmp_path))
 
     assert shown() is not None
     assert shown(duration_s=1e6) is None
@@ -167,7 +170,7 @@ def test_the_result_can_be_printed_as_json(compared: Comparison) -> None:
     protocols = row["protocols"]
     assert isinstance(protocols, list)
     assert protocols[0]["difference"] is None
-    assert set(protocols[2]["difference"]) == set(METRICS)
+    assert set(protocols[2]["difference"]) == set(COMPARED_METRICS)
     assert protocols[2]["metrics"]["delivery_ratio"]["n"] == 4
 
 

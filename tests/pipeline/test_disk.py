@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.disk import write_whole
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.ledger import Ledger
+from carrycast.analysis.spark.journal import RunLog
+from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.errors import WorkError
 from carrycast.sim.engine.run import Run, run
@@ -30,15 +30,15 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 from carrycast.errors import WorkError
-from carrycast.analysis.spark.ledger import Ledger
-from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.journal import RunLog
+from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.records import record_table
-from carrycast.analysis.spark.sweep import worker, write_runs
+from carrycast.analysis.spark.sweep import make_worker, write_runs
 from carrycast.sim.engine.run import run
 from tests.pipeline.scenarios import tiny_experiment
 
 out = Path(sys.argv[1])
-rows = [msgspec.structs.asdict(planned) for planned in planned_runs(tiny_experiment(("flooding",), runs=12))]
+rows = [msgspec.structs.asdict(planned) for planned in plan_runs(tiny_experiment(("flooding",), runs=12))]
 batches = pa.Table.from_pylist(rows).to_batches()
 
 def tried(work):
@@ -49,10 +49,10 @@ def tried(work):
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (7000, 7000))
-tried(lambda: list(worker(str(out), run)(batches)))
-kept = Ledger(out / "runs").finished()
+tried(lambda: list(make_worker(str(out), run)(batches)))
+kept = RunLog(out / "runs").finished()
 tried(lambda: write_runs(kept, out))
-tried(lambda: Ledger(out / "runs").open())
+tried(lambda: RunLog(out / "runs").open())
 print(len(kept), sorted(path.name for path in out.iterdir()))
 """
 
@@ -72,15 +72,15 @@ def test_what_is_done_stays_when_a_journal_has_no_room(tmp_path: Path) -> None:
     assert names == "['runs']"
     assert [path.suffix for path in (tmp_path / "runs").iterdir()] == [".journal"]
     # With room again nothing is done twice.
-    assert len(Ledger(tmp_path / "runs").open()) == int(count)
+    assert len(RunLog(tmp_path / "runs").open()) == int(count)
 
 
 def test_what_was_there_stays_when_its_successor_has_no_room(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    write_whole(path, b"before")
+    write_atomically(path, b"before")
     (tmp_path / f".page.html-{os.getpid()}.tmp").symlink_to("/dev/full")
     with pytest.raises(WorkError, match=f"page.html: {NO_ROOM}"):
-        write_whole(path, b"after")
+        write_atomically(path, b"after")
     assert path.read_bytes() == b"before"
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
 
@@ -105,7 +105,7 @@ def test_a_sweep_without_room_for_a_trace_ends_in_one_line(spark: SparkSession, 
         sweep([traced], tmp_path, spark, Filling(), partitions=1, quiet=True)
     assert str(raised.value) == f"the sweep failed: {tmp_path}: {NO_ROOM}"
     assert not (tmp_path / "runs.parquet").exists()
-    kept = Ledger(tmp_path / "runs").finished()
+    kept = RunLog(tmp_path / "runs").finished()
     assert sorted(kept["seed"].to_pylist()) == [1, 2]
     assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == sorted(kept["key"].to_pylist())
     again = sweep([traced], tmp_path, spark, partitions=1, quiet=True)

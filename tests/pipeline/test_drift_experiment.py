@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, load_experiment
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.results import Results
@@ -43,7 +43,11 @@ def judged(drift: Experiment, delivered: dict[str, float], sent: dict[str, float
                     "airtime_us": 8 * spread(sent.get(protocol, 1e6), protocol, seed),
                 }
             )
-    return {claim.statement: claim for claim in judge(Results(drift, records, Path())) if "`dense`" in claim.statement}
+    return {
+        claim.statement: claim
+        for claim in evaluate_claims(Results(drift, records, Path()))
+        if "`dense`" in claim.statement
+    }
 
 
 def test_every_network_has_drift_and_epidemic(drift: Experiment) -> None:

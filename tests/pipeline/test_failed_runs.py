@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from carrycast.analysis.spark.failures import failure_lines
-from carrycast.analysis.spark.records import Record
+from carrycast.analysis.spark.records import Record, failure_lines
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.sim.engine.mishap import RunError
 from carrycast.sim.engine.run import run
@@ -31,7 +30,7 @@ PROTOCOL = Broken
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A protocol of the user's own that raises."""
-    folder = tmp_path / "carrycast" / "dissemination" / "broken"
+    folder = tmp_path / "carrycast" / "protocols" / "broken"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(BROKEN)
     import carrycast.protocols

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.ledger import Ledger
-from carrycast.analysis.spark.lock import held
+from carrycast.analysis.spark.journal import RunLog
+from carrycast.analysis.spark.output import lock_folder
 from carrycast.analysis.spark.records import record_table
 from carrycast.analysis.spark.reproduce import report, reproduce_experiments, stored_experiments
 from carrycast.analysis.spark.sweep import read_runs, sweep
@@ -24,8 +24,8 @@ from tests.pipeline.scenarios import tiny_experiment
 HOLDER = """
 import sys, time
 from pathlib import Path
-from carrycast.analysis.spark.lock import held
-with held(Path(sys.argv[1])):
+from carrycast.analysis.spark.output import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -62,12 +62,12 @@ def test_a_second_sweep_is_refused_and_names_the_first_until_that_is_dead(spark:
 
 def test_a_folder_is_let_go_whatever_happens_in_it(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), held(tmp_path / "new"):
+        with pytest.raises(ZeroDivisionError), lock_folder(tmp_path / "new"):
             raise ZeroDivisionError
     with (
-        held(tmp_path / "new"),
+        lock_folder(tmp_path / "new"),
         pytest.raises(WorkError, match=f"in use by process {os.getpid()} "),
-        held(tmp_path / "new"),
+        lock_folder(tmp_path / "new"),
     ):
         pass
 
@@ -110,7 +110,7 @@ def test_a_ledger_of_other_columns_is_set_aside_whole(
     kept = tmp_path / "set-aside" / "folded-1.parquet"
     assert pq.read_table(kept).num_rows == 1000
     assert f"{kept}: has other columns than this version, or is cut; set aside" in capsys.readouterr().err
-    assert len(Ledger(tmp_path / "runs").finished()) == 1
+    assert len(RunLog(tmp_path / "runs").finished()) == 1
 
 
 def test_what_is_of_another_version_is_set_aside_too(spark: SparkSession, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_what_is_of_another_version_is_set_aside_too(spark: SparkSession, tmp_pa
 
 
 def test_files_set_aside_never_replace_each_other(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "runs")
+    ledger = RunLog(tmp_path / "runs")
     ledger.open()
     for number in range(3):
         pq.write_table(pa.table({"number": [number]}), tmp_path / "runs" / "folded.parquet")

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import unfold
-from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.experiment import expand_experiment
+from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.reproduce import report, reproduce_experiments, stored_experiments
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
@@ -30,8 +30,8 @@ def test_an_infinite_lease_is_swept_and_reported(spark: SparkSession, tmp_path: 
         "publish": [{"count": 2, "lease_s": math.inf}],
     }
     axis = Axis(name="lease", key="publish.0.lease_s", values=[0.001, math.inf])
-    study = unfold(Definition(name="leases", scenario=table, runs=2, axes=[axis]), tmp_path)
-    assert len({planned.key for planned in planned_runs(study)}) == 4
+    study = expand_experiment(Definition(name="leases", scenario=table, runs=2, axes=[axis]), tmp_path)
+    assert len({planned.key for planned in plan_runs(study)}) == 4
     found = reproduce_experiments([study], tmp_path / "out", spark, quiet=True)
     assert found.failed == 0
     rows = read_runs(tmp_path / "out")

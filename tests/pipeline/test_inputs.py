@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import Experiment, unfold
-from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
+from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.core import maps
 from carrycast.sim.engine.run import Run, run
@@ -91,7 +91,7 @@ def scenario(folder: Path, name: str) -> Scenario:
 def experiment(folder: Path, **changes: object) -> Experiment:
     table = {**BASE, "nodes": 3, **changes}
     axis = Axis(name="protocol", values=["flooding", "epidemic"])
-    return unfold(Definition(name="replayed", scenario=table, runs=2, axes=[axis]), folder)
+    return expand_experiment(Definition(name="replayed", scenario=table, runs=2, axes=[axis]), folder)
 
 
 OPENED = """
@@ -203,11 +203,11 @@ def test_a_file_that_changes_under_a_sweep_gives_no_result(spark: SparkSession, 
 
 def test_keys_differ_by_what_files_hold_and_not_by_when_they_were_written(folder: Path) -> None:
     replayed = experiment(folder, contacts="conn.txt")
-    keys = [planned.key for planned in planned_runs(replayed)]
+    keys = [planned.key for planned in plan_runs(replayed)]
     (folder / "conn.txt").write_text(MEETING)
-    assert [planned.key for planned in planned_runs(replayed)] == keys
+    assert [planned.key for planned in plan_runs(replayed)] == keys
     (folder / "conn.txt").write_text(STRANGERS)
-    assert not set(keys) & {planned.key for planned in planned_runs(replayed)}
+    assert not set(keys) & {planned.key for planned in plan_runs(replayed)}
 
 
 @pytest.mark.parametrize("what", [{"contacts": "conn.txt"}, WITH_PROCESSOR], ids=["contacts", "processor"])
@@ -215,6 +215,6 @@ def test_keys_do_not_tell_where_files_are(what: dict[str, object], folder: Path,
     """So that one goes on where another stopped who has the same in another folder."""
     moved = tmp_path / "moved"
     shutil.copytree(folder, moved)
-    keys = [[planned.key for planned in planned_runs(experiment(where, **what))] for where in (folder, moved)]
+    keys = [[planned.key for planned in plan_runs(experiment(where, **what))] for where in (folder, moved)]
     assert keys[0] == keys[1]
-    assert str(moved) in planned_runs(experiment(moved, **what))[0].scenario
+    assert str(moved) in plan_runs(experiment(moved, **what))[0].scenario

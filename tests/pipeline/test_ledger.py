@@ -9,13 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.journal import Count, Journal
-from carrycast.analysis.spark.ledger import FOLDED, Ledger
-from carrycast.analysis.spark.plan import planned_runs
+from carrycast.analysis.spark.journal import COMPACTED, FinishedRunCounter, RunLog, TaskJournal
+from carrycast.analysis.spark.plan import Simulate, plan_runs
 from carrycast.analysis.spark.records import Record, record_table
 from carrycast.analysis.spark.reproduce import sweep_experiment
-from carrycast.analysis.spark.single import Simulate
-from carrycast.analysis.spark.sweep import read_runs, worker
+from carrycast.analysis.spark.sweep import make_worker, read_runs
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from tests.pipeline.deaths import Counting
@@ -29,7 +27,7 @@ def record(key: str, **known: object) -> Record:
 def written(folder: Path, task: int, *records: Record, begun: str = "") -> Path:
     folder.mkdir(exist_ok=True)
     before = set(folder.iterdir())
-    with Journal(folder, task) as journal:
+    with TaskJournal(folder, task) as journal:
         for one in records:
             journal.start(str(one["key"]))
             journal.add(one)
@@ -43,7 +41,7 @@ def test_what_a_dead_worker_did_is_done_and_what_it_began_is_counted(tmp_path: P
     written(tmp_path, 3, record("one", delay_mean_s=math.inf), begun="two")
     written(tmp_path, 3, begun="two")
     written(tmp_path, 33, record("other"), begun="two")
-    with Journal(tmp_path, 3) as journal:
+    with TaskJournal(tmp_path, 3) as journal:
         assert list(journal.done) == ["one"]
         assert journal.done["one"]["delay_mean_s"] == math.inf
         assert journal.deaths == {"two": 2}
@@ -55,10 +53,10 @@ def test_every_number_survives_a_journal(tmp_path: Path) -> None:
         record("b", delivery_ratio=None, delay_p50_s=5e-324, delay_mean_s=math.inf),
     ]
     written(tmp_path, 0, *values)
-    found = Ledger(tmp_path).open()
+    found = RunLog(tmp_path).open()
     assert found.equals(record_table(values))
-    assert pq.read_table(tmp_path / FOLDED).equals(found)
-    assert [path.name for path in tmp_path.iterdir()] == [FOLDED]
+    assert pq.read_table(tmp_path / COMPACTED).equals(found)
+    assert [path.name for path in tmp_path.iterdir()] == [COMPACTED]
 
 
 def test_a_line_that_is_cut_costs_one_run_and_a_broken_one_the_file(tmp_path: Path) -> None:
@@ -67,10 +65,10 @@ def test_a_line_that_is_cut_costs_one_run_and_a_broken_one_the_file(tmp_path: Pa
     cut.write_bytes(cut.read_bytes()[:-1])
     broken = written(runs, 1, record("three"), record("four"))
     broken.write_bytes(broken.read_bytes().replace(b'"key": "three"', b'"key": "thr'))
-    ledger = Ledger(runs)
+    ledger = RunLog(runs)
     assert ledger.open()["key"].to_pylist() == ["one"]
     assert [path.read_bytes().count(b"four") for path in ledger.set_aside] == [2]
-    with Journal(runs, 1) as journal:
+    with TaskJournal(runs, 1) as journal:
         assert journal.done == {}
 
 
@@ -80,24 +78,24 @@ def test_a_journal_of_other_columns_is_set_aside(tmp_path: Path) -> None:
     other.write_bytes(other.read_bytes().replace(b"# carrycast.runs 1 ", b"# carrycast.runs 0 "))
     empty = written(runs, 1)
     empty.write_bytes(b"")
-    ledger = Ledger(runs)
+    ledger = RunLog(runs)
     assert len(ledger.open()) == 0
     assert [path.name for path in ledger.set_aside] == [f"{other.stem}-1.journal"]
 
 
 def test_what_was_done_again_replaces_what_was_folded_and_failures_are_left_out(tmp_path: Path) -> None:
-    pq.write_table(record_table([record("one", published=1), record("two", published=1)]), tmp_path / FOLDED)
+    pq.write_table(record_table([record("one", published=1), record("two", published=1)]), tmp_path / COMPACTED)
     # As versions before journals left them.
     pq.write_table(record_table([record("three", published=1)]), tmp_path / "three.parquet")
     written(tmp_path, 0, record("two", published=2), record("four", error="none of it"))
-    found = Ledger(tmp_path).open().select(["key", "published"]).to_pylist()
+    found = RunLog(tmp_path).open().select(["key", "published"]).to_pylist()
     assert {row["key"]: row["published"] for row in found} == {"one": 1, "two": 2, "three": 1}
-    again = Ledger(tmp_path).open().select(["key", "published"]).to_pylist()
+    again = RunLog(tmp_path).open().select(["key", "published"]).to_pylist()
     assert again == found
 
 
 def test_runs_are_counted_as_their_lines_grow(tmp_path: Path) -> None:
-    count = Count(tmp_path)
+    count = FinishedRunCounter(tmp_path)
     assert count() == 0
     path = written(tmp_path, 0, record("one"), record("two"))
     whole = path.read_bytes()
@@ -109,16 +107,16 @@ def test_runs_are_counted_as_their_lines_grow(tmp_path: Path) -> None:
 
 
 def test_an_empty_ledger_has_the_columns_of_a_record(tmp_path: Path) -> None:
-    found = Ledger(tmp_path / "runs").open()
+    found = RunLog(tmp_path / "runs").open()
     assert isinstance(found, pa.Table)
     assert found.equals(record_table([]))
 
 
 def worked(experiment: Experiment, out: Path, simulate: Simulate = run) -> list[Record]:
     """What a worker does with all runs of an experiment as one task."""
-    rows = [msgspec.structs.asdict(planned) for planned in planned_runs(experiment)]
+    rows = [msgspec.structs.asdict(planned) for planned in plan_runs(experiment)]
     batches = pa.Table.from_pylist(rows).to_batches()
-    found: list[Record] = pa.Table.from_batches(worker(str(out), simulate)(batches)).to_pylist()
+    found: list[Record] = pa.Table.from_batches(make_worker(str(out), simulate)(batches)).to_pylist()
     return found
 
 
@@ -131,12 +129,12 @@ def test_who_takes_over_a_task_does_what_is_left_of_it(tmp_path: Path) -> None:
     again = worked(experiment, tmp_path, Counting(memory))
     assert [row["fingerprint"] for row in again] == [row["fingerprint"] for row in whole]
     assert sorted(path.name.split("-")[2] for path in memory.iterdir()) == ["2", "3"]
-    assert Ledger(tmp_path / "runs").count() == 3
+    assert RunLog(tmp_path / "runs").count() == 3
 
 
 def test_a_run_that_ended_three_workers_is_not_tried_a_fourth_time(tmp_path: Path) -> None:
     experiment = tiny_experiment(("flooding",))
-    key = planned_runs(experiment)[1].key
+    key = plan_runs(experiment)[1].key
     for _ in range(3):
         written(tmp_path / "runs", 0, begun=key)
     assert [row["error"] for row in worked(experiment, tmp_path)] == [
@@ -153,10 +151,10 @@ def test_where_all_is_done_no_spark_starts(tmp_path: Path, monkeypatch: pytest.M
     told = sweep_experiment(experiment, tmp_path, quiet=True)
     assert [row["seed"] for row in told] == [1, 2, 3]
     assert read_runs(tmp_path) == rows
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == [FOLDED]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [COMPACTED]
     with pytest.raises(UserError, match="is no Spark master"):
         sweep_experiment(experiment, tmp_path, master="nonsense", quiet=True)
-    (tmp_path / "runs" / FOLDED).unlink()
+    (tmp_path / "runs" / COMPACTED).unlink()
     with pytest.raises(AssertionError, match="Spark started"):
         sweep_experiment(experiment, tmp_path, quiet=True)
 

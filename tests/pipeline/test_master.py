@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark.master import await_master, checked_master
+from carrycast.analysis.spark.master import await_master, check_master
 from carrycast.errors import UserError, WorkError
 from tests.cli.console import QUICK, spawn
 
@@ -37,9 +37,9 @@ def test_where_nobody_can_be_nobody_answers(master: str) -> None:
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "yarn"])
 def test_what_has_no_place_is_not_asked(master: str) -> None:
-    await_master(checked_master(master))
+    await_master(check_master(master))
 
 
 def test_a_master_without_a_port_is_refused() -> None:
     with pytest.raises(UserError, match="names no port"):
-        checked_master("spark://somewhere")
+        check_master("spark://somewhere")

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.metrics import paired, summary
-from carrycast.analysis.spark.records import METRICS, Record, bounds_of, record_table
-from carrycast.analysis.spark.statistics import Interval, interval, paired_differences
+from carrycast.analysis.spark.records import METRICS, Record, metric_bounds, record_table
+from carrycast.analysis.spark.statistics import Interval, confidence_interval, paired_differences
 from carrycast.core.matching import Filter
 from tests.unit.matching.generators import SCHEMA, random_attributes, random_filter
 
@@ -54,7 +54,7 @@ def test_sparks_means_are_those_of_the_claims(spark: SparkSession) -> None:
     for point in POINTS:
         for metric in ("delivery_ratio", "delay_p50_s", "transmissions", "control_bytes"):
             row = found[point, metric]
-            known = interval(values(point, metric).values(), bounds_of(metric))
+            known = confidence_interval(values(point, metric).values(), metric_bounds(metric))
             assert close(Interval(row["n"], row["mean"], row["low"], row["high"]), known), (point, metric)
             assert row["missing"] == 8 - known.n
     assert found["b", "transmissions"]["n"] == 7
@@ -72,7 +72,7 @@ def test_sparks_differences_are_paired_by_seed(spark: SparkSession) -> None:
         for metric in ("delivery_ratio", "delay_p50_s", "transmissions"):
             row = found[point, metric]
             differences = paired_differences(values(point, metric), values("b", metric))
-            known = interval(differences, bounds_of(metric, difference=True))
+            known = confidence_interval(differences, metric_bounds(metric, difference=True))
             assert close(Interval(row["n"], row["mean"], row["low"], row["high"]), known), (point, metric)
     assert found["a", "delivery_ratio"]["n"] == 7
 

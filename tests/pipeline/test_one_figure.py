@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark.claims import judge
+from carrycast.analysis.spark.claims import evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.results import Results
@@ -37,8 +37,8 @@ def test_a_figure_alone_has_every_point_that_its_claims_ask_for(figure: str) -> 
     name, _, only = figure.partition("/")
     whole, alone = load_experiment(name, runs=3), load_experiment(figure, runs=3)
     assert [entry.name for entry in alone.definition.figures] == [only]
-    expected = [claim for claim in judge(results_of(whole)) if claim.figure == only]
-    assert [(claim.statement, claim.holds, claim.ours) for claim in judge(results_of(alone))] == [
+    expected = [claim for claim in evaluate_claims(results_of(whole)) if claim.figure == only]
+    assert [(claim.statement, claim.holds, claim.ours) for claim in evaluate_claims(results_of(alone))] == [
         (claim.statement, claim.holds, claim.ours) for claim in expected
     ]
 

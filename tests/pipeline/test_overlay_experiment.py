@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from carrycast.analysis.experiments.overlay import flood
-from carrycast.analysis.spark.claims import judge
+from carrycast.analysis.spark.claims import evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, Point, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
 from carrycast.analysis.spark.results import Results
@@ -102,7 +102,7 @@ def results_of(experiment: Experiment, numbers: Numbers, start: float = 1.0) -> 
 
 
 def test_what_the_paper_says_is_what_the_claims_say(few: Experiment) -> None:
-    claims = judge(results_of(few, as_the_paper_says))
+    claims = evaluate_claims(results_of(few, as_the_paper_says))
     (other,) = [claim for claim in claims if not claim.holds]
     assert other.statement.startswith("opportunistic paths are shorter at almost all times")
     assert other.holds is None, "at all times, in three runs: which may hide a fourth"
@@ -131,8 +131,8 @@ def test_every_claim_can_fail(few: Experiment) -> None:
 
     failed: set[str] = set()
     for numbers in (turned, same, growing):
-        failed |= {claim.statement for claim in judge(results_of(few, numbers, 0.0)) if claim.holds is False}
-    assert {claim.statement for claim in judge(results_of(few, as_the_paper_says))} - failed == set()
+        failed |= {claim.statement for claim in evaluate_claims(results_of(few, numbers, 0.0)) if claim.holds is False}
+    assert {claim.statement for claim in evaluate_claims(results_of(few, as_the_paper_says))} - failed == set()
 
 
 def test_the_simulation_is_that_of_section_4_1(overlay: Experiment) -> None:

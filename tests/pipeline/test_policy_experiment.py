@@ -13,12 +13,12 @@ from carrycast.analysis.experiments.policy.closed_form import share_cut_off, sha
 from carrycast.analysis.experiments.policy.fits import exponential, fitted, hyperbola, line
 from carrycast.analysis.experiments.policy.study import FOUR, LOST, Study
 from carrycast.analysis.reports.figures import draw
-from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.experiment import Experiment, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
 from carrycast.analysis.spark.reproduce import reproduce_experiments
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import interval
+from carrycast.analysis.spark.statistics import confidence_interval
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.faults import CutOff, LinkCuts
 from carrycast.trace import Level
@@ -78,7 +78,7 @@ def as_the_paper_has_it(metric: str, labels: Labels) -> float:
 
 
 def verdicts(experiment: Experiment, made: Made) -> dict[str, bool | None]:
-    return {claim.statement: claim.holds for claim in judge(results_of(experiment, made))}
+    return {claim.statement: claim.holds for claim in evaluate_claims(results_of(experiment, made))}
 
 
 def test_the_points_are_those_of_the_paper(policy: Experiment) -> None:
@@ -134,7 +134,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
     for figure in quick.definition.figures:
         assert draw(figure, results_of(quick, as_the_paper_has_it)) is not None, figure.name
         alone = load_experiment(f"policy/{figure.name}", quick=True)
-        judge(results_of(alone, as_the_paper_has_it))
+        evaluate_claims(results_of(alone, as_the_paper_has_it))
     assert len(load_experiment("policy/recovery", quick=True).points) <= 10, "the headline of the tour"
 
 
@@ -312,7 +312,7 @@ def test_the_simulator_loses_what_counting_says(policy: Experiment, where: Label
         value = run(scenario, seed).metrics[metric]
         assert isinstance(value, float)
         beyond.append(value - 1 + down * share_cut_off(15, study.places(scenario, role, seed)))
-    found = interval(beyond)
+    found = confidence_interval(beyond)
     assert found.low is not None
     assert found.high is not None
     assert found.low < 0.0 < found.high

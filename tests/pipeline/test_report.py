@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.definition import Axis, ClaimEntry, Definition, Figure
-from carrycast.analysis.spark.experiment import Experiment, load_experiment, unfold
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment, load_experiment
 from carrycast.analysis.spark.reproduce import (
     Report,
     report,
@@ -61,7 +61,7 @@ def study() -> Experiment:
         figures=figures,
         claims=[claim],
     )
-    return unfold(definition, folder)
+    return expand_experiment(definition, folder)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from carrycast.analysis.reports.figures import draw
 from carrycast.analysis.reports.markdown import paragraphs, words
 from carrycast.analysis.reports.style import value_limits
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
-from carrycast.analysis.spark.experiment import unfold
+from carrycast.analysis.spark.experiment import expand_experiment
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.results import Results
 from tests.pipeline.scenarios import tiny
@@ -38,7 +38,9 @@ def test_an_axis_shows_the_data(
 def test_the_interval_of_a_share_ends_where_shares_do_and_so_does_its_axis(tmp_path: Path) -> None:
     figure = Figure(name="reach", kind="line", x="range", y="delivery_ratio")
     axes = [Axis(name="range", key="radio.range_m", values=[100.0, 250.0])]
-    experiment = unfold(Definition(name="study", scenario=_table(), runs=3, axes=axes, figures=[figure]), tmp_path)
+    experiment = expand_experiment(
+        Definition(name="study", scenario=_table(), runs=3, axes=axes, figures=[figure]), tmp_path
+    )
     records: list[Record] = [
         {"experiment": "study", "point": point.name, "seed": seed, "error": None, "delivery_ratio": value}
         for point in experiment.points
@@ -58,7 +60,9 @@ def test_a_legend_says_what_its_series_are_of(tmp_path: Path) -> None:
     ]
     figure = Figure(name="sent", kind="line", x="range", y="transmissions", series="p")
     table = {**_table(), "protocol": {"name": "gossip"}}
-    experiment = unfold(Definition(name="study", scenario=table, runs=1, axes=axes, figures=[figure]), tmp_path)
+    experiment = expand_experiment(
+        Definition(name="study", scenario=table, runs=1, axes=axes, figures=[figure]), tmp_path
+    )
     records: list[Record] = [
         {"experiment": "study", "point": point.name, "seed": 1, "error": None, "transmissions": 90.0 + place}
         for place, point in enumerate(experiment.points)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from carrycast.analysis.spark.sentence import sentence
 from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark.summary import comparison_sentence
 
 NONE = Interval(0, None, None, None)
 
@@ -76,4 +76,4 @@ def frames(mean: float) -> Interval:
     ],
 )
 def test_what_is_said(more: Interval, ours: Interval, theirs: Interval, said: str) -> None:
-    assert sentence("epidemic", "flooding", more, ours, theirs) == said
+    assert comparison_sentence("epidemic", "flooding", more, ours, theirs) == said

@@ -44,13 +44,12 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 from carrycast.errors import WorkError
-from carrycast.analysis.spark.cluster import away, crew
-from carrycast.analysis.spark.configuration import parse_conf
+from carrycast.analysis.spark.cluster import executors, remote_executor
 from carrycast.analysis.spark.experiment import load_experiment
-from carrycast.analysis.spark.ledger import Ledger
-from carrycast.analysis.spark.plan import planned_runs
-from carrycast.analysis.spark.session import configure, session, stop
-from carrycast.analysis.spark.sweep import sweep, worker
+from carrycast.analysis.spark.journal import RunLog
+from carrycast.analysis.spark.plan import plan_runs
+from carrycast.analysis.spark.session import configure, parse_conf, session, stop_session
+from carrycast.analysis.spark.sweep import make_worker, sweep
 from carrycast.sim.engine.run import run
 
 master, out = sys.argv[1], Path(sys.argv[2])
@@ -69,37 +68,38 @@ def plain(rows):
 def files(folder):
     return {str(path.relative_to(folder)) for path in (folder / "traces").rglob("*.parquet")}
 
-ship_files, plan = away.ship_files, Path("plan.parquet")
+send_files, plan = remote_executor.send_files, Path("plan.parquet")
 
 def sent_and_hidden(*arguments):
     # The workers are on the same machine: what they were sent is not to be found where it was.
-    names = ship_files(*arguments)
+    names = send_files(*arguments)
     plan.rename("hidden")
     return names
 
-away.ship_files = sent_and_hidden
+remote_executor.send_files = sent_and_hidden
 spark = session("away", master)
 assert spark.sparkContext.defaultParallelism == 2, spark.sparkContext.defaultParallelism
 print("there", flush=True)
 rows = sweep([experiment], out / "first", spark, Slow(), quiet=True)
 Path("hidden").rename(plan)
-planned = [msgspec.structs.asdict(planned) for planned in planned_runs(experiment)]
-here = pa.Table.from_batches(worker(str(out / "here"), run)(pa.Table.from_pylist(planned).to_batches())).to_pylist()
+planned = [msgspec.structs.asdict(planned) for planned in plan_runs(experiment)]
+work = make_worker(str(out / "here"), run)
+here = pa.Table.from_batches(work(pa.Table.from_pylist(planned).to_batches())).to_pylist()
 assert all(row["error"] is None for row in here), here
 assert plain(rows) == plain(here)
 assert files(out / "first") == files(out / "here") and len(files(out / "here")) == 3 * len(planned)
 print("alike", flush=True)
-crew.GONE_S = 3.0
+executors.GONE_S = 3.0
 try:
     sweep([experiment], out / "second", spark, Slow(), quiet=True)
 except WorkError as error:
     print(error, flush=True)
-kept = Ledger(out / "second" / "runs").open().to_pylist()
+kept = RunLog(out / "second" / "runs").open().to_pylist()
 done = {row["key"]: row for row in plain(here)}
 assert 0 < len(kept) < len(planned) and all(done[row["key"]] == row for row in plain(kept))
 assert not (out / "second" / "runs.parquet").exists()
 print(len(kept), flush=True)
-stop()
+stop_session()
 """
 
 
@@ -117,7 +117,7 @@ def made_experiment(folder: Path) -> None:
     contacts(moving, 200.0, 120.0).save(folder / "plan.parquet")
     assert call("new", "protocol", "fleet_cast", "--dir", folder).status == 0
     (folder / "mine.py").write_text("LEAST = 1\n")
-    protocol = folder / "carrycast" / "dissemination" / "fleet_cast" / "__init__.py"
+    protocol = folder / "carrycast" / "protocols" / "fleet_cast" / "__init__.py"
     protocol.write_text(f"import mine\n{protocol.read_text()}\nassert mine.LEAST == 1\n")
 
 

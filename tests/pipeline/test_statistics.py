@@ -15,24 +15,24 @@ from carrycast.analysis.spark.statistics import (
     SHARE,
     Interval,
     average,
-    interval,
+    confidence_interval,
+    hall_transform,
     paired_differences,
-    ratio_interval,
-    transformed,
+    ratio_confidence_interval,
 )
-from carrycast.analysis.spark.student import student_t
+from carrycast.analysis.spark.student import t_quantile
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 9, 19, 29, 100, 999, 50_000])
 def test_students_t_is_scipys(degrees: int) -> None:
-    assert student_t(degrees) == pytest.approx(float(stats.t.ppf(0.975, degrees)), rel=1e-9)
+    assert t_quantile(degrees) == pytest.approx(float(stats.t.ppf(0.975, degrees)), rel=1e-9)
 
 
 def test_the_interval_covers_the_mean_nineteen_times_in_twenty() -> None:
     rng = Random(5)
     covered = 0
     for _ in range(2000):
-        found = interval(rng.gauss(3.0, 2.0) for _ in range(6))
+        found = confidence_interval(rng.gauss(3.0, 2.0) for _ in range(6))
         assert found.low is not None
         assert found.high is not None
         covered += found.low <= 3.0 <= found.high
@@ -41,27 +41,27 @@ def test_the_interval_covers_the_mean_nineteen_times_in_twenty() -> None:
 
 
 def test_values_that_do_not_exist_are_left_out() -> None:
-    assert interval([None, 2.0, None, 4.0]).n == 2
-    assert interval([None]) == Interval(0, None, None, None)
-    assert interval([7.0]) == Interval(1, 7.0, None, None)
-    assert interval([0.1, 0.1, 0.1], exact=True) == Interval(3, 0.1, 0.1, 0.1)
-    assert interval([1.0, 3.0]) == Interval(2, 2.0, None, None)
+    assert confidence_interval([None, 2.0, None, 4.0]).n == 2
+    assert confidence_interval([None]) == Interval(0, None, None, None)
+    assert confidence_interval([7.0]) == Interval(1, 7.0, None, None)
+    assert confidence_interval([0.1, 0.1, 0.1], exact=True) == Interval(3, 0.1, 0.1, 0.1)
+    assert confidence_interval([1.0, 3.0]) == Interval(2, 2.0, None, None)
 
 
 def test_what_arithmetic_leaves_is_no_spread() -> None:
-    assert interval([0.1 + 0.2, 0.3, 0.3]).low is None
+    assert confidence_interval([0.1 + 0.2, 0.3, 0.3]).low is None
     assert paired_differences({1: 0.1 + 0.2, 2: 0.4}, {1: 0.3, 2: 0.3}) == [0.0, pytest.approx(0.1)]
 
 
 def test_tiny_spreads_are_spreads() -> None:
-    found, wide = interval([0.0, 0.0, 1e-155]), interval([0.0, 0.0, 1.0])
+    found, wide = confidence_interval([0.0, 0.0, 1e-155]), confidence_interval([0.0, 0.0, 1.0])
     assert found.low == pytest.approx(1e-155 * (wide.low or 0.0), rel=1e-9)
     assert found.lean == pytest.approx(wide.lean)
 
 
 def test_no_share_is_more_than_one() -> None:
     values = [1.0, 1.0, 0.98, 0.99, 1.0]
-    found, bare = interval(values, SHARE), interval(values)
+    found, bare = confidence_interval(values, SHARE), confidence_interval(values)
     assert bare.high is not None
     assert bare.high > 1.0
     assert (found.low, found.high) == (bare.low, 1.0)
@@ -69,14 +69,14 @@ def test_no_share_is_more_than_one() -> None:
 
 def test_a_metric_that_only_sounds_like_a_share_has_no_bounds() -> None:
     values = [0.9, 3.2, 4.1, 2.7]
-    assert interval(values, SHARE) == interval(values)
-    assert interval([2.0] * 5, SHARE) == interval([2.0] * 5)
-    assert interval([-0.1, 0.5, 0.7], SHARE) == interval([-0.1, 0.5, 0.7])
+    assert confidence_interval(values, SHARE) == confidence_interval(values)
+    assert confidence_interval([2.0] * 5, SHARE) == confidence_interval([2.0] * 5)
+    assert confidence_interval([-0.1, 0.5, 0.7], SHARE) == confidence_interval([-0.1, 0.5, 0.7])
 
 
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=12))
 def test_the_interval_of_a_share_is_one_of_shares(values: list[float]) -> None:
-    found = interval(values, SHARE)
+    found = confidence_interval(values, SHARE)
     assert found.mean is not None
     if found.low is not None and found.high is not None:
         assert 0 <= found.low <= found.mean * (1 + 1e-12)
@@ -97,8 +97,8 @@ def test_what_differs_looks_different(mean: float, below: float, above: float) -
 
 
 def test_a_run_without_an_end_leaves_no_interval() -> None:
-    assert interval([1.0, 2.0, math.inf]) == Interval(3, math.inf, None, None)
-    assert interval([math.inf] * 3).low is None
+    assert confidence_interval([1.0, 2.0, math.inf]) == Interval(3, math.inf, None, None)
+    assert confidence_interval([math.inf] * 3).low is None
 
 
 def test_pairs_are_made_of_seeds_that_both_have() -> None:
@@ -171,61 +171,67 @@ def test_what_is_told_of_an_interval() -> None:
 
 
 def test_what_knows_no_luck_is_exact() -> None:
-    assert interval([2.0] * 4, exact=True).exact is True
-    assert interval([2.0] * 4).exact is False
-    assert interval([0.5] * 4, SHARE).exact is False
-    assert interval([1.0, 2.0, 3.0]).exact is False
-    assert interval([1.0, 2.0, 3.0], exact=True).exact is False
+    assert confidence_interval([2.0] * 4, exact=True).exact is True
+    assert confidence_interval([2.0] * 4).exact is False
+    assert confidence_interval([0.5] * 4, SHARE).exact is False
+    assert confidence_interval([1.0, 2.0, 3.0]).exact is False
+    assert confidence_interval([1.0, 2.0, 3.0], exact=True).exact is False
 
 
 def test_an_interval_is_students_and_halls_together() -> None:
-    found = interval(SKEWED)
-    n, t = len(SKEWED), student_t(len(SKEWED) - 1)
+    found = confidence_interval(SKEWED)
+    n, t = len(SKEWED), t_quantile(len(SKEWED) - 1)
     assert found.mean is not None
     assert found.mean == pytest.approx(sum(SKEWED) / n)
     assert found.error == pytest.approx(stats.sem(SKEWED))
     assert found.lean == pytest.approx(stats.skew(SKEWED) / math.sqrt(n))
     # Where Hall's transformed statistic is as large as Student's quantile, found by bisection.
-    above = -optimize.brentq(lambda x: transformed(x, found.lean) + t, -100, 0)
-    below = optimize.brentq(lambda x: transformed(x, found.lean) - t, 0, 100)
+    above = -optimize.brentq(lambda x: hall_transform(x, found.lean) + t, -100, 0)
+    below = optimize.brentq(lambda x: hall_transform(x, found.lean) - t, 0, 100)
     assert above > t > below
     assert found.high == pytest.approx(found.mean + above * stats.sem(SKEWED))
     assert found.low == pytest.approx(found.mean - t * stats.sem(SKEWED))
-    mirrored = interval([-value for value in SKEWED])
+    mirrored = confidence_interval([-value for value in SKEWED])
     assert found.low is not None
     assert found.high is not None
     assert [mirrored.low, mirrored.high] == pytest.approx([-found.high, -found.low])
 
 
 def test_halls_transformation() -> None:
-    assert transformed(2.0, 0.3) == pytest.approx(2 + 0.3 * (4 / 3 + 1 / 6) + 0.09 * 8 / 27)
-    assert transformed(-2.0, 0.3) == pytest.approx(-2 + 0.3 * (4 / 3 + 1 / 6) - 0.09 * 8 / 27)
-    assert transformed(2.0, 0.0) == 2.0
+    assert hall_transform(2.0, 0.3) == pytest.approx(2 + 0.3 * (4 / 3 + 1 / 6) + 0.09 * 8 / 27)
+    assert hall_transform(-2.0, 0.3) == pytest.approx(-2 + 0.3 * (4 / 3 + 1 / 6) - 0.09 * 8 / 27)
+    assert hall_transform(2.0, 0.0) == 2.0
 
 
 def test_fewer_than_three_runs_have_no_interval() -> None:
-    assert interval([]) == Interval(0, None, None, None)
-    assert interval([1.0, 2.0]) == Interval(2, 1.5, None, None)
-    assert interval([1.0, 1.0], SHARE) == Interval(2, 1.0, None, None)
-    assert interval([1.0, 2.0, 3.0]).low is not None
-    assert interval([1.0] * 3, SHARE).low is not None
+    assert confidence_interval([]) == Interval(0, None, None, None)
+    assert confidence_interval([1.0, 2.0]) == Interval(2, 1.5, None, None)
+    assert confidence_interval([1.0, 1.0], SHARE) == Interval(2, 1.0, None, None)
+    assert confidence_interval([1.0, 2.0, 3.0]).low is not None
+    assert confidence_interval([1.0] * 3, SHARE).low is not None
 
 
 def test_runs_that_are_all_alike_know_what_they_did_not_see() -> None:
     unseen = 1 - 0.025 ** (1 / 5)
-    found = interval([0.2] * 5, SHARE)
+    found = confidence_interval([0.2] * 5, SHARE)
     assert [found.low, found.high] == pytest.approx([0.2 - unseen * 0.2, 0.2 + unseen * 0.8])
     assert found.bounds == SHARE
-    apart = interval([0.2] * 5, DIFFERENCE_OF_SHARES)
+    apart = confidence_interval([0.2] * 5, DIFFERENCE_OF_SHARES)
     assert [apart.low, apart.high] == pytest.approx([0.2 - unseen * 1.2, 0.2 + unseen * 0.8])
-    assert interval([0.2] * 5) == Interval(5, 0.2, None, None)
+    assert confidence_interval([0.2] * 5) == Interval(5, 0.2, None, None)
     # Of ten runs that deliver all, docs/metrics.md says 0.69; of a hundred 0.96.
-    assert interval([1.0] * 10, SHARE).low == pytest.approx(0.69, abs=0.005)
-    assert interval([1.0] * 100, SHARE).low == pytest.approx(0.96, abs=0.005)
+    assert confidence_interval([1.0] * 10, SHARE).low == pytest.approx(0.69, abs=0.005)
+    assert confidence_interval([1.0] * 100, SHARE).low == pytest.approx(0.96, abs=0.005)
 
 
 @pytest.mark.parametrize(
-    "found", [interval(SKEWED), interval([1.0, 2.0, 4.0]), interval([0.2] * 5, SHARE), interval([0.0] * 5, SHARE)]
+    "found",
+    [
+        confidence_interval(SKEWED),
+        confidence_interval([1.0, 2.0, 4.0]),
+        confidence_interval([0.2] * 5, SHARE),
+        confidence_interval([0.0] * 5, SHARE),
+    ],
 )
 def test_a_value_at_an_end_of_the_interval_has_one_chance_in_twenty(found: Interval) -> None:
     assert found.mean is not None
@@ -244,27 +250,27 @@ def test_a_value_at_an_end_of_the_interval_has_one_chance_in_twenty(found: Inter
 
 def test_tails_by_hand() -> None:
     # Of five runs alike at 0.2: a true mean of 0.6 asks that half of all runs differ by all that they can.
-    assert interval([0.2] * 5, SHARE).tails(0.6) == pytest.approx(2 * 0.5**5)
-    assert interval([0.2] * 5, SHARE).tails(0.1) == pytest.approx(2 * 0.5**5)
-    assert interval([0.2] * 5, SHARE).tails(0.201) == 1.0
-    assert interval([0.2] * 5, DIFFERENCE_OF_SHARES).tails(-0.4) == pytest.approx(2 * 0.5**5)
-    assert interval([0.2] * 5, SHARE).tails(7.0) == 0.0
+    assert confidence_interval([0.2] * 5, SHARE).tails(0.6) == pytest.approx(2 * 0.5**5)
+    assert confidence_interval([0.2] * 5, SHARE).tails(0.1) == pytest.approx(2 * 0.5**5)
+    assert confidence_interval([0.2] * 5, SHARE).tails(0.201) == 1.0
+    assert confidence_interval([0.2] * 5, DIFFERENCE_OF_SHARES).tails(-0.4) == pytest.approx(2 * 0.5**5)
+    assert confidence_interval([0.2] * 5, SHARE).tails(7.0) == 0.0
     # On the side where there is nothing left, nothing but the mean itself is possible.
-    assert interval([0.0] * 5, SHARE).tails(-0.1) == 0.0
-    assert interval([1.0] * 5, SHARE).tails(1.1) == 0.0
-    assert interval([3.0] * 5, exact=True).tails(3.0) == 1.0
-    assert interval([3.0] * 5, exact=True).tails(3.1) == 0.0
-    assert interval([3.0] * 5).tails(3.0) is None
+    assert confidence_interval([0.0] * 5, SHARE).tails(-0.1) == 0.0
+    assert confidence_interval([1.0] * 5, SHARE).tails(1.1) == 0.0
+    assert confidence_interval([3.0] * 5, exact=True).tails(3.0) == 1.0
+    assert confidence_interval([3.0] * 5, exact=True).tails(3.1) == 0.0
+    assert confidence_interval([3.0] * 5).tails(3.0) is None
     assert Interval(0, None, None, None).tails(0.0) is None
     assert Interval(3, None, 0.0, 1.0).tails(0.0) is None
-    symmetric = interval([1.0, 2.0, 3.0])
+    symmetric = confidence_interval([1.0, 2.0, 3.0])
     assert symmetric.tails(1.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
     assert symmetric.tails(3.0) == pytest.approx(2 * stats.t.sf(1 / stats.sem([1, 2, 3]), 2))
 
 
 def test_a_ratio_of_two_means() -> None:
     above, below = [2.0, 5.0, 6.0, 9.0], [1.0, 2.0, 4.0, 4.0]
-    found = ratio_interval(above, below)
+    found = ratio_confidence_interval(above, below)
     ratio, mean = 22 / 11, 11 / 4
     residuals = [(one - ratio * other) / mean for one, other in zip(above, below, strict=True)]
     assert found.n == 4
@@ -273,10 +279,10 @@ def test_a_ratio_of_two_means() -> None:
     assert found.low is not None
     assert found.high is not None
     assert found.low < ratio < found.high
-    assert ratio_interval([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == Interval(3, 2.0, None, None)
-    assert ratio_interval([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], exact=True) == Interval(3, 2.0, 2.0, 2.0)
-    assert ratio_interval([1.0, 2.0], [1.0, -1.0]) == Interval(2, None, None, None)
-    assert ratio_interval([], []) == Interval(0, None, None, None)
+    assert ratio_confidence_interval([2.0, 4.0, 6.0], [1.0, 2.0, 3.0]) == Interval(3, 2.0, None, None)
+    assert ratio_confidence_interval([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], exact=True) == Interval(3, 2.0, 2.0, 2.0)
+    assert ratio_confidence_interval([1.0, 2.0], [1.0, -1.0]) == Interval(2, None, None, None)
+    assert ratio_confidence_interval([], []) == Interval(0, None, None, None)
 
 
 def test_what_rounding_leaves_of_two_that_are_equal_is_no_difference() -> None:
@@ -286,14 +292,14 @@ def test_what_rounding_leaves_of_two_that_are_equal_is_no_difference() -> None:
 
 
 def test_small_things_count_too() -> None:
-    near = interval([1.0, 2.0, 3.0])
+    near = confidence_interval([1.0, 2.0, 3.0])
     for value in (1.7, 2.3):
         assert near.tails(value) == pytest.approx(2 * stats.t.sf(0.3 / stats.sem([1, 2, 3]), 2))
-    assert interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
-    assert ratio_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
-    assert ratio_interval([2.0], [1.0]) == Interval(1, 2.0, None, None)
+    assert confidence_interval([0.2, 0.6], SHARE) == Interval(2, 0.4, None, None)
+    assert ratio_confidence_interval([1.0, 2.0], [0.5, 0.5]).mean == 3.0
+    assert ratio_confidence_interval([2.0], [1.0]) == Interval(1, 2.0, None, None)
     # What arithmetic leaves of a large ratio is no spread.
-    assert ratio_interval([1e6, 2e6, 3e6 * (1 + 1e-13)], [1.0, 2.0, 3.0]).low is None
+    assert ratio_confidence_interval([1e6, 2e6, 3e6 * (1 + 1e-13)], [1.0, 2.0, 3.0]).low is None
     with pytest.raises(ValueError, match="zip"):
-        ratio_interval([1.0, 2.0, 3.0], [1.0, 2.0])
+        ratio_confidence_interval([1.0, 2.0, 3.0], [1.0, 2.0])
     assert list(average([{3: 1.0, 1: 4.0}, {2: 1.0}])) == [1, 2, 3]

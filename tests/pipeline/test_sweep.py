@@ -12,9 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.journal import Journal
-from carrycast.analysis.spark.ledger import Ledger
-from carrycast.analysis.spark.plan import planned_runs, tasks
+from carrycast.analysis.spark.journal import RunLog, TaskJournal
+from carrycast.analysis.spark.plan import partition_runs, plan_runs
 from carrycast.analysis.spark.records import METRICS, Record, record_schema
 from carrycast.analysis.spark.sweep import read_runs, sweep
 from carrycast.errors import UserError
@@ -66,10 +65,10 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_
     # What an interruption leaves: journals of finished runs, one of them cut, a fold half written, no runs.parquet.
     runs = out / "runs"
     runs.mkdir(parents=True)
-    with Journal(runs, 0) as journal:
+    with TaskJournal(runs, 0) as journal:
         journal.start(str(whole[0]["key"]))
         journal.add(whole[0])
-    with Journal(runs, 1) as journal:
+    with TaskJournal(runs, 1) as journal:
         journal.start(str(whole[1]["key"]))
         journal.add(whole[1])
     (cut,) = runs.glob("task-1-*")
@@ -117,7 +116,7 @@ def test_traces_are_kept_under_the_runs_keys(spark: SparkSession, tmp_path: Path
 
 def test_runs_on_one_movement_follow_each_other() -> None:
     experiment = tiny_experiment(("flooding", "gossip:p=0.5", "epidemic"), runs=40)
-    parts = tasks(planned_runs(experiment), cores=2)
+    parts = partition_runs(plan_runs(experiment), cores=2)
     assert len(parts) == 16
     assert sum(map(len, parts)) == 120
     for part in parts:
@@ -128,7 +127,7 @@ def test_runs_on_one_movement_follow_each_other() -> None:
 
 def test_one_movement_under_many_settings_keeps_every_core_busy() -> None:
     settings = tuple(f"gossip:p=0.{number}" for number in range(10, 90))
-    parts = tasks(planned_runs(tiny_experiment(settings, runs=1)), cores=2)
+    parts = partition_runs(plan_runs(tiny_experiment(settings, runs=1)), cores=2)
     assert [len(part) for part in parts] == [5] * 16
 
 
@@ -140,10 +139,10 @@ def test_a_key_stands_for_all_that_decides_a_run() -> None:
             tiny_experiment(("flooding",), nodes=13),
             tiny_experiment(("gossip:p=0.5", "gossip:p=0.6")),
         )
-        for planned in planned_runs(experiment)
+        for planned in plan_runs(experiment)
     ]
     assert len(set(keys)) == len(keys)
-    assert [planned.key for planned in planned_runs(tiny_experiment())] == keys[:6]
+    assert [planned.key for planned in plan_runs(tiny_experiment())] == keys[:6]
 
 
 def test_a_directory_that_is_none_is_told(tmp_path: Path, spark: SparkSession) -> None:
@@ -197,6 +196,6 @@ def test_an_interrupt_ends_a_sweep_at_once_and_keeps_what_is_done(tmp_path: Path
     assert done.stdout == "interrupted\n", done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs.parquet").exists()
-    kept = Ledger(tmp_path / "runs").open().to_pylist()
+    kept = RunLog(tmp_path / "runs").open().to_pylist()
     assert 0 < len(kept) < 4000
     assert all(record["error"] is None for record in kept)

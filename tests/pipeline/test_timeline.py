@@ -9,10 +9,10 @@ import pytest
 
 from carrycast.analysis.reports.figures import draw
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
-from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.records import MORE, Record, metric_columns, metric_value, record_table, series_value
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.validation import check
+from carrycast.analysis.spark.validation import check_definition
 from carrycast.errors import UserError
 from carrycast.sim.engine.run import run
 from carrycast.sim.scenario.measures import Asked
@@ -37,8 +37,8 @@ def study(figures: Sequence[Figure] = (), runs: int = 3) -> Experiment:
         axes=[Axis(name="range", key="radio.range_m", values=[1.0, 150.0, 300.0], labels=["deaf", "near", "far"])],
         figures=list(figures),
     )
-    check(definition, "study.toml")
-    return unfold(definition, folder)
+    check_definition(definition, "study.toml")
+    return expand_experiment(definition, folder)
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from carrycast.analysis.reports.figures import draw
-from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.definition import Figure
 from carrycast.analysis.spark.experiment import Experiment, Point, experiment_names, load_experiment
 from carrycast.analysis.spark.records import Record, metric_columns
 from carrycast.analysis.spark.reproduce import reproduce_experiments
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.validation import check
+from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.maps import read_map, share_beyond
 from carrycast.core.model import Area, Position
 from carrycast.errors import UserError
@@ -165,7 +165,7 @@ def test_a_map_of_nodes_that_move_on_no_roads_is_refused() -> None:
 def test_places_of_a_panel_that_there_is_not_are_refused(holders: Experiment) -> None:
     figure = Figure(name="roads", kind="map", panels="setting", places={"village": {"here": (1.0, 2.0)}})
     with pytest.raises(UserError, match=r"figures\[0\].places: 'village' is none of highway, city"):
-        check(msgspec.structs.replace(holders.definition, figures=[figure], headline=None), "it")
+        check_definition(msgspec.structs.replace(holders.definition, figures=[figure], headline=None), "it")
 
 
 def test_topics_in_voids_and_on_roads_are(sensitivity: Experiment) -> None:
@@ -190,7 +190,7 @@ def test_quick_is_small_and_still_draws_every_figure() -> None:
 
 def test_every_claim_finds_its_points(few: Experiment, sensitivity: Experiment) -> None:
     for experiment in (few, sensitivity):
-        claims = judge(results_of(experiment, **{metric: {} for metric in experiment.metrics}))
+        claims = evaluate_claims(results_of(experiment, **{metric: {} for metric in experiment.metrics}))
         figures = {figure.name for figure in experiment.definition.figures}
         assert {claim.figure for claim in claims} <= figures
         # Where everything is equal nothing stands out of which beacons could be a share.
@@ -222,7 +222,7 @@ def as_the_paper_has_it(experiment: Experiment) -> dict[str, dict[str, float]]:
 
 
 def test_what_the_paper_says_holds_if_so_it_is(few: Experiment) -> None:
-    claims = judge(results_of(few, **as_the_paper_has_it(few)))
+    claims = evaluate_claims(results_of(few, **as_the_paper_has_it(few)))
     for setting in SPEEDS:
         found = verdicts(claims, setting)
         # Section 3.2.2 expects what section 5 denies.
@@ -259,7 +259,7 @@ def test_what_the_paper_says_holds_if_so_it_is(few: Experiment) -> None:
 def test_each_claim_can_fail(few: Experiment, metric: str, scheme: str, value: float, fails: str) -> None:
     found = as_the_paper_has_it(few)
     found[metric] |= everywhere(few, {scheme: value})
-    claims = judge(results_of(few, **found))
+    claims = evaluate_claims(results_of(few, **found))
     for setting, speeds in SPEEDS.items():
         assert verdicts(claims, setting)[fails.replace("FAST", speeds[-1])] is False
 
@@ -267,7 +267,7 @@ def test_each_claim_can_fail(few: Experiment, metric: str, scheme: str, value: f
 def test_the_share_of_beacons_in_a_difference(few: Experiment) -> None:
     load = everywhere(few, dict(zip(SIX, (100.0, 900.0, 300.0) * 2, strict=True)))
     beacons = everywhere(few, dict(zip(SIX, (0.0, 150.0, 150.0) * 2, strict=True)))
-    claims = judge(results_of(few, routing_bytes_per_node_s=load, beacon_bytes_per_node_s=beacons))
+    claims = evaluate_claims(results_of(few, routing_bytes_per_node_s=load, beacon_bytes_per_node_s=beacons))
     found = {claim.statement: claim for claim in claims if "beacons are more than half" in claim.statement}
     for setting in SPEEDS:
         text = f"{setting}: beacons are more than half of what geographic WORD map sends more than AODV (share)"
@@ -282,7 +282,7 @@ def test_events_that_reach_some_of_their_subscribers_alone_are_told(few: Experim
     """Half of all pairs in either case: half of the events to everybody, or all events to half of their subscribers."""
     delivery = {point.name: 0.5 for point in few.points}
     reached = {point.name: 1.0 if "K = 0" in point.labels["scheme"] else 0.5 for point in few.points}
-    claims = judge(results_of(few, delivery_ratio=delivery, events_reached=reached, published={}))
+    claims = evaluate_claims(results_of(few, delivery_ratio=delivery, events_reached=reached, published={}))
     for setting in SPEEDS:
         (whole,) = [claim for claim in claims if claim.statement.startswith(f"{setting}: without K events reach fewer")]
         assert whole.ours == pytest.approx(0.5, abs=1e-3)
@@ -305,7 +305,7 @@ def test_sensitivity_holds_changes_against_the_base(sensitivity: Experiment) -> 
     delivery |= {point.name: 0.8 for point in sensitivity.points if point.labels["change"] in ("4 %", "K = 0")}
     claims = {
         claim.statement: claim
-        for claim in judge(results_of(sensitivity, routing_bytes_per_node_s=load, delivery_ratio=delivery))
+        for claim in evaluate_claims(results_of(sensitivity, routing_bytes_per_node_s=load, delivery_ratio=delivery))
     }
     text = "load x 4, broker: GPSR with map sends fewer times what AODV sends than at the base (ratio of ratios)"
     assert claims[text].ours == pytest.approx(2 / 3, abs=1e-3)

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.analysis.spark.vary import varied
+from carrycast.analysis.spark.experiment import vary_scenario
 from carrycast.errors import UserError
 from tests.cli.console import QUICK
 
 
 def test_all_combinations_of_what_varies() -> None:
-    found = varied(QUICK, ["radio.range_m=100,200.5", "protocol=flooding,gossip:p=0.3"], ["duration_s=30"], runs=2)
+    found = vary_scenario(
+        QUICK, ["radio.range_m=100,200.5", "protocol=flooding,gossip:p=0.3"], ["duration_s=30"], runs=2
+    )
     assert found.name == "quick"
     assert found.seeds == [1, 2]
     assert [point.name for point in found.points] == [
@@ -28,7 +30,7 @@ def test_all_combinations_of_what_varies() -> None:
 
 
 def test_words_are_drawn_as_bars_and_keys_that_end_alike_keep_their_whole_names() -> None:
-    found = varied(QUICK, ["protocol=flooding,epidemic", "publish.0.nodes=1,2", "subscribe.0.nodes=3"])
+    found = vary_scenario(QUICK, ["protocol=flooding,epidemic", "publish.0.nodes=1,2", "subscribe.0.nodes=3"])
     assert [axis.name for axis in found.definition.axes] == ["protocol", "publish-0-nodes", "subscribe-0-nodes"]
     assert {figure.kind for figure in found.definition.figures} == {"bars"}
     assert len(found.seeds) == 10
@@ -48,9 +50,9 @@ def test_words_are_drawn_as_bars_and_keys_that_end_alike_keep_their_whole_names(
 )
 def test_what_cannot_vary_is_refused(axes: list[str], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        varied(QUICK, axes)
+        vary_scenario(QUICK, axes)
 
 
 def test_a_file_that_is_no_scenario_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.toml: there is no such file"):
-        varied(tmp_path / "none.toml", ["nodes=5,6"])
+        vary_scenario(tmp_path / "none.toml", ["nodes=5,6"])

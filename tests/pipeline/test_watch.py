@@ -7,7 +7,7 @@ import pytest
 
 from carrycast.analysis.spark import reproduce, sweep
 from carrycast.analysis.spark.definition import Axis, Definition
-from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
 from carrycast.analysis.spark.records import Record
 from carrycast.analysis.spark.watch import linked_player, make_players, watched
 from tests.cli.console import call
@@ -26,7 +26,7 @@ PROTOCOLS = Axis(name="protocol", values=["flooding", "epidemic"])
 
 
 def field(*axes: Axis) -> Experiment:
-    return unfold(Definition(name="field", scenario=tomllib.loads(SCENARIO), runs=1, axes=[*axes]), Path())
+    return expand_experiment(Definition(name="field", scenario=tomllib.loads(SCENARIO), runs=1, axes=[*axes]), Path())
 
 
 def test_beside_the_first_stands_what_moves_alike() -> None:

@@ -74,7 +74,7 @@ MAX_ARGUMENTS = 10
 PURE = ("core.model", "core.matching", "core.wire", "core.protocol", "core.parts", "routers", "services", "protocols")
 
 # Py4J's gateway has no public door to what Spark needs at its start, PySpark none to which executors there are.
-TOUCHES_PRIVATE = frozenset({"analysis.spark.session", "analysis.spark.cluster.crew"})
+TOUCHES_PRIVATE = frozenset({"analysis.spark.session", "analysis.spark.cluster.executors"})
 # The one place for what nodes of a process share: caches, bounded, whose answers follow from their arguments alone.
 MAY_KEEP_STATE = frozenset({"core.matching.shared"})
 

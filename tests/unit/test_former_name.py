@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from carrycast.analysis.spark.journal import Journal
+from carrycast.analysis.spark.journal import TaskJournal
 from carrycast.cli import main
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.trace.files import level_of
@@ -47,11 +47,11 @@ def test_a_contact_plan_written_under_the_former_name_is_read(tmp_path: Path) ->
 
 
 def test_a_journal_written_under_the_former_name_is_taken_over(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, 1)
+    journal = TaskJournal(tmp_path, 1)
     journal.start("a run")
     (path,) = tmp_path.glob("*.journal")
     path.write_bytes(path.read_bytes().replace(b"carrycast", FORMER_NAME.encode(), 1))
-    assert Journal(tmp_path, 1).deaths == {"a run": 1}
+    assert TaskJournal(tmp_path, 1).deaths == {"a run": 1}
 
 
 def test_the_former_name_stands_only_where_old_bytes_are_read_or_hashed() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from carrycast.analysis.spark.claims import Claim
     from carrycast.analysis.spark.experiment import Experiment
     from carrycast.analysis.spark.reproduce import Report
-    from carrycast.analysis.spark.verify import Verified
+    from carrycast.analysis.spark.verify import VerifiedRun
 
 PAPERS = {"000": "policy", "001": "asp", "002": "overlay", "003": "topic-holders", "004": "adaptive"}
 
@@ -65,17 +65,17 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_json(report)
     report.set_defaults(command=_report)
 
-    verify = commands.add_parser(
+    verify_runs = commands.add_parser(
         "verify",
         help="run some of a report's runs again and compare",
         description="Draw runs of a report, do them again with carrycast as it is now, and compare fingerprints: "
         "whether what was measured then is what would be measured today. Exits with 1 if one differs.",
     )
-    verify.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
-    verify.add_argument("--runs", type=int, default=10, metavar="N", help="how many are drawn (default 10)")
-    verify.add_argument("--seed", type=int, default=1, metavar="N", help="of the draw (default 1)")
-    add_json(verify)
-    verify.set_defaults(command=_verify)
+    verify_runs.add_argument("directory", type=Path, metavar="DIR", help="what sweep, reproduce or compare wrote")
+    verify_runs.add_argument("--runs", type=int, default=10, metavar="N", help="how many are drawn (default 10)")
+    verify_runs.add_argument("--seed", type=int, default=1, metavar="N", help="of the draw (default 1)")
+    add_json(verify_runs)
+    verify_runs.set_defaults(command=_verify)
 
 
 def _add_sweep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -150,7 +150,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.failures import failure_lines
+    from carrycast.analysis.spark.records import failure_lines
     from carrycast.analysis.spark.reproduce import sweep_experiment, warnings_in
 
     experiment, out = _to_sweep(arguments), arguments.out
@@ -170,9 +170,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
     """An experiment by its name or file, or a scenario with what is to vary."""
-    from carrycast.analysis.spark.experiment import load_experiment
-    from carrycast.analysis.spark.session import check_installed
-    from carrycast.analysis.spark.vary import varied
+    from carrycast.analysis.spark.experiment import load_experiment, vary_scenario
+    from carrycast.analysis.spark.session import check_spark_installed
 
     if not arguments.vary:
         if arguments.set:
@@ -181,8 +180,8 @@ def _to_sweep(arguments: argparse.Namespace) -> "Experiment":
     elif arguments.quick:
         raise UserError("--quick: is for experiments; with --vary say how many runs: --runs N")
     else:
-        experiment = varied(Path(arguments.experiment), arguments.vary, arguments.set, arguments.runs)
-    check_installed()
+        experiment = vary_scenario(Path(arguments.experiment), arguments.vary, arguments.set, arguments.runs)
+    check_spark_installed()
     return experiment
 
 
@@ -224,16 +223,16 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.spark.progress import progress
-    from carrycast.analysis.spark.verify import drawn, verify
+    from carrycast.analysis.spark.verify import sample_runs, verify_runs
 
     if not arguments.directory.is_dir():
         raise UserError(f"{arguments.directory}: there is no such directory")
     if arguments.runs < 1:
         raise UserError("--runs: at least 1")
-    chosen = drawn(arguments.directory, arguments.runs, arguments.seed)
-    found: list[Verified] = []
+    chosen = sample_runs(arguments.directory, arguments.runs, arguments.seed)
+    found: list[VerifiedRun] = []
     with progress("verify", len(chosen), lambda: len(found), arguments.json or arguments.quiet):
-        for one in verify(arguments.directory, chosen):
+        for one in verify_runs(arguments.directory, chosen):
             found.append(one)
     other = [one for one in found if not one.same]
     for one in other:

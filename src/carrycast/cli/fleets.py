@@ -63,10 +63,10 @@ def _ingest(arguments: argparse.Namespace) -> int:
     from carrycast.analysis.fleets.inputs import Source
     from carrycast.analysis.fleets.points import clock_s
     from carrycast.analysis.fleets.summary import sentences
-    from carrycast.analysis.spark.session import check_installed
+    from carrycast.analysis.spark.session import check_spark_installed
     from carrycast.core.settings import typed
 
-    check_installed()
+    check_spark_installed()
     given = {"max_speed_mps": arguments.max_speed, "gap_s": arguments.gap, "every_s": arguments.every}
     for option, key in (("--from", "from_s"), ("--until", "until_s")):
         try:

@@ -58,8 +58,8 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.lock import held
-    from carrycast.analysis.spark.session import check_installed, session
+    from carrycast.analysis.spark.output import lock_folder
+    from carrycast.analysis.spark.session import check_spark_installed, session
     from carrycast.analysis.telemetry.folder import Settings, WatchFolder
     from carrycast.analysis.telemetry.stream import Watcher, checked_folders
 
@@ -71,8 +71,8 @@ def _watch(arguments: argparse.Namespace) -> int:
     settings = Settings(
         folders=checked_folders(arguments.directories, out), late_s=arguments.late, wait_s=arguments.wait
     )
-    check_installed()
-    with held(out):
+    check_spark_installed()
+    with lock_folder(out):
         folder = WatchFolder(out, settings)
         watcher = Watcher(session("carrycast"), folder)
         with _asked_to_end() as ended:

@@ -13,7 +13,7 @@ from carrycast.cli.watching import resumable
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carrycast.analysis.spark.tour import Islands, Tour
+    from carrycast.analysis.spark.tour import OpeningRun, Tour
 
 BAR = 36
 """Characters of a bar that is full."""
@@ -31,13 +31,13 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _tour(arguments: argparse.Namespace) -> int:
-    from carrycast.analysis.spark.session import check_installed
-    from carrycast.analysis.spark.tour import islands, tour
+    from carrycast.analysis.spark.session import check_spark_installed
+    from carrycast.analysis.spark.tour import run_opening, tour
 
-    check_installed()
+    check_spark_installed()
     out: Path = arguments.out
     with resumable(out):
-        opening = islands(out)
+        opening = run_opening(out)
         if not arguments.json:
             _open(opening)
         found = tour(out, arguments.master, quiet=arguments.json or arguments.quiet)
@@ -49,7 +49,7 @@ def _tour(arguments: argparse.Namespace) -> int:
     return 1 if found.report.failed else 0
 
 
-def _open(opening: "Islands") -> None:
+def _open(opening: "OpeningRun") -> None:
     """The first picture, before anything that takes its time."""
     say(f"{opening.nodes} nodes that meet and part, and are never one network: who gets the events?\n")
     console().print(_bars(opening))
@@ -58,7 +58,7 @@ def _open(opening: "Islands") -> None:
     sys.stdout.flush()
 
 
-def _bars(opening: "Islands") -> "Table":
+def _bars(opening: "OpeningRun") -> "Table":
     from rich.markup import escape
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -70,7 +70,7 @@ def _bars(opening: "Islands") -> "Table":
     return table
 
 
-def _close(found: "Tour", opening: "Islands") -> None:
+def _close(found: "Tour", opening: "OpeningRun") -> None:
     for title, table in found.tables():
         say(title)
         console().print(table)

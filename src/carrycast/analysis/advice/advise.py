@@ -14,9 +14,9 @@ from carrycast.analysis.advice.objective import Objective
 from carrycast.analysis.advice.race import Found, Metrics, Race, means_of, race
 from carrycast.analysis.spark.definition import Axis, Definition
 from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.records import METRICS, bounds_of, metric_value
+from carrycast.analysis.spark.records import METRICS, metric_bounds, metric_value
 from carrycast.analysis.spark.session import session
-from carrycast.analysis.spark.statistics import Bounds, Interval, interval, paired_differences
+from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval, paired_differences
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.scenario.scenario import Scenario
@@ -160,14 +160,14 @@ def _experiment(scenario: Scenario, part: str, number: int, candidate: Candidate
 
 def judge_candidate(candidate: Candidate, rows: Mapping[int, Metrics], best: Mapping[int, Metrics]) -> Judged:
     """What a candidate did on the held-out seeds, and its paired differences to the best one."""
-    means = {metric: _interval([row.get(metric) for row in rows.values()], bounds_of(metric)) for metric in METRICS}
+    means = {metric: _interval([row.get(metric) for row in rows.values()], metric_bounds(metric)) for metric in METRICS}
     differences = {
         metric: _interval(
             paired_differences(
                 {seed: row.get(metric) for seed, row in rows.items()},
                 {seed: row.get(metric) for seed, row in best.items()},
             ),
-            bounds_of(metric, difference=True),
+            metric_bounds(metric, difference=True),
         )
         for metric in METRICS
     }
@@ -176,7 +176,7 @@ def judge_candidate(candidate: Candidate, rows: Mapping[int, Metrics], best: Map
 
 def _interval(values: Sequence[float | None], bounds: Bounds | None) -> Interval:
     """The interval of a mean within what is possible. Runs that are all alike show no spread: only a mean is told."""
-    found = interval(values, bounds)
+    found = confidence_interval(values, bounds)
     return found if found.bounds is None else Interval(found.n, found.mean, None, None)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from carrycast.analysis.advice.candidates import Candidate, with_protocol
-from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.output import write_atomically
 from carrycast.core.protocol import Capability
 from carrycast.sim.scenario.scenario import BeaconMode, Scenario
 
@@ -29,7 +29,7 @@ def write_nodes(scenario: Scenario, candidate: Candidate, folder: Path) -> int:
     plan = with_protocol(scenario, candidate).stack_plan()
     needs = plan.protocol.needs | plan.settings.needs()
     for name in names[:count]:
-        write_whole(folder / f"{name}.toml", node_file(name, scenario, candidate, fixed, needs).encode())
+        write_atomically(folder / f"{name}.toml", node_file(name, scenario, candidate, fixed, needs).encode())
     return count
 
 

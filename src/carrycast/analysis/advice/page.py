@@ -5,7 +5,7 @@ from pathlib import Path
 
 from carrycast.analysis.advice.advise import Advice, Judged, training_means
 from carrycast.analysis.reports.tables import interval_texts
-from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.statistics import Interval
 
 PAGE = "advice.md"
@@ -17,7 +17,7 @@ def write_page(advice: Advice, out: Path) -> Path:
     """`advice.md` and `pareto.png`."""
     _draw(advice, out / PICTURE)
     page = out / PAGE
-    write_whole(page, ("\n".join(_lines(advice)) + "\n").encode())
+    write_atomically(page, ("\n".join(_lines(advice)) + "\n").encode())
     return page
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from carrycast.analysis.advice.objective import Objective
-from carrycast.analysis.spark.statistics import interval, paired_differences
+from carrycast.analysis.spark.statistics import confidence_interval, paired_differences
 
 BUDGET = 0.4
 """Of the runs that all candidates on all seeds would take."""
@@ -109,7 +109,7 @@ def _misses_more(rows: Mapping[int, Metrics], other: Mapping[int, Metrics], obje
     mine, theirs = ({seed: objective.excess(row) for seed, row in one.items()} for one in (rows, other))
     if not all(map(math.isfinite, [*mine.values(), *theirs.values()])):
         return True
-    apart = interval(paired_differences(mine, theirs))
+    apart = confidence_interval(paired_differences(mine, theirs))
     least = apart.mean if apart.low is None else apart.low
     return least is None or least > NEAR
 

@@ -36,12 +36,12 @@ def save_fleet_plan(
         contacts(moving, range_m, lasts_s).save(to)
     else:
         from carrycast.analysis.fleets.contacts import fleet_contacts
-        from carrycast.analysis.spark.cluster.crew import check_shared
+        from carrycast.analysis.spark.cluster.executors import check_shared_paths
         from carrycast.analysis.spark.session import session
 
         with _told(to):
             spark = session("carrycast", master)
-            check_shared(spark, folder, to.absolute().parent)
+            check_shared_paths(spark, folder, to.absolute().parent)
             save_plan(fleet_contacts(spark, folder, range_m, lasts_s), facts.nodes, lasts_s, to)
     return ContactPlan.load(to)
 

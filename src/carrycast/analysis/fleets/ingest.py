@@ -26,7 +26,7 @@ from carrycast.analysis.fleets.summary import check_rows, moment, summary_of
 from carrycast.analysis.fleets.survey import Naming, Survey, clash, survey
 from carrycast.analysis.fleets.tables import Written, refuse_clash, write_tables
 from carrycast.analysis.fleets.workers import refuse_full_disk, spark_path
-from carrycast.analysis.spark.cluster.crew import check_shared
+from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.session import session
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.mobility.fleet import FACTS_FILE, VERSION
@@ -62,7 +62,7 @@ def ingest(
             return ingest_contacts(formats, folder, source)
     with unfinished(out) as folder, _told(out):
         spark = session("carrycast", master)
-        check_shared(spark, folder, *formats)
+        check_shared_paths(spark, folder, *formats)
         scratch = folder / ".scratch"
         scratch.mkdir()
         inputs = prepare(formats, source, scratch)

@@ -15,7 +15,7 @@ from carrycast.analysis.reports.style import (
 )
 from carrycast.analysis.spark.definition import Figure, Selector
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import interval
+from carrycast.analysis.spark.statistics import confidence_interval
 from carrycast.sim.engine.observers.meter import quantile
 
 if TYPE_CHECKING:
@@ -229,6 +229,9 @@ def _run_by_run(figure: Figure, results: Results) -> "tuple[Canvas, list[Row]] |
         {"seed": seed, **{metric: values.get(seed) for metric, values in found.items()}} for seed in seeds
     ]
     rows += [
-        {"seed": "mean of all runs", **{metric: interval(values.values()).mean for metric, values in found.items()}}
+        {
+            "seed": "mean of all runs",
+            **{metric: confidence_interval(values.values()).mean for metric, values in found.items()},
+        }
     ]
     return canvas, rows

@@ -23,13 +23,11 @@ from carrycast.analysis.reports.style import (
     paper_style,
     value_limits,
 )
-from carrycast.analysis.spark.definition import Axis, Figure, Selector
+from carrycast.analysis.spark.definition import Axis, Figure, Selector, axis_labels
 from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.labels import labels_of
-from carrycast.analysis.spark.pairs import served_within, time_grid
-from carrycast.analysis.spark.records import bounds_of
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, interval
+from carrycast.analysis.spark.records import metric_bounds
+from carrycast.analysis.spark.results import Results, served_share_over_time, time_grid
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,15 +138,19 @@ def _along(figure: Figure, metric: str, selector: Selector, results: Results) ->
 
 
 def _tradeoff(figure: Figure, point: Point, results: Results) -> _Mark:
-    x = _scaled(interval(results.by_seed(point, figure.x).values(), bounds_of(figure.x)), metric_scale(figure.x))
-    y = _scaled(interval(results.by_seed(point, figure.y).values(), bounds_of(figure.y)), metric_scale(figure.y))
+    x = _scaled(
+        confidence_interval(results.by_seed(point, figure.x).values(), metric_bounds(figure.x)), metric_scale(figure.x)
+    )
+    y = _scaled(
+        confidence_interval(results.by_seed(point, figure.y).values(), metric_bounds(figure.y)), metric_scale(figure.y)
+    )
     return _Mark(math.nan if x.mean is None else x.mean, y, x)
 
 
 def _curves(results: Results) -> dict[str, list[_Mark]]:
     """For each point, the share of pairs served within a time."""
     times_s = time_grid(max(point.scenario.duration_s for point in results.experiment.points))
-    shares = served_within(results, times_s) or {}
+    shares = served_share_over_time(results, times_s) or {}
     return {
         point: [_Mark(time_s, share) for time_s, share in zip(times_s, shared, strict=True)]
         for point, shared in shares.items()
@@ -275,7 +277,7 @@ def _legend_title(figure: Figure, experiment: Experiment) -> str | None:
 
 def _name_values(ax: "Axes", axis: Axis, present: list[float]) -> None:
     """Where an axis has few values, say those, as they are called."""
-    named = dict(zip(axis.values, labels_of(axis), strict=True))
+    named = dict(zip(axis.values, axis_labels(axis), strict=True))
     places = sorted(set(present))
     if len(places) <= MOST_NAMED:
         ax.set_xticks(places, [named.get(place, f"{place:g}") for place in places])

@@ -2,25 +2,152 @@
 
 import importlib.util
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from carrycast.analysis.spark.definition import ClaimEntry, Relation
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval
-from carrycast.analysis.spark.verdict import (
-    Case,
-    Decision,
-    decide,
-    decide_all,
-    decided_together,
-    told_relation,
-    too_few,
-)
+from carrycast.analysis.spark.statistics import MIN_RUNS, Interval
+from carrycast.analysis.spark.student import CONFIDENCE
 from carrycast.errors import UserError
 
-__all__ = ["Claim", "Hook", "claimed", "decide", "decide_all", "judge", "load_hook"]
+NO_INTERVAL = Interval(0, None, None, None)
+
+
+class Case(NamedTuple):
+    """One of the comparisons that a claim makes."""
+
+    name: str
+    found: Interval
+
+
+class Decision(NamedTuple):
+    """Whether a claim holds, and how probable it is to decide so by chance."""
+
+    holds: bool | None
+    """None: undecided."""
+    chance: float | None = None
+    """None where nothing was decided."""
+
+
+UNDECIDED = Decision(None)
+
+
+class Verdict(NamedTuple):
+    """What was decided, and the case that decided it."""
+
+    decision: Decision
+    case: Case
+
+    @property
+    def holds(self) -> bool | None:
+        """None: undecided."""
+        return self.decision.holds
+
+
+def decide(found: Interval, relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0) -> Decision:
+    """Whether a mean stands in a relation to a value, given where its interval lies.
+
+    `rare` is the share of runs of a kind on which the mean hangs: fewer than show one, with 95 % confidence, decide
+    nothing. Their own spread tells nothing of what they have not seen.
+    """
+    if found.low is None or found.high is None or found.n < runs_to_observe(rare):
+        return UNDECIDED
+    if relation == "=":
+        low, high = value - tolerance, value + tolerance
+        if low <= found.low and found.high <= high:
+            return Decision(True, max(_chance(found, low), _chance(found, high)))
+        if found.high < low or high < found.low:
+            return Decision(False, _chance(found, low if found.high < low else high))
+        return UNDECIDED
+    compare = _COMPARISONS[relation]
+    bound = value - tolerance if relation in (">", ">=") else value + tolerance
+    ends = (compare(found.low, bound), compare(found.high, bound))
+    if any(ends) and not all(ends):
+        return UNDECIDED
+    return Decision(all(ends), _chance(found, bound))
+
+
+def decide_all(
+    cases: Sequence[Case], relation: Relation, value: float, tolerance: float = 0.0, rare: float = 0.0
+) -> Verdict:
+    """Whether all cases do; the decisive case is, of those with the verdict, the one that does so least."""
+    judged = [(decide(case.found, relation, value, tolerance, rare), case) for case in cases]
+    for holds in (False, None, True):
+        alike = [(decision, case) for decision, case in judged if decision.holds is holds]
+        if alike:
+            _, case = min(alike, key=lambda one: _margin(one[1].found, relation, value, tolerance))
+            chances = [decision.chance or 0.0 for decision, _ in alike]
+            # All hold: the likeliest error counts. One fails: each of the cases had its chance to.
+            chance = None if holds is None else max(chances) if holds else min(1.0, min(chances) * len(cases))
+            return Verdict(Decision(holds, chance), case)
+    return Verdict(UNDECIDED, Case("", NO_INTERVAL))
+
+
+def holm_decisions(chances: Sequence[float | None]) -> list[bool]:
+    """Which decisions stand if all are to be right with 95 % confidence: Holm's method, over all that were asked."""
+    order = sorted(range(len(chances)), key=lambda place: math.inf if (p := chances[place]) is None else p)
+    stand = [False] * len(chances)
+    for rank, place in enumerate(order):
+        chance = chances[place]
+        if chance is None or chance > (1 - CONFIDENCE) / (len(chances) - rank):
+            break
+        stand[place] = True
+    return stand
+
+
+def _chance(found: Interval, bound: float) -> float:
+    """How probable it is to decide so by chance, if the truth lay on the bound; a measure without luck knows none.
+
+    An interval that just touches what it was held against is decided by rounding alone: never above five percent.
+    """
+    tails = None if found.exact else found.tails(bound)
+    return 0.0 if tails is None else min(tails, 1 - CONFIDENCE)
+
+
+def relation_text(relation: Relation, value: float, tolerance: float = 0.0) -> str:
+    """What a claim asks of its mean, for people."""
+    return f"{relation} {value:g}" + (f", tolerance {tolerance:g}" if tolerance else "")
+
+
+def runs_to_observe(rare: float) -> int:
+    """How many runs show, with 95 % confidence, at least one of a kind that has this share: about 3 / share."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-rare)) if rare > 0 else 0
+
+
+def why_undecided(found: Interval, rare: float = 0.0) -> str:
+    """Why so many runs decide nothing; empty if they may."""
+    needed = runs_to_observe(rare)
+    if found.n < MIN_RUNS:
+        return f"{found.n} run(s) decide nothing"
+    if found.low is None and found.mean is not None:
+        return f"all {found.n} runs alike: they show no spread to judge by"
+    if found.n < needed:
+        return f"{found.n} runs decide nothing: the mean hangs on one run in {1 / rare:.0f}, and {needed} show one"
+    return ""
+
+
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def _margin(found: Interval, relation: Relation, value: float, tolerance: float) -> float:
+    """How far the worse end of an interval is on the right side; without an interval there is none."""
+    if found.low is None or found.high is None:
+        return -math.inf
+    if relation in (">", ">="):
+        return found.low - value + tolerance
+    if relation in ("<", "<="):
+        return value + tolerance - found.high
+    return tolerance - max(abs(found.low - value), abs(found.high - value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +166,19 @@ class Claim:
     together: bool | None = None
     """The same if all claims of the experiment are to be right at once (Holm)."""
     chance: float | None = None
-    """How probable it is to decide so by chance."""
+    """The p-value of the decision: how probable it is to decide so by chance."""
     calibration: bool = False
     """A setting was fitted to this number, so its agreement proves nothing."""
     note: str = ""
     asked: str = ""
-    """What the interval was held against, with its tolerance."""
+    """The relation that the interval was compared with, and its tolerance."""
 
     def as_row(self) -> dict[str, object]:
         """As JSON has it."""
         return asdict(self)
 
 
-def claimed(
+def make_claim(
     results: Results,
     figure: str,
     statement: str,
@@ -79,7 +206,7 @@ def claimed(
     )
 
 
-def claimed_of_all(
+def make_claim_over_cases(
     results: Results,
     figure: str,
     statement: str,
@@ -93,26 +220,26 @@ def claimed_of_all(
 ) -> Claim:
     """A claim that all its cases must meet; the decisive one stands for all. `notes` are told before its name."""
     decision, decisive = decide_all(cases, relation, value, tolerance)
-    asked = told_relation(relation, value, tolerance)
+    asked = relation_text(relation, value, tolerance)
     name = f"decided by {decisive.name}" if len(cases) > 1 and decisive.name else ""
-    missing = "" if decisive.found.low is not None else too_few(decisive.found)
+    missing = "" if decisive.found.low is not None else why_undecided(decisive.found)
     told = "; ".join(part for part in (*notes, name, missing) if part)
-    return claimed(results, figure, statement, decisive.found, decision, told, paper, calibration, asked)
+    return make_claim(results, figure, statement, decisive.found, decision, told, paper, calibration, asked)
 
 
 Hook = Callable[[Results], Iterable[Claim]]
 
 
-def judge(results: Results) -> list[Claim]:
+def evaluate_claims(results: Results) -> list[Claim]:
     """Every claim of an experiment: those of its file, then those of its `claims.py`."""
     experiment = results.experiment
-    claims = [_judged(entry, results) for entry in experiment.definition.claims]
+    claims = [_evaluate_entry(entry, results) for entry in experiment.definition.claims]
     if experiment.hook is not None:
         figures = {figure.name for figure in experiment.definition.figures} | {""}
         claims += [claim for claim in load_hook(experiment.hook)(results) if claim.figure in figures]
     # A hook's own decision without a chance is no estimate: a count of all there is.
     chances = [0.0 if claim.chance is None and claim.holds is not None else claim.chance for claim in claims]
-    stand = decided_together(chances)
+    stand = holm_decisions(chances)
     return [replace(claim, together=claim.holds if safe else None) for claim, safe in zip(claims, stand, strict=True)]
 
 
@@ -133,7 +260,7 @@ def load_hook(path: Path) -> Hook:
     return found
 
 
-def _judged(entry: ClaimEntry, results: Results) -> Claim:
+def _evaluate_entry(entry: ClaimEntry, results: Results) -> Claim:
     relation, note = entry.relation, ""
     if entry.kind == "trend":
         relation = ">" if entry.direction == "rising" else "<"
@@ -147,10 +274,10 @@ def _judged(entry: ClaimEntry, results: Results) -> Claim:
     value = 0.0 if entry.kind == "trend" else entry.value
     rare = results.experiment.definition.rare.get(entry.metric, 0.0)
     decision, decisive = decide_all(cases, relation, value, entry.tolerance, rare)
-    few = too_few(decisive.found, rare) if cases else ""
+    few = why_undecided(decisive.found, rare) if cases else ""
     told = "; ".join(part for part in (entry.note, note, decisive.name, few) if part)
-    asked = ("each step " if entry.kind == "trend" else "") + told_relation(relation, value, entry.tolerance)
-    return claimed(
+    asked = ("each step " if entry.kind == "trend" else "") + relation_text(relation, value, entry.tolerance)
+    return make_claim(
         results, entry.figure, entry.statement, decisive.found, decision, told, entry.paper, entry.calibration, asked
     )
 

@@ -1,7 +1,7 @@
-"""A digest of the code that decides the outcome of a run: what the simulator and the machines of its nodes import.
+"""A digest of the code that decides the outcome of a run: what the simulator and the stacks of its nodes import.
 
 It follows the imports, layer by layer, from the simulator and from the folders of the protocol and the router in use: a
-new layer counts as soon as something that counts imports it. Tests, the pipeline and the live world do not.
+new layer counts as soon as something that counts imports it. Tests, the analysis and the live environment do not.
 """
 
 import ast
@@ -17,22 +17,24 @@ from carrycast.sim.engine import run
 PACKAGE = "carrycast"
 _OPEN = (PROTOCOLS, ROUTERS)
 """Packages in which every folder stands for itself: a run uses one of them and what that one imports."""
+_LAYERED = (f"{PACKAGE}.core", f"{PACKAGE}.sim")
+"""Packages whose modules and folders are layers of their own; of the package itself only `__init__` counts."""
 
 
 @cache
-def code_digest(*machines: str) -> str:
-    """Of a run whose nodes have these machines, given as packages such as `carrycast.protocols.flooding`."""
+def code_digest(*packages: str) -> str:
+    """Of a run whose nodes run these packages, such as `carrycast.protocols.flooding`."""
     hashed = hashlib.blake2b(digest_size=16)
-    for unit in units(*machines):
+    for unit in code_units(*packages):
         for name, path in _files(unit):
             hashed.update(f"{unit}/{name}\0".encode() + path.read_bytes() + b"\0")
     return hashed.hexdigest()
 
 
-def units(*machines: str) -> list[str]:
-    """The layers of carrycast, and the folders of machines, whose code counts."""
+def code_units(*packages: str) -> list[str]:
+    """The layers of carrycast, and the folders of protocols and routers, whose code counts."""
     found: set[str] = set()
-    waiting = [_unit(run.__name__), *map(_unit, machines)]
+    waiting = [_unit(run.__name__), *map(_unit, packages)]
     while waiting:
         unit = waiting.pop()
         if unit in found:
@@ -51,8 +53,8 @@ def is_test(path: Path) -> bool:
 
 
 def _unit(module: str) -> str:
-    """The layer, or the machine's folder, that a module of carrycast belongs to."""
-    depth = next((3 for package in _OPEN if module.startswith(f"{package}.")), 2)
+    """The layer, or the folder of a protocol or router, that a module of carrycast belongs to."""
+    depth = next((3 for package in (*_OPEN, *_LAYERED) if module.startswith(f"{package}.")), 2)
     return ".".join(module.split(".")[:depth])
 
 
@@ -86,6 +88,8 @@ def _files(unit: str) -> list[tuple[str, Path]]:
         return []
     if not spec.submodule_search_locations:
         return [] if spec.origin is None else [("", Path(spec.origin))]
+    if unit in _LAYERED:
+        return [] if spec.origin is None else [("__init__.py", Path(spec.origin))]
     found: dict[str, Path] = {}
     for place in map(Path, spec.submodule_search_locations):
         # Maps that come with carrycast decide as code does.

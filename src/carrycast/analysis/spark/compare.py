@@ -10,12 +10,12 @@ import msgspec
 from carrycast.analysis.reports.style import metric_label, metric_scale
 from carrycast.analysis.reports.tables import csv_text, mean_text
 from carrycast.analysis.spark.definition import Axis, Definition, Figure
-from carrycast.analysis.spark.disk import write_whole
-from carrycast.analysis.spark.experiment import Experiment, unfold
+from carrycast.analysis.spark.experiment import Experiment, expand_experiment
+from carrycast.analysis.spark.output import write_atomically
 from carrycast.analysis.spark.reproduce import Report, reproduce_experiments
-from carrycast.analysis.spark.sentence import sentences
 from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.statistics import Interval
+from carrycast.analysis.spark.summary import comparison_sentences
 from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.scenario.overrides import apply
@@ -25,7 +25,7 @@ from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 if TYPE_CHECKING:
     from rich.table import Table
 
-METRICS = (
+COMPARED_METRICS = (
     "delivery_ratio",
     "delay_p50_s",
     "delay_p95_s",
@@ -44,7 +44,7 @@ PANELS = ("delivery_ratio", "delay_p50_s", "delay_p95_s", "transmissions", "data
 """Those of the picture: gains in the first row, costs in the second."""
 PICTURE = "overview"
 
-NONE = Interval(0, None, None, None)
+NO_INTERVAL = Interval(0, None, None, None)
 BORDER = 3
 """What a column of a table takes besides its text."""
 
@@ -79,8 +79,13 @@ class Comparison:
             "protocols": [
                 {
                     "protocol": protocol,
-                    "metrics": {metric: self.means.get((protocol, metric), NONE).shown() for metric in METRICS},
-                    "difference": {metric: self.differences.get((protocol, metric), NONE).shown() for metric in METRICS}
+                    "metrics": {
+                        metric: self.means.get((protocol, metric), NO_INTERVAL).shown() for metric in COMPARED_METRICS
+                    },
+                    "difference": {
+                        metric: self.differences.get((protocol, metric), NO_INTERVAL).shown()
+                        for metric in COMPARED_METRICS
+                    }
                     if protocol != self.protocols[0]
                     else None,
                 }
@@ -97,7 +102,7 @@ class Comparison:
         One table if the terminal is wide enough, else several with as many protocols as fit beside the metrics' names.
         """
         cells = {protocol: self._cells(protocol) for protocol in self.protocols}
-        left = width - max(len(metric_label(metric)) for metric in METRICS) - BORDER
+        left = width - max(len(metric_label(metric)) for metric in COMPARED_METRICS) - BORDER
         groups: list[list[str]] = []
         room = 0
         for protocol, column in cells.items():
@@ -120,20 +125,20 @@ class Comparison:
         table.add_column("metric", no_wrap=True)
         for protocol in cells:
             table.add_column(escape(protocol), justify="right", no_wrap=True)
-        for place, metric in enumerate(METRICS):
+        for place, metric in enumerate(COMPARED_METRICS):
             table.add_row(metric_label(metric), *(column[place] for column in cells.values()), end_section=True)
         return table
 
     def _cells(self, protocol: str) -> list[str]:
         first = protocol == self.protocols[0]
         return [
-            mean_text(self.means.get((protocol, metric), NONE), metric_scale(metric))
+            mean_text(self.means.get((protocol, metric), NO_INTERVAL), metric_scale(metric))
             + ("" if first else f"\n{self._difference(protocol, metric)}")
-            for metric in METRICS
+            for metric in COMPARED_METRICS
         ]
 
     def _difference(self, protocol: str, metric: str) -> str:
-        found = self.differences.get((protocol, metric), NONE)
+        found = self.differences.get((protocol, metric), NO_INTERVAL)
         text = mean_text(found, metric_scale(metric))
         return f"+{text}" if found.mean is not None and found.mean > 0 else text
 
@@ -165,13 +170,13 @@ def compare(
     # A point of this experiment is called by its protocol. Other experiments may stand in the same folder.
     (means,) = (one.found for one in report.means if one.experiment.name == experiment.name)
     differences = {key[1:]: one for key, one in report.differences.items() if key[0] == experiment.name}
-    said = sentences(experiment, means, differences)
+    said = comparison_sentences(experiment, means, differences)
     found = Comparison(loaded.name, note, labels, means, differences, report, said)
     for kind in ("png", "svg"):
         drawn = out / "figures" / f"{experiment.name}-{PICTURE}.{kind}"
         if drawn.exists():
-            write_whole(found.picture.with_suffix(f".{kind}"), drawn.read_bytes())
-    write_whole(out / "compare.csv", csv_text(_rows(found)).encode())
+            write_atomically(found.picture.with_suffix(f".{kind}"), drawn.read_bytes())
+    write_atomically(out / "compare.csv", csv_text(_csv_rows(found)).encode())
     return found
 
 
@@ -180,14 +185,14 @@ def _with_discovery(path: Path, wanted: Mapping[str, object] | None) -> tuple[Sc
     if wanted is None:
         stated = "discovery" in read_toml(path)
         why = "as the scenario states it" if stated else "by default, since the scenario states none"
-        return scenario, f"discovery {why}: {_told(scenario)}"
+        return scenario, f"discovery {why}: {_discovery_text(scenario)}"
     table: dict[str, object] = msgspec.to_builtins(scenario)
     table["discovery"] = dict(wanted)
     changed = scenario_from(table, "--discovery")
-    return changed, f"discovery as asked for: {_told(changed)}"
+    return changed, f"discovery as asked for: {_discovery_text(changed)}"
 
 
-def _told(scenario: Scenario) -> str:
+def _discovery_text(scenario: Scenario) -> str:
     table: dict[str, object] = msgspec.to_builtins(scenario.discovery)
     mode = str(table.pop("mode"))
     settings = ", ".join(f"{key} = {value:g}" for key, value in table.items() if isinstance(value, int | float))
@@ -219,20 +224,20 @@ def _experiment(
         description=f"{scenario.description}\n\n{note[0].upper()}{note[1:]}.".strip(),
         scenario=table,
         runs=runs,
-        metrics=list(METRICS),
+        metrics=list(COMPARED_METRICS),
         axes=[Axis(name="protocol", values=[dict(protocol) for protocol in protocols], labels=labels)],
         reference="protocol",
         figures=figures,
     )
-    return unfold(definition, base, runs=runs, where=where)
+    return expand_experiment(definition, base, runs=runs, where=where)
 
 
-def _rows(found: Comparison) -> list[dict[str, object]]:
+def _csv_rows(found: Comparison) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for protocol in found.protocols:
-        for metric in METRICS:
-            mean = found.means.get((protocol, metric), NONE).shown()
-            difference = found.differences.get((protocol, metric), NONE).shown()
+        for metric in COMPARED_METRICS:
+            mean = found.means.get((protocol, metric), NO_INTERVAL).shown()
+            difference = found.differences.get((protocol, metric), NO_INTERVAL).shown()
             rows.append(
                 {"protocol": protocol, "metric": metric, **mean}
                 | {f"difference_{key}": value for key, value in difference.items()}

@@ -1,14 +1,16 @@
 """What an experiment file may say. docs/experiments.md explains every key with examples."""
 
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from carrycast.sim.scenario.measures import Asked
+from carrycast.sim.scenario.protocol_text import parse_protocol, protocol_label
 from carrycast.trace import Level
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]
+ExperimentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w-]*$", max_length=60)]
 Label: TypeAlias = str | int | float | bool
 Selector: TypeAlias = dict[str, Label | list[Label]]
 """Which points: for some axes, one label or several; an axis that is not named may have any."""
@@ -18,7 +20,7 @@ Relation: TypeAlias = Literal[">", ">=", "<", "<=", "="]
 class Axis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that varies. The points of an experiment are the product of its axes."""
 
-    name: Name
+    name: ExperimentName
     key: str | None = None
     """The setting that it changes (by default its name): a dotted key, `scenario` for whole files, or `set` for
     values that are tables of several settings."""
@@ -45,7 +47,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Of no runs: `map`: the roads that nodes move on, and places on them, a panel for each label of `panels`.
     """
 
-    name: Name
+    name: ExperimentName
     kind: Literal["line", "bars", "tradeoff", "over_time", "timeline", "box", "histogram", "runs", "map", "overview"]
     x: str = ""
     y: str = ""
@@ -103,7 +105,7 @@ class ClaimEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     note: str = ""
 
 
-class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QuickSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `--quick` changes: fewer runs, fewer labels of some axes, smaller settings."""
 
     runs: Annotated[int, Meta(ge=1)] | None = None
@@ -111,7 +113,7 @@ class Quick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     set: dict[str, object] = {}
 
 
-class Fewer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunLimit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Points that need fewer runs than the others: the first of the same seeds, so that they still pair up."""
 
     where: Selector
@@ -131,7 +133,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An experiment as its file has it."""
 
-    name: Name
+    name: ExperimentName
     title: str = ""
     description: str = ""
     paper: str = ""
@@ -143,7 +145,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     runs: Annotated[int, Meta(ge=1, le=100_000)] = 20
     """Seeds 1 to `runs`. Twenty narrow an interval to about half a standard deviation."""
     seeds: Annotated[list[Annotated[int, Meta(ge=0, le=2**63 - 1)]], Meta(min_length=1)] | None = None
-    fewer: list[Fewer] = []
+    fewer: list[RunLimit] = []
     trace: Level = Level.METRICS
     measures: list[Asked] = []
     """Metrics besides the usual ones, counted at every point."""
@@ -163,7 +165,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """An axis: the report has each point's paired differences to the one with the axis' first label, too."""
     figures: list[Figure] = []
     claims: list[ClaimEntry] = []
-    quick: Quick = Quick()
+    quick: QuickSettings = QuickSettings()
     headline: Headline | None = None
     """An experiment without one is no part of the tour."""
 
@@ -171,3 +173,33 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def order(self) -> tuple[bool, str, str]:
         """Where it stands among others: what belongs to no paper first, then papers by their numbers."""
         return bool(self.paper), self.aliases[0] if self.aliases else self.name, self.name
+
+
+def label_texts(wanted: Label | list[Label]) -> list[str]:
+    """The labels of a selection as text."""
+    return [label_text(label) for label in wanted] if isinstance(wanted, list) else [label_text(wanted)]
+
+
+def axis_labels(axis: Axis) -> list[str]:
+    """What the values of an axis are called."""
+    if axis.labels is not None:
+        return axis.labels
+    return [_value_label(axis, value) for value in axis.values]
+
+
+def label_text(label: Label) -> str:
+    """A label as it is written."""
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    return f"{label:g}" if isinstance(label, float) else str(label)
+
+
+def _value_label(axis: Axis, value: object) -> str:
+    key = axis.key or axis.name
+    if key == "protocol" and isinstance(value, str | dict):
+        return protocol_label(parse_protocol(value, axis.name) if isinstance(value, str) else value)
+    if key == "scenario" and isinstance(value, str):
+        return Path(value).stem
+    if isinstance(value, str | int | float | bool):
+        return label_text(value)
+    return msgspec.json.encode(value).decode()

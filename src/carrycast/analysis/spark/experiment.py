@@ -2,20 +2,29 @@
 
 import difflib
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from carrycast.analysis.spark.definition import Axis, Definition, Quick, Selector
-from carrycast.analysis.spark.labels import labels_of, texts
+from carrycast.analysis.spark.definition import (
+    Axis,
+    Definition,
+    Figure,
+    QuickSettings,
+    Selector,
+    axis_labels,
+    label_texts,
+)
 from carrycast.analysis.spark.own_metrics import OwnMetric, load_metrics
 from carrycast.analysis.spark.records import METRICS
-from carrycast.analysis.spark.validation import check
+from carrycast.analysis.spark.validation import check_definition
 from carrycast.core.settings import read_toml, typed
 from carrycast.errors import UserError
-from carrycast.sim.scenario.overrides import apply
+from carrycast.sim.scenario.overrides import apply, parse_assignment, parse_value
+from carrycast.sim.scenario.protocol_text import parse_protocols
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 
 FILE = "experiment.toml"
@@ -35,7 +44,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     def chosen(self, selector: Selector) -> bool:
         """Whether a selection takes this point."""
-        return all(self.labels.get(axis) in texts(wanted) for axis, wanted in selector.items())
+        return all(self.labels.get(axis) in label_texts(wanted) for axis, wanted in selector.items())
 
 
 @dataclass(frozen=True)
@@ -74,15 +83,15 @@ class Experiment:
     def labels(self, axis: str) -> list[str]:
         """The labels of an axis that some point has, in the order of the file."""
         present = {point.labels[axis] for point in self.points}
-        return [label for label in labels_of(self.axis(axis)) if label in present]
+        return [label for label in axis_labels(self.axis(axis)) if label in present]
 
 
 def experiment_names() -> list[str]:
     """Every experiment that comes with carrycast."""
-    return sorted(_shipped())
+    return sorted(_built_in())
 
 
-def _shipped() -> dict[str, Path]:
+def _built_in() -> dict[str, Path]:
     """By name: what its file says, else its folder's. Folders with Python in them cannot have every name."""
     paths = sorted(FOLDER.glob(f"*/{FILE}"))
     return {str(read_toml(path).get("name", path.parent.name)): path for path in paths}
@@ -90,16 +99,16 @@ def _shipped() -> dict[str, Path]:
 
 def load_experiment(text: str, quick: bool = False, runs: int | None = None) -> Experiment:
     """An experiment by name, alias, folder or file. `name/figure` is that figure alone: its points and its claims."""
-    path, figure = _located(text)
+    path, figure = _locate(text)
     definition = read_definition(path)
     if figure:
-        definition = _only(definition, figure, path)
+        definition = _select_figure(definition, figure, path)
     hook = path.parent / HOOK
-    experiment = unfold(
+    experiment = expand_experiment(
         definition, path.parent, quick, runs, hook if path.name == FILE and hook.is_file() else None, str(path)
     )
-    experiment = with_own(experiment, path.parent)
-    return _pruned(experiment) if figure else experiment
+    experiment = add_own_metrics(experiment, path.parent)
+    return _prune_points(experiment) if figure else experiment
 
 
 def read_definition(path: Path) -> Definition:
@@ -108,7 +117,7 @@ def read_definition(path: Path) -> Definition:
     table.setdefault("name", path.absolute().parent.name if path.name == FILE else path.stem)
     definition = typed(table, Definition, str(path))
     own = load_metrics(metric_files(definition, path.parent), [asked.name for asked in definition.measures])
-    check(definition, str(path), [one.name for one in own])
+    check_definition(definition, str(path), [one.name for one in own])
     return definition
 
 
@@ -120,14 +129,14 @@ def metric_files(definition: Definition, folder: Path) -> list[Path]:
     return [folder / text for text in definition.metrics_from]
 
 
-def with_own(experiment: Experiment, folder: Path) -> Experiment:
+def add_own_metrics(experiment: Experiment, folder: Path) -> Experiment:
     """An experiment with the metrics that the files which it names register."""
     files = metric_files(experiment.definition, folder)
     own = load_metrics(files, [asked.name for asked in experiment.definition.measures])
     return replace(experiment, own=tuple(own), own_files=tuple(files))
 
 
-def unfold(
+def expand_experiment(
     definition: Definition,
     folder: Path,
     quick: bool = False,
@@ -140,7 +149,7 @@ def unfold(
         raise UserError(f"--runs {runs}: at least one run is needed")
     if runs is not None and runs > MOST_RUNS:
         raise UserError(f"--runs {runs}: at most {MOST_RUNS} of each point are run")
-    shorter = definition.quick if quick else Quick()
+    shorter = definition.quick if quick else QuickSettings()
     seeds = definition.seeds or list(range(1, definition.runs + 1))
     wanted = runs or shorter.runs
     if wanted is not None:
@@ -163,7 +172,7 @@ def _point(
     values: dict[str, object] = {}
     overrides: dict[str, object] = {**definition.set}
     for axis in definition.axes:
-        value = values[axis.name] = axis.values[labels_of(axis).index(labels[axis.name])]
+        value = values[axis.name] = axis.values[axis_labels(axis).index(labels[axis.name])]
         key = axis.key or axis.name
         if key == "scenario":
             scenario = _base_scenario(value, folder, f"{where}: axes.{axis.name}")
@@ -188,23 +197,23 @@ def _base_scenario(written: object, folder: Path, where: str) -> Scenario:
     return scenario_from({**written, "base": str(folder.resolve())}, f"{where}: scenario")
 
 
-def _combinations(definition: Definition, quick: Quick) -> list[dict[str, str]]:
-    kept = {axis: texts(labels) for axis, labels in quick.axes.items()}
+def _combinations(definition: Definition, quick: QuickSettings) -> list[dict[str, str]]:
+    kept = {axis: label_texts(labels) for axis, labels in quick.axes.items()}
     names = [axis.name for axis in definition.axes]
     if definition.points is None:
-        product = itertools.product(*(labels_of(axis) for axis in definition.axes))
+        product = itertools.product(*(axis_labels(axis) for axis in definition.axes))
         made = [dict(zip(names, labels, strict=True)) for labels in product]
     else:
-        made = _listed(definition)
+        made = _listed_points(definition)
     return [labels for labels in made if all(labels[axis] in wanted for axis, wanted in kept.items())]
 
 
-def _listed(definition: Definition) -> list[dict[str, str]]:
+def _listed_points(definition: Definition) -> list[dict[str, str]]:
     """The points that a definition lists, each once: of lists all combinations, defaults where nothing is named."""
     made: dict[tuple[str, ...], dict[str, str]] = {}
     for entry in definition.points or []:
         wanted = {
-            axis.name: texts(entry.get(axis.name, "" if axis.default is None else axis.default))
+            axis.name: label_texts(entry.get(axis.name, "" if axis.default is None else axis.default))
             for axis in definition.axes
         }
         for labels in itertools.product(*wanted.values()):
@@ -212,14 +221,14 @@ def _listed(definition: Definition) -> list[dict[str, str]]:
     return list(made.values())
 
 
-def _located(text: str) -> tuple[Path, str]:
+def _locate(text: str) -> tuple[Path, str]:
     given = Path(text)
     if given.is_dir():
         return given / FILE, ""
     if given.suffix == ".toml" or given.is_file():
         return given, ""
     name, _, figure = text.partition("/")
-    shipped = _shipped()
+    shipped = _built_in()
     if name in shipped:
         return shipped[name], figure
     for path in shipped.values():
@@ -231,7 +240,7 @@ def _located(text: str) -> tuple[Path, str]:
     raise UserError(f"there is no experiment {text!r}: {hint}there are {there}; or give a folder or a .toml file")
 
 
-def _only(definition: Definition, figure: str, path: Path) -> Definition:
+def _select_figure(definition: Definition, figure: str, path: Path) -> Definition:
     figures = [entry for entry in definition.figures if entry.name == figure]
     if not figures:
         there = ", ".join(entry.name for entry in definition.figures) or "none"
@@ -240,7 +249,7 @@ def _only(definition: Definition, figure: str, path: Path) -> Definition:
     return msgspec.structs.replace(definition, figures=figures, claims=claims)
 
 
-def _pruned(experiment: Experiment) -> Experiment:
+def _prune_points(experiment: Experiment) -> Experiment:
     """Without the points that neither a figure shows nor a claim names."""
     definition = experiment.definition
     shown = [selector for figure in definition.figures for selector in (figure.where, *figure.also)]
@@ -248,3 +257,82 @@ def _pruned(experiment: Experiment) -> Experiment:
         shown += [claim.left, claim.right] if claim.kind == "compare" else [claim.of]
     points = [point for point in experiment.points if any(point.chosen(selector) for selector in shown)]
     return replace(experiment, points=points)
+
+
+DEFAULT_RUNS = 10
+"""As many as `compare` makes: enough for an interval, soon over."""
+DRAWN_METRICS = ("delivery_ratio", "delay_p50_s", "transmissions", "total_bytes")
+_STRANGE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def vary_scenario(
+    scenario: Path, axes: Sequence[str], settings: Sequence[str] = (), runs: int | None = None, where: str = "--vary"
+) -> Experiment:
+    """`radio.range_m=100,200,300` and others of this form, in all combinations; `settings` are for every point."""
+    load(scenario)
+    written = [_axis(text, where) for text in axes]
+    keys = [key for key, _ in written]
+    for place, key in enumerate(keys):
+        if key in keys[:place]:
+            raise UserError(f"{where} {key}: is there twice; give all its values at once, as in {key}=1,2,3")
+    made = [
+        Axis(name=name, key=key, values=values, title=key)
+        for name, (key, values) in zip(_names(keys), written, strict=True)
+    ]
+    definition = Definition(
+        name=_STRANGE.sub("-", scenario.stem).strip("-_") or "scenario",
+        title=f"{scenario.stem}: {', '.join(keys)}",
+        scenario=str(scenario.resolve()),
+        set=dict(parse_assignment(text) for text in settings),
+        runs=DEFAULT_RUNS,
+        metrics=list(DRAWN_METRICS),
+        axes=made,
+        figures=_figures(made),
+    )
+    check_definition(definition, where)
+    return expand_experiment(definition, scenario.resolve().parent, runs=runs, where=where)
+
+
+def _axis(text: str, where: str) -> tuple[str, list[object]]:
+    key, equals, values = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise UserError(f"{where}: {text!r} is not of the form key=value,value, such as radio.range_m=100,200,300")
+    if key == "protocol":
+        return key, list(parse_protocols(values, f"{where} {key}"))
+    if not values.strip():
+        raise UserError(f"{where} {key}: has no value; write {key}=1,2,3")
+    try:
+        found = parse_value(f"[{values}]", where)
+    except UserError:
+        # Words without quotes are no list in TOML.
+        found = [parse_value(value, f"{where} {key}") for value in values.split(",")]
+    assert isinstance(found, list)
+    return key, found
+
+
+def _names(keys: Sequence[str]) -> list[str]:
+    """The last word of each key, where that tells them apart."""
+    short = [key.rpartition(".")[2] for key in keys]
+    return [
+        one if short.count(one) == 1 and not one.isdecimal() else _STRANGE.sub("-", key)[-60:].strip("-_")
+        for one, key in zip(short, keys, strict=True)
+    ]
+
+
+def _figures(axes: Sequence[Axis]) -> list[Figure]:
+    """Each metric along the first axis, a line or a bar for each value of the second, a panel for each of the third."""
+    first, second, third = [*axes, None, None][:3]
+    assert first is not None
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in first.values)
+    return [
+        Figure(
+            name=metric,
+            kind="line" if numbers else "bars",
+            x=first.name,
+            y=metric,
+            series=None if second is None else second.name,
+            panels=None if third is None else third.name,
+        )
+        for metric in DRAWN_METRICS
+    ]

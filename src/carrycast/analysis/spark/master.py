@@ -22,7 +22,7 @@ CONNECT_TIMEOUT_S = 10.0
 """For all the places of a master together. A name is found and a line is open within one, or not at all."""
 
 
-def checked_master(master: str) -> str:
+def check_master(master: str) -> str:
     """A master's address; a UserError if it is none."""
     if master.startswith("sc://"):
         raise UserError(
@@ -41,18 +41,18 @@ def is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master) is not None
 
 
-def runs_here(spark: "SparkSession") -> bool:
+def is_local_session(spark: "SparkSession") -> bool:
     """The same of a session."""
     return is_local(str(spark.sparkContext.master))
 
 
-def is_here(master: str) -> bool:
+def is_on_this_machine(master: str) -> bool:
     """Whether all of it runs on this machine, so that it need not be heard of outside."""
     places = _PLACES.findall(master.partition("://")[2])
     return master.startswith("local") or bool(places and all(_LOOPBACK.fullmatch(host) for host, _ in places))
 
 
-def cores_of(master: str) -> int | None:
+def count_cores(master: str) -> int | None:
     """How many cores its address names; None if only the cluster knows."""
     cluster = _LOCAL_CLUSTER.fullmatch(master)
     if cluster is not None:
@@ -60,10 +60,10 @@ def cores_of(master: str) -> int | None:
     local = _LOCAL.fullmatch(master)
     if local is None:
         return None
-    return available_cores() if local[1] == "*" else int(local[1] or 1)
+    return count_available_cores() if local[1] == "*" else int(local[1] or 1)
 
 
-def available_cores() -> int:
+def count_available_cores() -> int:
     """The number of cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.output import TRACES_FOLDER
 from carrycast.analysis.spark.own_metrics import values_of
 from carrycast.analysis.spark.records import MORE, record_table
-from carrycast.analysis.spark.results import TRACES_FOLDER
 from carrycast.analysis.spark.sweep import read_runs, write_runs
 from carrycast.analysis.spark.trace_metrics import read_tables
 from carrycast.errors import UserError

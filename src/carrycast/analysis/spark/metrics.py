@@ -7,8 +7,8 @@ missing, and so are runs that failed.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.records import METRICS, MORE, bounds_of
-from carrycast.analysis.spark.statistics import interval
+from carrycast.analysis.spark.records import METRICS, MORE, metric_bounds
+from carrycast.analysis.spark.statistics import confidence_interval
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,7 +53,7 @@ def _with_interval(rows: "DataFrame", keys: list[str], column: str, difference: 
 
     def found_of(values: list[float], metric: str) -> tuple[float | None, ...]:
         # Spark takes a plain tuple for a row.
-        found = interval(values, bounds_of(metric, difference))
+        found = confidence_interval(values, metric_bounds(metric, difference))
         return found.n, found.mean, found.low, found.high
 
     of = f.udf(found_of, "n bigint, mean double, low double, high double", useArrow=False)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from carrycast.analysis.spark.spark_errors import query_error
 from carrycast.errors import UserError
 from carrycast.sim.scenario.measures import METRIC_MEANINGS, SERIES
 
@@ -107,8 +108,6 @@ def values_of(
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame
 
-    from carrycast.analysis.spark.views import told
-
     where = f"the metric {own.name!r}"
     try:
         found: object = own(trace, events, subscriptions)
@@ -122,7 +121,7 @@ def values_of(
             raise UserError(f"{where} returned a value of type {kind}; it must be a number")
         rows = found.selectExpr("cast(run as string) as run", "cast(value as double) as value").collect()
     except PySparkException as error:
-        raise UserError(f"{where} failed: {told(error)}") from None
+        raise UserError(f"{where} failed: {query_error(error)}") from None
     except UserError:
         raise
     except Exception as error:

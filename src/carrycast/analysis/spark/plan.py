@@ -1,24 +1,34 @@
 """The runs of a sweep, in the order and the tasks in which they cost least."""
 
+import gc
 import hashlib
 import math
+import shutil
+import time
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from itertools import groupby
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.records import json_text
+from carrycast.analysis.spark.output import DISK_FULL, TRACES_FOLDER, write_error
+from carrycast.analysis.spark.records import Record, json_text, json_value, metric_columns
 from carrycast.core.folders import PROTOCOLS, ROUTERS
-from carrycast.sim.scenario.inputs import input_digest
-from carrycast.sim.scenario.scenario import Scenario
+from carrycast.errors import WorkError
+from carrycast.sim.engine.mishap import told
+from carrycast.sim.engine.run import Run
+from carrycast.sim.scenario.inputs import input_digest, input_files
+from carrycast.sim.scenario.scenario import Scenario, scenario_from
 from carrycast.trace import Level
 
 # A core gets this many tasks: enough that the last ones end together, few enough that starting them costs nothing.
 TASKS_PER_CORE = 8
 # On a cluster results come home by the task, and an executor that dies takes with it what it has not sent.
-TASKS_PER_CORE_AWAY = 32
+TASKS_PER_CORE_REMOTE = 32
 # A task's traces wait in its worker's memory until it ends.
 TRACED_PER_TASK = 4
 
@@ -38,12 +48,12 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     movement: str
 
 
-def planned_runs(experiment: Experiment) -> list[PlannedRun]:
+def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     """A run for every point and seed."""
     return [run for number, point in enumerate(experiment.points) for run in _planned(experiment, number, point)]
 
 
-def machines(scenario: Scenario) -> list[str]:
+def stack_packages(scenario: Scenario) -> list[str]:
     """The packages of the protocol and the router that its nodes run."""
     if not scenario.protocol:
         return []
@@ -51,15 +61,15 @@ def machines(scenario: Scenario) -> list[str]:
     return [f"{PROTOCOLS}.{plan.protocol.name}"] + ([] if plan.router is None else [f"{ROUTERS}.{plan.router.name}"])
 
 
-def tasks(runs: Sequence[PlannedRun], cores: int, away: bool = False) -> list[list[PlannedRun]]:
+def partition_runs(runs: Sequence[PlannedRun], cores: int, remote: bool = False) -> list[list[PlannedRun]]:
     """Runs on the same movement follow each other in one task, so that it is computed once.
 
     Unless there are so many of them that a core would wait for the others: then they are several groups. Those of a
-    cluster (`away`) are smaller.
+    cluster (`remote`) are smaller.
     """
     ordered = sorted(runs, key=lambda run: (run.movement, run.seed))
-    wanted = cores * (TASKS_PER_CORE_AWAY if away else TASKS_PER_CORE)
-    if away and any(run.trace != Level.METRICS for run in runs):
+    wanted = cores * (TASKS_PER_CORE_REMOTE if remote else TASKS_PER_CORE)
+    if remote and any(run.trace != Level.METRICS for run in runs):
         wanted = max(wanted, math.ceil(len(runs) / TRACED_PER_TASK))
     most = max(1, len(ordered) // wanted)
     groups: list[list[PlannedRun]] = []
@@ -78,7 +88,7 @@ def _planned(experiment: Experiment, number: int, point: Point) -> list[PlannedR
     parameters, movement = json_text(point.values), movement_key(point.scenario)
     # Where its files are decides nothing; what is in them does.
     placeless = json_text(msgspec.structs.replace(named, base="."))
-    decisive = (code_digest(*machines(named)), experiment.name, point.name, placeless, trace, inputs)
+    decisive = (code_digest(*stack_packages(named)), experiment.name, point.name, placeless, trace, inputs)
     return [
         PlannedRun(
             experiment=experiment.name,
@@ -106,3 +116,94 @@ def _digest(*parts: str) -> str:
     for part in parts:
         hashed.update(f"{len(part)}:".encode() + part.encode())
     return hashed.hexdigest()
+
+
+# One less than the attempts that Spark gives a task: the last one passes over the run that ended all others.
+MAX_WORKER_CRASHES = 3
+# Of scenarios read: seeds of one point follow each other, or come back soon.
+MOST_SCENARIOS = 256
+
+
+class Simulate(Protocol):
+    """What runs one row. A sweep over another world than the simulator brings its own."""
+
+    def __call__(self, scenario: Scenario, seed: int, trace: Level, trace_directory: Path | None) -> Run:
+        """One run."""
+
+
+@cache
+def freeze_imports() -> None:
+    """Once in a worker's process: what it has imported stays, and need not be looked through again. Spark collects
+    garbage after every task, which took 50 ms each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def execute_run(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
+    """The row of a run, which stands for an error if it raised one; a WorkError if there is no room for its trace."""
+    level = Level(planned.trace)
+    unfinished = out / TRACES_FOLDER / f".{planned.key}.tmp"
+    began = time.process_time()
+    try:
+        scenario, has_files = _parse_cached(planned.scenario, planned.point)
+        _check_inputs(planned, scenario, has_files)
+        if level is Level.METRICS:
+            outcome = simulate(scenario, planned.seed, level, None)
+        else:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            outcome = simulate(scenario, planned.seed, level, unfinished)
+            outcome.trace.save(unfinished)
+            shutil.rmtree(out / TRACES_FOLDER / planned.key, ignore_errors=True)
+            unfinished.rename(out / TRACES_FOLDER / planned.key)
+        _check_inputs(planned, scenario, has_files)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            # The next run would find no room either.
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise WorkError(write_error(out, error)) from error
+        return make_record(planned, error=told(error), cpu_s=time.process_time() - began)
+    return make_record(
+        planned,
+        protocol=outcome.protocol,
+        run=outcome.trace.run,
+        fingerprint=outcome.fingerprint,
+        cpu_s=time.process_time() - began,
+        **metric_columns(outcome.metrics, outcome.series),
+    )
+
+
+@lru_cache(maxsize=MOST_SCENARIOS)
+def _parse_cached(text: str, point: str) -> tuple[Scenario, bool]:
+    """A scenario, and whether it names files."""
+    scenario = parse_planned_scenario(text, point)
+    return scenario, bool(input_files(scenario))
+
+
+def parse_planned_scenario(text: str, point: str) -> Scenario:
+    """The scenario of a planned run."""
+    table = json_value(text)
+    assert isinstance(table, dict)
+    return scenario_from(table, point)
+
+
+def _check_inputs(planned: PlannedRun, scenario: Scenario, has_files: bool) -> None:
+    """A run whose files are not those that its key stands for would be kept under a wrong key."""
+    if (input_digest(scenario) if has_files else "") != planned.inputs:
+        raise WorkError("a file that the scenario names is not what it was when the sweep began; start it again")
+
+
+def lost_worker_record(planned: PlannedRun) -> Record:
+    """The row of a run that ended every process that tried it."""
+    return make_record(planned, error=f"the worker died each of the {MAX_WORKER_CRASHES} times that this run was tried")
+
+
+def make_record(planned: PlannedRun, **known: object) -> Record:
+    """What is known of a run beforehand, and what else is said."""
+    return {
+        "experiment": planned.experiment,
+        "point": planned.point,
+        "parameters": planned.parameters,
+        "seed": planned.seed,
+        "key": planned.key,
+        **known,
+    }

@@ -1,7 +1,8 @@
 """The rows of runs.parquet: one per run, with its settings, its metrics and, if it failed, its error."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -37,7 +38,7 @@ IDENTITY_COLUMNS = (
 its outcome, code included."""
 
 
-def bounds_of(metric: str, difference: bool = False) -> Bounds | None:
+def metric_bounds(metric: str, difference: bool = False) -> Bounds | None:
     """Between which values a metric, or the difference of two of its values, must lie; shares know bounds."""
     if not metric.endswith(("_ratio", "_share")):
         return None
@@ -132,3 +133,26 @@ def series_value(record: Mapping[str, object], metric: str) -> list[tuple[float,
 
 class _Sampled(msgspec.Struct):
     series: dict[str, list[tuple[float, float | None]]] = {}
+
+
+MOST_REASONS = 5
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+def failure_lines(records: Sequence[Record]) -> list[str]:
+    """A line for each reason, with the first run that had it and how many did; nothing if no run failed."""
+    failed = [record for record in records if record["error"] is not None]
+    if not failed:
+        return []
+    alike: dict[str, list[Record]] = {}
+    for record in failed:
+        # Time, node and seed differ from run to run; what went wrong does not.
+        alike.setdefault(_NUMBER.sub("#", str(record["error"])), []).append(record)
+    lines = [f"{len(failed)} of {len(records)} runs failed"]
+    for group in list(alike.values())[:MOST_REASONS]:
+        first = group[0]
+        more = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
+        lines.append(f"{first['experiment']}, {first['point']}, seed {first['seed']}: {first['error']}{more}")
+    if len(alike) > MOST_REASONS:
+        lines.append(f"{len(alike) - MOST_REASONS} other reasons: runs.parquet has them all, in the column error")
+    return lines

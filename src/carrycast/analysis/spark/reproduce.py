@@ -15,32 +15,69 @@ import msgspec
 from carrycast.analysis.reports.figures import draw
 from carrycast.analysis.reports.page import Section, Summary, page
 from carrycast.analysis.reports.tables import csv_text
-from carrycast.analysis.spark.claims import Claim, judge
+from carrycast.analysis.spark.claims import Claim, evaluate_claims
 from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.definition import Definition
-from carrycast.analysis.spark.disk import write_whole
-from carrycast.analysis.spark.experiment import HOOK, Experiment, Point, load_experiment, with_own
-from carrycast.analysis.spark.failures import failure_lines
-from carrycast.analysis.spark.lock import held
-from carrycast.analysis.spark.master import checked_master, runs_here
-from carrycast.analysis.spark.means import Means
+from carrycast.analysis.spark.experiment import HOOK, Experiment, Point, add_own_metrics, load_experiment
+from carrycast.analysis.spark.master import check_master, is_local_session
 from carrycast.analysis.spark.measured import measure
 from carrycast.analysis.spark.metrics import paired, summary
-from carrycast.analysis.spark.plan import machines
-from carrycast.analysis.spark.records import Record, json_text, json_value
+from carrycast.analysis.spark.output import RUNS_FILE, lock_folder, write_atomically
+from carrycast.analysis.spark.plan import movement_key, stack_packages
+from carrycast.analysis.spark.records import Record, failure_lines, json_text, json_value
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.sentence import reference_pairs, sentences
 from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.statistics import Interval
-from carrycast.analysis.spark.sweep import RUNS_FILE, read_runs, read_table, swept
-from carrycast.analysis.spark.warned import experiment_warnings, keep_warnings, kept_warnings, tell_warnings
+from carrycast.analysis.spark.summary import ExperimentMeans, comparison_sentences, reference_pairs
+from carrycast.analysis.spark.sweep import read_runs, read_runs_table, run_missing
 from carrycast.analysis.spark.watch import linked_player, make_players
 from carrycast.core.settings import typed
 from carrycast.errors import UserError
+from carrycast.sim.scenario.warnings import MOST_NODE_SECONDS, merged, warnings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+WARNINGS_FILE = "warnings.json"
+MOST_MOVEMENTS = 4
+"""Different movements of a sweep that are computed to be looked at; each takes seconds at most."""
+
+
+def experiment_warnings(experiment: Experiment) -> list[str]:
+    """What is meaningless at some points, or at all, each once."""
+    keys = [movement_key(point.scenario) for point in experiment.points]
+    looked_at = set(list(dict.fromkeys(keys))[:MOST_MOVEMENTS])
+    found = {}
+    # Points with the same movement one after the other, so that it is computed once.
+    for key, point in sorted(zip(keys, experiment.points, strict=True), key=lambda one: one[0]):
+        small = point.scenario.nodes * point.scenario.duration_s <= MOST_NODE_SECONDS
+        try:
+            found[point.name] = warnings_of(point.scenario, experiment.seeds[0], moving=key in looked_at and small)
+        except UserError:
+            # Its runs fail and say why, each in its row.
+            found[point.name] = []
+    return merged([(point.name, found[point.name]) for point in experiment.points])
+
+
+def print_warnings(warnings: Sequence[str]) -> None:
+    """One line each, where errors go."""
+    for text in warnings:
+        print(f"carrycast: warning: {text}", file=sys.stderr)
+
+
+def write_warnings(warnings: Sequence[str], folder: Path) -> None:
+    """Beside the experiment's definition: its files may be gone when its report is written again."""
+    write_atomically(folder / WARNINGS_FILE, msgspec.json.format(msgspec.json.encode(list(warnings)), indent=1))
+
+
+def read_warnings(folder: Path) -> list[str]:
+    """What was kept; nothing of a sweep that kept nothing."""
+    try:
+        return msgspec.json.decode((folder / WARNINGS_FILE).read_bytes(), type=list[str])
+    except (OSError, msgspec.MsgspecError):
+        return []
+
 
 DEFINITIONS = "experiments"
 Summaries = Mapping[tuple[str, str, str], Interval]
@@ -57,7 +94,7 @@ class Report:
     claims: list[Claim]
     reasons: list[str] = field(default_factory=list)
     """Why runs failed."""
-    means: list[Means] = field(default_factory=list)
+    means: list[ExperimentMeans] = field(default_factory=list)
     differences: Summaries = field(default_factory=dict)
     """To the points that are the reference of experiments that have one, paired by seed."""
     warnings: list[str] = field(default_factory=list)
@@ -80,7 +117,7 @@ class Report:
         }
 
 
-class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoredExperiment(msgspec.Struct, frozen=True, kw_only=True):
     """An experiment as a report directory keeps it: with the settings of every point."""
 
     definition: Definition
@@ -112,11 +149,11 @@ def reproduce_experiments(
     With `watch` each gets the page on which its first runs are played, also if that takes a while.
     """
     names = {experiment.name for experiment in experiments}
-    with held(out):
+    with lock_folder(out):
         _sweep(experiments, out, lambda: spark, quiet)
         if watch:
             make_players(experiments, read_runs(out), out, at_once=True)
-        return _written(out, spark, names)
+        return _write_report(out, spark, names)
 
 
 def sweep_experiment(experiment: Experiment, out: Path, master: str | None = None, quiet: bool = False) -> list[Record]:
@@ -125,8 +162,8 @@ def sweep_experiment(experiment: Experiment, out: Path, master: str | None = Non
     If all are done, no Spark starts.
     """
     if master is not None:
-        checked_master(master)
-    with held(out):
+        check_master(master)
+    with lock_folder(out):
         rows = _sweep([experiment], out, lambda: session("carrycast", master), quiet)
     told: list[Record] = rows.select(["experiment", "point", "seed", "error"]).to_pylist()
     return told
@@ -139,17 +176,17 @@ def _sweep(
     warnings = {experiment.name: experiment_warnings(experiment) for experiment in experiments}
     if not quiet:
         for found in warnings.values():
-            tell_warnings(found)
-    rows = swept(experiments, out, spark, quiet=quiet)
+            print_warnings(found)
+    rows = run_missing(experiments, out, spark, quiet=quiet)
     _store(experiments, out)
     for name, found in warnings.items():
-        keep_warnings(found, out / DEFINITIONS / name)
+        write_warnings(found, out / DEFINITIONS / name)
     return rows
 
 
 def warnings_in(out: Path, experiment: Experiment) -> list[str]:
     """The warnings that a sweep kept of an experiment."""
-    return kept_warnings(out / DEFINITIONS / experiment.name)
+    return read_warnings(out / DEFINITIONS / experiment.name)
 
 
 def report(out: Path, master: str | None = None) -> Report:
@@ -157,34 +194,34 @@ def report(out: Path, master: str | None = None) -> Report:
     read_runs(out)
     stored_experiments(out)
     spark = session("carrycast", master)
-    with held(out):
-        return _written(out, spark)
+    with lock_folder(out):
+        return _write_report(out, spark)
 
 
 def stored_experiments(out: Path, names: Collection[str] | None = None) -> list[Experiment]:
     """The experiments of a report directory. If some are named, others that cannot be read are left out, and said."""
     found = []
     for path in sorted((out / DEFINITIONS).glob("*/definition.json")):
-        with _needed(path.parent.name, names):
-            found.append(_stored(path))
+        with _skip_unreadable(path.parent.name, names):
+            found.append(_read_stored(path))
     if not found:
         raise UserError(f"{out}: has no experiments/*/definition.json; give a directory that sweep or reproduce wrote")
     return sorted(found, key=lambda experiment: experiment.definition.order)
 
 
-def _stored(path: Path) -> Experiment:
+def _read_stored(path: Path) -> Experiment:
     try:
         table = json_value(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
-    stored = typed(table, _Stored, str(path))
+    stored = typed(table, StoredExperiment, str(path))
     hook = path.parent / HOOK
     found = Experiment(stored.definition, stored.points, stored.seeds, hook if hook.is_file() else None)
-    return with_own(found, path.parent)
+    return add_own_metrics(found, path.parent)
 
 
 @contextmanager
-def _needed(name: str, names: Collection[str] | None) -> Iterator[None]:
+def _skip_unreadable(name: str, names: Collection[str] | None) -> Iterator[None]:
     """What another version of carrycast left must not spoil the report of what was run now."""
     try:
         yield
@@ -202,51 +239,51 @@ def _store(experiments: Sequence[Experiment], out: Path) -> None:
         folder.mkdir(parents=True)
         files = [file.name for file in experiment.own_files]
         definition = msgspec.structs.replace(experiment.definition, metrics_from=files)
-        stored = _Stored(definition=definition, points=experiment.points, seeds=experiment.seeds)
+        stored = StoredExperiment(definition=definition, points=experiment.points, seeds=experiment.seeds)
         if experiment.hook is not None:
             shutil.copy(experiment.hook, folder / HOOK)
         for file in experiment.own_files:
             shutil.copy(file, folder / file.name)
-        write_whole(folder / "definition.json", json_text(stored, indent=1).encode())
+        write_atomically(folder / "definition.json", json_text(stored, indent=1).encode())
 
 
-def _written(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
+def _write_report(out: Path, spark: "SparkSession", names: Collection[str] | None = None) -> Report:
     """The report of everything in a directory; what is returned is about the experiments named, or all."""
     experiments = stored_experiments(out, names)
     measure(experiments, out, spark)
     records = read_runs(out)
     make_players(experiments, records, out)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
-    summaries = summaries_of(out, spark, metrics)
+    summaries = read_summaries(out, spark, metrics)
     differences = _differences_of(experiments, out, spark, metrics)
     sections = []
     for experiment in experiments:
-        with _needed(experiment.name, names):
+        with _skip_unreadable(experiment.name, names):
             sections.append(_section(experiment, records, summaries, differences, out, spark))
     claims = [claim for section in sections for claim in section.claims]
     for section in sections:
         name = section.experiment.name
         for found in section.figures:
-            write_whole(out / "figures" / f"{name}-{found.figure.name}.png", found.png)
-            write_whole(out / "figures" / f"{name}-{found.figure.name}.svg", found.svg)
-            write_whole(out / "tables" / f"{name}-{found.figure.name}.csv", csv_text(found.rows).encode())
-        write_whole(out / "tables" / f"{name}-means.csv", csv_text(_mean_rows(section, section.summary)).encode())
+            write_atomically(out / "figures" / f"{name}-{found.figure.name}.png", found.png)
+            write_atomically(out / "figures" / f"{name}-{found.figure.name}.svg", found.svg)
+            write_atomically(out / "tables" / f"{name}-{found.figure.name}.csv", csv_text(found.rows).encode())
+        write_atomically(out / "tables" / f"{name}-means.csv", csv_text(_mean_rows(section, section.summary)).encode())
         if section.differences is not None:
-            write_whole(
+            write_atomically(
                 out / "tables" / f"{name}-differences.csv", csv_text(_mean_rows(section, section.differences)).encode()
             )
     rows = [claim.as_row() for claim in claims]
-    write_whole(out / "claims.csv", csv_text(rows).encode())
-    write_whole(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
+    write_atomically(out / "claims.csv", csv_text(rows).encode())
+    write_atomically(out / "claims.json", msgspec.json.format(msgspec.json.encode(rows), indent=1))
     title = sections[0].experiment.definition.title if len(sections) == 1 else "carrycast: experiments"
-    write_whole(
+    write_atomically(
         out / "index.html", page(title or sections[0].experiment.name, sections, versions(experiments)).encode()
     )
     mine = [record for record in records if names is None or record["experiment"] in names]
     failed = sum(record["error"] is not None for record in mine)
     judged = [claim for claim in claims if names is None or claim.experiment in names]
     means = [
-        Means(section.experiment, section.summary)
+        ExperimentMeans(section.experiment, section.summary)
         for section in sections
         if names is None or section.experiment.name in names
     ]
@@ -270,19 +307,19 @@ def _section(
     mine = [record for record in records if record["experiment"] == experiment.name]
     results = Results(experiment, mine, out, spark)
     drawn = [found for figure in experiment.definition.figures if (found := draw(figure, results)) is not None]
-    known = _of(experiment, summaries)
-    compared = _of(experiment, differences) if experiment.definition.reference else None
-    said = sentences(experiment, known, compared) if compared is not None else []
+    known = _of_experiment(experiment, summaries)
+    compared = _of_experiment(experiment, differences) if experiment.definition.reference else None
+    said = comparison_sentences(experiment, known, compared) if compared is not None else []
     player = linked_player(experiment.name, out)
     warnings = warnings_in(out, experiment)
-    return Section(experiment, mine, known, drawn, judge(results), player, compared, said, warnings)
+    return Section(experiment, mine, known, drawn, evaluate_claims(results), player, compared, said, warnings)
 
 
-def _of(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
+def _of_experiment(experiment: Experiment, found: Summaries) -> dict[tuple[str, str], Interval]:
     return {key[1:]: one for key, one in found.items() if key[0] == experiment.name}
 
 
-def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
+def read_summaries(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> dict[tuple[str, str, str], Interval]:
     """(experiment, point, metric) -> mean and interval, by Spark over runs.parquet."""
     return {
         (row["experiment"], row["point"], row["metric"]): Interval(row["n"], row["mean"], row["low"], row["high"])
@@ -292,9 +329,9 @@ def summaries_of(out: Path, spark: "SparkSession", metrics: Sequence[str]) -> di
 
 def _rows(out: Path, spark: "SparkSession") -> "DataFrame":
     """The rows of runs.parquet. The executors of a cluster need not see the file: they are sent what is in it."""
-    if runs_here(spark):
+    if is_local_session(spark):
         return spark.read.parquet(str((out / RUNS_FILE).resolve()))
-    return spark.createDataFrame(read_table(out))
+    return spark.createDataFrame(read_runs_table(out))
 
 
 def _differences_of(
@@ -329,7 +366,10 @@ def versions(experiments: Sequence[Experiment]) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[package] = "(source)"
     used = {
-        machine for experiment in experiments for point in experiment.points for machine in machines(point.scenario)
+        machine
+        for experiment in experiments
+        for point in experiment.points
+        for machine in stack_packages(point.scenario)
     }
     found["code"] = code_digest(*sorted(used))
     return found

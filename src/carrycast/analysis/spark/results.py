@@ -1,20 +1,20 @@
 """The runs of an experiment, as claims and figures ask for them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.experiment import Experiment, Point
-from carrycast.analysis.spark.records import Record, bounds_of, metric_value, series_value
-from carrycast.analysis.spark.statistics import Interval, average, interval, paired_differences
+from carrycast.analysis.spark.output import TRACES_FOLDER
+from carrycast.analysis.spark.records import Record, metric_bounds, metric_value, series_value
+from carrycast.analysis.spark.statistics import SHARE, Interval, average, confidence_interval, paired_differences
 from carrycast.analysis.spark.trace_metrics import eligible_pairs, read_tables, served_pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-TRACES_FOLDER = "traces"
 
 
 @dataclass
@@ -58,18 +58,21 @@ class Results:
                     if value is not None:
                         found.setdefault(time_s, {}).setdefault(seed, []).append(value)
         return [
-            (time_s, interval((sum(values) / len(values) for values in by_seed.values()), bounds_of(metric)))
+            (
+                time_s,
+                confidence_interval((sum(values) / len(values) for values in by_seed.values()), metric_bounds(metric)),
+            )
             for time_s, by_seed in sorted(found.items())
         ]
 
     def mean(self, selector: Selector, metric: str, exact: bool = False) -> Interval:
         """The mean over the seeds of a selection."""
-        return interval(self.selected(selector, metric).values(), bounds_of(metric), exact)
+        return confidence_interval(self.selected(selector, metric).values(), metric_bounds(metric), exact)
 
     def difference(self, left: Selector, right: Selector, metric: str, exact: bool = False) -> Interval:
         """left - right, paired by seed."""
         found = paired_differences(self.selected(left, metric), self.selected(right, metric))
-        return interval(found, bounds_of(metric, difference=True), exact)
+        return confidence_interval(found, metric_bounds(metric, difference=True), exact)
 
     def served(self) -> "DataFrame | None":
         """Every served pair: point, seed, event, node, delay_s, hops. None if the runs left no traces."""
@@ -89,3 +92,71 @@ class Results:
             # Figures and claims ask several times; the traces are read once.
             self._served = pairs.join(named, "run").drop("run").persist()
         return self._served
+
+
+class CommonPairs(NamedTuple):
+    """Two selections over the pairs that both served."""
+
+    pairs: int
+    largest_s: float | None
+    """The largest delay of the left minus that of the right."""
+
+
+def common_pairs(results: Results, left: Selector, right: Selector) -> CommonPairs | None:
+    """Compare delays pair by pair, seed by seed; None if the traces are gone."""
+    from pyspark.sql import functions as f
+
+    served = results.served()
+    if served is None:
+        return None
+    names = [[point.name for point in results.points(selector)] for selector in (left, right)]
+    mine = served.where(f.col("point").isin(names[0])).select("seed", "event", "node", "delay_s")
+    theirs = served.where(f.col("point").isin(names[1])).select(
+        "seed", "event", "node", f.col("delay_s").alias("other")
+    )
+    row = (
+        mine.join(theirs, ["seed", "event", "node"])
+        .agg(f.count(f.lit(1)).alias("pairs"), f.max(f.col("delay_s") - f.col("other")).alias("largest"))
+        .first()
+    )
+    assert row is not None
+    return CommonPairs(row["pairs"], row["largest"])
+
+
+def time_grid(longest_s: float, shortest_s: float = 0.001, steps_per_decade: int = 24) -> list[float]:
+    """Times in even steps of their logarithm. A millisecond is below any radio's hop."""
+    decades = math.log10(max(longest_s, 10 * shortest_s) / shortest_s)
+    count = math.ceil(decades * steps_per_decade)
+    return [shortest_s * 10 ** (step / steps_per_decade) for step in range(count + 1)]
+
+
+def served_share_over_time(results: Results, times_s: Sequence[float]) -> dict[str, list[Interval]] | None:
+    """For each point, the share of eligible pairs served within each time, over its seeds."""
+    from pyspark.sql import functions as f
+
+    served = results.served()
+    if served is None:
+        return None
+    grid = f.array(*(f.lit(time_s) for time_s in times_s))
+    # Half a microsecond of grace: a time on the grid and a delay of the same length differ in their last bits.
+    step = f.size(f.filter(grid, lambda time_s: time_s < f.col("delay_s") - 5e-7))
+    counted = served.groupBy("point", "seed", step.alias("step")).count().collect()
+    counts: dict[tuple[str, int], dict[int, int]] = {}
+    for row in counted:
+        counts.setdefault((row["point"], row["seed"]), {})[row["step"]] = row["count"]
+    shares: dict[str, list[list[float]]] = {}
+    for record in results.records:
+        eligible = metric_value(record, "eligible")
+        if record["experiment"] != results.experiment.name or not eligible:
+            continue
+        point, seed = str(record["point"]), record["seed"]
+        assert isinstance(seed, int)
+        found, total, rising = counts.get((point, seed), {}), 0, []
+        for place in range(len(times_s)):
+            total += found.get(place, 0)
+            rising.append(total / eligible)
+        shares.setdefault(point, []).append(rising)
+    return {
+        point: [confidence_interval((run[place] for run in runs), SHARE) for place in range(len(times_s))]
+        for point, runs in shares.items()
+    }

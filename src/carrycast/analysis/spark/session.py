@@ -1,31 +1,100 @@
 """The one Spark session of a process: embedded in it unless a cluster is named.
 
 The settings suit what carrycast asks of Spark: few, long, independent simulations in Python, then small tables. The
-Java side should cost next to nothing beside them.
-"""
+Java side should cost next to nothing beside them."""
 
 import atexit
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.cluster.cargo import own_import_paths, ship_code
-from carrycast.analysis.spark.cluster.crew import await_crew
-from carrycast.analysis.spark.configuration import JAVA_OPTIONS, PYTHON, together
+from carrycast.analysis.spark.cluster.artifacts import own_import_paths, send_code
+from carrycast.analysis.spark.cluster.executors import await_executors
 from carrycast.analysis.spark.java import find_java, make_java_home
-from carrycast.analysis.spark.master import available_cores, await_master, checked_master, cores_of, is_here, is_local
+from carrycast.analysis.spark.master import (
+    await_master,
+    check_master,
+    count_available_cores,
+    count_cores,
+    is_local,
+    is_on_this_machine,
+)
 from carrycast.errors import UserError, WorkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+DEFAULTS_FILE = "spark-defaults.conf"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+"""Added to, never replaced: ours keep Spark's log in one line."""
+PYTHON = "spark.pyspark.python"
+_KEY = re.compile(r"spark\.[A-Za-z0-9_.\-]+")
+_LINE = re.compile(r"\s*([^\s=:]+)\s*[=:\s]\s*(.*?)\s*")
+MOST_BYTES = 1 << 20
+
+
+def parse_conf(texts: Sequence[str]) -> dict[str, str]:
+    """What `--conf` was given; a UserError for what is no setting."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key, value = key.strip(), value.strip()
+        if not equals or not _KEY.fullmatch(key) or not value:
+            raise UserError(f"--conf {text!r}: is not of the form spark.KEY=VALUE, as in spark.executor.memory=2g")
+        if key == "spark.master":
+            raise UserError(f"--conf {text!r}: say --master {value}")
+        found[key] = value
+    return found
+
+
+def read_spark_defaults(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What stands in the `spark-defaults.conf` of SPARK_CONF_DIR, else of SPARK_HOME. Where the runs are is said by
+    `--master` alone."""
+    folder = environment.get("SPARK_CONF_DIR")
+    home = environment.get("SPARK_HOME")
+    if not folder and not home:
+        return {}
+    path = Path(folder) if folder else Path(str(home), "conf")
+    found = _read_properties(path / DEFAULTS_FILE)
+    found.pop("spark.master", None)
+    return found
+
+
+def merge_settings(ours: Mapping[str, str], fixed: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """All settings of a session: `fixed` are ours that a file may not change, since something would break."""
+    written = read_spark_defaults()
+    made = {**ours, **written, **fixed, **asked}
+    given = asked.get(JAVA_OPTIONS, written.get(JAVA_OPTIONS))
+    if given is not None:
+        made[JAVA_OPTIONS] = f"{fixed[JAVA_OPTIONS]} {given}"
+    return made
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    """A file of Java's properties; a line that ends in a backslash goes on in the next."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{path}: has more than {MOST_BYTES} bytes, so it is no file of Spark's settings")
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    found: dict[str, str] = {}
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        if line.strip() and line.lstrip()[0] not in "#!" and (parts := _LINE.fullmatch(line)) is not None and parts[2]:
+            found[parts[1]] = parts[2]
+    return found
+
 
 # A lost worker is tried again; what fails this often is broken. It is also Spark's own default on clusters.
 ATTEMPTS_PER_TASK = 4
@@ -67,7 +136,7 @@ logger.streaming.level = off
 """
 
 
-class _Running:
+class _RunningSession:
     """A started session, the master it runs on and the directory that goes with it."""
 
     def __init__(self, spark: "SparkSession", master: str, scratch: Path) -> None:
@@ -78,20 +147,20 @@ class _Running:
 
 # One Java process serves a Python process, so its session is process-wide.
 _lock = threading.RLock()
-_running: _Running | None = None
-_asked: dict[str, str] = {}
+_running: _RunningSession | None = None
+_requested: dict[str, str] = {}
 
 
 def configure(settings: Mapping[str, str]) -> None:
     """Settings of Spark for the session that this process will start; a UserError if it has others already."""
-    global _asked
+    global _requested
     with _lock:
-        if _running is not None and dict(settings) != _asked:
+        if _running is not None and dict(settings) != _requested:
             raise UserError(f"Spark already runs on {_running.master} in this process: stop it to change its settings")
-        _asked = dict(settings)
+        _requested = dict(settings)
 
 
-def scratch_of(spark: "SparkSession") -> Path:
+def scratch_folder(spark: "SparkSession") -> Path:
     """A directory that goes when the session of this process does."""
     with _lock:
         if _running is None or _running.spark is not spark:
@@ -108,31 +177,31 @@ def session(name: str, master: str | None = None, cores: int | None = None) -> "
     """
     global _running
     with _lock:
-        wanted = checked_master(master) if master is not None else _local_master(cores)
+        wanted = check_master(master) if master is not None else _local_master(cores)
         if _running is not None and _running.spark.sparkContext._jsc is not None:
             if (master is not None or cores is not None) and wanted != _running.master:
                 raise UserError(f"Spark already runs on {_running.master} in this process: stop it to use {wanted}")
             return _running.spark
-        stop()
+        stop_session()
         await_master(wanted)
         scratch = Path(tempfile.mkdtemp(prefix="carrycast-"))
         spark: SparkSession | None = None
         try:
             spark = _start(name, wanted, scratch)
             if not is_local(wanted):
-                ship_code(spark, scratch)
-                await_crew(spark, wanted)
+                send_code(spark, scratch)
+                await_executors(spark, wanted)
         except BaseException:
             if spark is not None:
                 spark.stop()
             _end_java()
             shutil.rmtree(scratch, ignore_errors=True)
             raise
-        _running = _Running(spark, wanted, scratch)
+        _running = _RunningSession(spark, wanted, scratch)
         return spark
 
 
-def stop() -> None:
+def stop_session() -> None:
     """End the session of this process, its Java and its files. Without a session this does nothing."""
     global _running
     with _lock:
@@ -144,16 +213,16 @@ def stop() -> None:
         shutil.rmtree(running.scratch, ignore_errors=True)
 
 
-atexit.register(stop)
+atexit.register(stop_session)
 
 
 def _local_master(cores: int | None) -> str:
     if cores is not None and cores < 1:
         raise UserError(f"Spark cannot run on {cores} cores: give 1 or more")
-    return f"local[{cores or available_cores()},{ATTEMPTS_PER_TASK}]"
+    return f"local[{cores or count_available_cores()},{ATTEMPTS_PER_TASK}]"
 
 
-def check_installed() -> None:
+def check_spark_installed() -> None:
     """Refuse at once what will need Spark, before it has shown or written anything."""
     try:
         import pyspark  # noqa: F401
@@ -162,7 +231,7 @@ def check_installed() -> None:
 
 
 def _start(name: str, master: str, scratch: Path) -> "SparkSession":
-    check_installed()
+    check_spark_installed()
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark import SparkConf
     from pyspark.errors import PySparkRuntimeError
@@ -209,22 +278,22 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
     }
-    cores = cores_of(master)
+    cores = count_cores(master)
     if cores is not None:
         fixed |= {"spark.default.parallelism": str(cores), "spark.sql.shuffle.partitions": str(cores)}
-    if is_here(master):
+    if is_on_this_machine(master):
         fixed |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if is_local(master):
         fixed["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(own_import_paths())
     else:
         # Rows and traces come home by the task, and no more than a few tasks' are held here at once.
         ours["spark.driver.maxResultSize"] = "0"
-    return together(ours, fixed, _asked)
+    return merge_settings(ours, fixed, _requested)
 
 
 def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
     variables = {"JAVA_HOME": str(java_home)}
-    if is_here(master):
+    if is_on_this_machine(master):
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if PYTHON in settings:
         variables["PYSPARK_PYTHON"] = settings[PYTHON]
@@ -236,11 +305,11 @@ def _variables(master: str, java_home: Path, settings: Mapping[str, str], scratc
         assert package is not None
         assert package.origin is not None
         home = Path(package.origin).parent
-        variables["SPARK_HOME"] = str(home if is_local(master) else _lent(home, scratch / "spark"))
+        variables["SPARK_HOME"] = str(home if is_local(master) else _link_spark_home(home, scratch / "spark"))
     return variables
 
 
-def _lent(home: Path, to: Path) -> Path:
+def _link_spark_home(home: Path, to: Path) -> Path:
     """Spark's folder once more, as links: the workers of a `local-cluster` keep what they do in it."""
     to.mkdir()
     for path in home.iterdir():

@@ -14,9 +14,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from carrycast.analysis.spark.student import CONFIDENCE, student_t, student_t_tails
+from carrycast.analysis.spark.student import CONFIDENCE, t_p_value, t_quantile
 
-FEWEST = 3
+MIN_RUNS = 3
 """Runs that have an interval."""
 
 ROUNDING = 1e-12
@@ -75,11 +75,11 @@ class Interval(NamedTuple):
         if self.error is None:
             return float(not apart)
         t = apart / self.error
-        least = min(t, transformed(t, self.lean)) if t > 0 else -max(t, transformed(t, self.lean))
-        return student_t_tails(max(0.0, least), self.n - 1)
+        least = min(t, hall_transform(t, self.lean)) if t > 0 else -max(t, hall_transform(t, self.lean))
+        return t_p_value(max(0.0, least), self.n - 1)
 
 
-def interval(values: Iterable[float | None], bounds: Bounds | None = None, exact: bool = False) -> Interval:
+def confidence_interval(values: Iterable[float | None], bounds: Bounds | None = None, exact: bool = False) -> Interval:
     """The interval of the mean. Values that do not exist are left out.
 
     `bounds` are those of the measure. `exact`: the measure knows no luck, so values that are alike are the mean itself.
@@ -93,13 +93,13 @@ def interval(values: Iterable[float | None], bounds: Bounds | None = None, exact
         # The name of a user's metric may sound like a share. Its values say that it is none.
         bounds = None
     if low == high or high - low <= ROUNDING * max(abs(low), abs(high)) < math.inf:
-        return _alike(n, known[0], bounds, exact)
+        return _constant_interval(n, known[0], bounds, exact)
     mean = math.fsum(known) / n
-    found = _around(mean, [value - mean for value in known])
-    return found if bounds is None else _within(found, bounds)
+    found = _hall_interval(mean, [value - mean for value in known])
+    return found if bounds is None else _clip_interval(found, bounds)
 
 
-def ratio_interval(above: Sequence[float], below: Sequence[float], exact: bool = False) -> Interval:
+def ratio_confidence_interval(above: Sequence[float], below: Sequence[float], exact: bool = False) -> Interval:
     """The ratio of two means over the same runs; its interval by linearization (Cochran's ratio estimator)."""
     n = len(above)
     if n == 0 or math.fsum(below) == 0:
@@ -108,47 +108,47 @@ def ratio_interval(above: Sequence[float], below: Sequence[float], exact: bool =
     found = math.fsum(above) / n / mean
     residuals = [(one - found * other) / mean for one, other in zip(above, below, strict=True)]
     if all(math.isclose(residual, 0.0, abs_tol=ROUNDING * abs(found)) for residual in residuals):
-        return _alike(n, found, None, exact)
-    return _around(found, residuals)
+        return _constant_interval(n, found, None, exact)
+    return _hall_interval(found, residuals)
 
 
-def transformed(t: float, lean: float) -> float:
+def hall_transform(t: float, lean: float) -> float:
     """Hall's transformation: what a t statistic would be, had the values not leaned to one side."""
     return t + lean * (t * t / 3 + 1 / 6) + lean * lean * t**3 / 27
 
 
-def _leaning(t: float, lean: float) -> float:
+def _inverse_hall_transform(t: float, lean: float) -> float:
     """The t statistic of a transformed one."""
     return t if abs(lean) < 1e-9 else 3 / lean * (math.cbrt(1 + lean * (t - lean / 6)) - 1)
 
 
-def _alike(n: int, value: float, bounds: Bounds | None, exact: bool) -> Interval:
+def _constant_interval(n: int, value: float, bounds: Bounds | None, exact: bool) -> Interval:
     if exact:
         return Interval(n, value, value, value)
-    if bounds is None or n < FEWEST:
+    if bounds is None or n < MIN_RUNS:
         return Interval(n, value, None, None)
     unseen = 1 - ((1 - CONFIDENCE) / 2) ** (1 / n)
     low, high = bounds
     return Interval(n, value, value - unseen * (value - low), value + unseen * (high - value), bounds=bounds)
 
 
-def _around(middle: float, residuals: Sequence[float]) -> Interval:
+def _hall_interval(middle: float, residuals: Sequence[float]) -> Interval:
     """The interval around an estimate, from what is left of its observations; none where one of them is infinite."""
     n = len(residuals)
     widest = max(abs(residual) for residual in residuals)
-    if n < FEWEST or not math.isfinite(middle) or not math.isfinite(widest):
+    if n < MIN_RUNS or not math.isfinite(middle) or not math.isfinite(widest):
         return Interval(n, middle, None, None)
     # Of the widest, so that neither the squares nor the cubes of tiny spreads vanish.
     parts = [residual / widest for residual in residuals]
     squares, cubes = math.fsum(part**2 for part in parts), math.fsum(part**3 for part in parts)
     error = widest * math.sqrt(squares / (n - 1) / n)
     lean = cubes / n / (squares / n) ** 1.5 / math.sqrt(n)
-    t = student_t(n - 1)
-    below, above = max(t, _leaning(t, lean)), max(t, -_leaning(-t, lean))
+    t = t_quantile(n - 1)
+    below, above = max(t, _inverse_hall_transform(t, lean)), max(t, -_inverse_hall_transform(-t, lean))
     return Interval(n, middle, middle - below * error, middle + above * error, error, lean)
 
 
-def _within(found: Interval, bounds: Bounds) -> Interval:
+def _clip_interval(found: Interval, bounds: Bounds) -> Interval:
     """No mean lies where no value can.
 
     To leave out what is impossible does not change how often the interval contains the true mean, and the skewness of

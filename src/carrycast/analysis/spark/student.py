@@ -8,21 +8,21 @@ CONFIDENCE = 0.95
 
 
 @lru_cache(maxsize=4096)
-def student_t(degrees: int) -> float:
+def t_quantile(degrees: int) -> float:
     """The two-sided 95 % quantile of Student's t: P(|T| <= t) = 0.95."""
     if degrees < 1:
         raise ValueError("Student's t needs at least one degree of freedom")
     low, high = 0.0, 16.0
     for _ in range(60):
         middle = (low + high) / 2
-        if student_t_tails(middle, degrees) > 1 - CONFIDENCE:
+        if t_p_value(middle, degrees) > 1 - CONFIDENCE:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def student_t_tails(t: float, degrees: int) -> float:
+def t_p_value(t: float, degrees: int) -> float:
     """P(|T| > t), which is the regularized incomplete beta function at degrees / (degrees + t²)."""
     return _incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5)
 

@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.spark.cluster.away import run_away
-from carrycast.analysis.spark.cluster.crew import reason_of
-from carrycast.analysis.spark.disk import room, whole
+from carrycast.analysis.spark.cluster.remote_executor import run_remotely
 from carrycast.analysis.spark.experiment import Experiment
-from carrycast.analysis.spark.journal import Journal
-from carrycast.analysis.spark.ledger import RUNS_FOLDER, Ledger
-from carrycast.analysis.spark.lock import held
-from carrycast.analysis.spark.master import runs_here
-from carrycast.analysis.spark.plan import PlannedRun, planned_runs, tasks
+from carrycast.analysis.spark.journal import RunLog, TaskJournal
+from carrycast.analysis.spark.master import is_local_session
+from carrycast.analysis.spark.output import RUNS_FILE, RUNS_FOLDER, atomic_file, lock_folder, report_full_disk
+from carrycast.analysis.spark.plan import (
+    MAX_WORKER_CRASHES,
+    PlannedRun,
+    Simulate,
+    execute_run,
+    freeze_imports,
+    lost_worker_record,
+    partition_runs,
+    plan_runs,
+)
 from carrycast.analysis.spark.progress import progress
 from carrycast.analysis.spark.records import (
     Record,
@@ -29,8 +35,8 @@ from carrycast.analysis.spark.records import (
     record_schema,
     record_table,
 )
-from carrycast.analysis.spark.session import scratch_of
-from carrycast.analysis.spark.single import DEADLY_ATTEMPTS, Simulate, died, done, settle
+from carrycast.analysis.spark.session import scratch_folder
+from carrycast.analysis.spark.spark_errors import failure_reason
 from carrycast.errors import UserError, WorkError
 from carrycast.sim.engine.mishap import told
 from carrycast.sim.engine.run import run as simulate_run
@@ -39,7 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-RUNS_FILE = "runs.parquet"
 # Rows that go home together: a batch of one costs as much as the shortest of runs.
 MOST_AT_ONCE = 256
 
@@ -53,12 +58,12 @@ def sweep(
     quiet: bool = False,
 ) -> list[Record]:
     """`swept` in a folder that nobody else writes to meanwhile."""
-    with held(out):
-        rows: list[Record] = swept(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
+    with lock_folder(out):
+        rows: list[Record] = run_missing(experiments, out, lambda: spark, simulate, partitions, quiet).to_pylist()
     return rows
 
 
-def swept(
+def run_missing(
     experiments: Sequence[Experiment],
     out: Path,
     start: Callable[[], "SparkSession"],
@@ -73,19 +78,19 @@ def swept(
     """
     import pyarrow as pa
 
-    planned = [run for experiment in experiments for run in planned_runs(experiment)]
-    ledger = Ledger(out / RUNS_FOLDER)
+    planned = [run for experiment in experiments for run in plan_runs(experiment)]
+    ledger = RunLog(out / RUNS_FOLDER)
     finished = ledger.open()
-    done = set(finished["key"].to_pylist())
-    missing = [run for run in planned if run.key not in done]
+    execute_run = set(finished["key"].to_pylist())
+    missing = [run for run in planned if run.key not in execute_run]
     if missing:
         title = ", ".join(experiment.name for experiment in experiments)
         spark = start()
         with progress(title, len(missing), ledger.count, quiet):
-            finished = pa.concat_tables([finished, _simulated(spark, missing, out, simulate, partitions)])
+            finished = pa.concat_tables([finished, _run_on_spark(spark, missing, out, simulate, partitions)])
     places = {key: place for place, key in enumerate(finished["key"].to_pylist())}
     rows = finished.take([places[run.key] for run in planned])
-    write_runs(pa.concat_tables([_others(experiments, out, ledger), rows]), out)
+    write_runs(pa.concat_tables([_other_rows(experiments, out, ledger), rows]), out)
     if missing:
         ledger.close(finished.filter(finished["error"].is_null()))
     for kept in ledger.set_aside:
@@ -93,38 +98,38 @@ def swept(
     return rows
 
 
-def runs_frame(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
+def runs_dataframe(spark: "SparkSession", runs: Sequence[PlannedRun], partitions: int | None = None) -> "DataFrame":
     """The runs to do as a DataFrame whose partitions are the tasks."""
-    parts = tasks(runs, spark.sparkContext.defaultParallelism, not runs_here(spark))
+    parts = partition_runs(runs, spark.sparkContext.defaultParallelism, not is_local_session(spark))
     if partitions is not None:
         parts = [[run for part in parts[place::partitions] for run in part] for place in range(partitions)]
     rows = [[msgspec.structs.astuple(run) for run in part] for part in parts]
     schema = ", ".join(f"{field} {'bigint' if field == 'seed' else 'string'}" for field in PlannedRun.__struct_fields__)
     # One element per slice, unpacked on the other side, so that a slice is a task.
-    rdd = spark.sparkContext.parallelize(rows, len(rows)).flatMap(_itself)
+    rdd = spark.sparkContext.parallelize(rows, len(rows)).flatMap(_identity)
     return spark.createDataFrame(rdd, schema, verifySchema=False)
 
 
-def simulated(runs: "DataFrame", out: Path, simulate: Simulate = simulate_run) -> "DataFrame":
+def simulate_dataframe(runs: "DataFrame", out: Path, simulate: Simulate = simulate_run) -> "DataFrame":
     """The plan that simulates: runs to do -> rows as runs.parquet has them."""
-    return runs.mapInArrow(worker(str(out), simulate), record_ddl())
+    return runs.mapInArrow(make_worker(str(out), simulate), record_ddl())
 
 
 def write_runs(rows: "pa.Table", out: Path) -> None:
     """Write `runs.parquet`, whole or not at all."""
     import pyarrow.parquet as pq
 
-    with whole(out / RUNS_FILE) as unfinished:
+    with atomic_file(out / RUNS_FILE) as unfinished:
         pq.write_table(rows, unfinished, compression="zstd")
 
 
 def read_runs(out: Path) -> list[Record]:
     """The rows of a `runs.parquet`."""
-    rows: list[Record] = read_table(out).to_pylist()
+    rows: list[Record] = read_runs_table(out).to_pylist()
     return rows
 
 
-def read_table(out: Path) -> "pa.Table":
+def read_runs_table(out: Path) -> "pa.Table":
     """The same as a table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -141,7 +146,7 @@ def read_table(out: Path) -> "pa.Table":
     return table
 
 
-def _others(experiments: Sequence[Experiment], out: Path, ledger: Ledger) -> "pa.Table":
+def _other_rows(experiments: Sequence[Experiment], out: Path, ledger: RunLog) -> "pa.Table":
     """The rows that other experiments have in `runs.parquet`; a file that cannot be used is set aside."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -149,7 +154,7 @@ def _others(experiments: Sequence[Experiment], out: Path, ledger: Ledger) -> "pa
     if not (out / RUNS_FILE).exists():
         return record_table([])
     try:
-        rows = read_table(out)
+        rows = read_runs_table(out)
     except UserError:
         ledger.put_aside(out / RUNS_FILE)
         return record_table([])
@@ -157,24 +162,24 @@ def _others(experiments: Sequence[Experiment], out: Path, ledger: Ledger) -> "pa
     return rows.filter(pc.invert(pc.is_in(rows["experiment"], mine)))
 
 
-def _simulated(
+def _run_on_spark(
     spark: "SparkSession", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, partitions: int | None
 ) -> "pa.Table":
     """The rows of runs, done here or on a cluster."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    frame = runs_frame(spark, runs, partitions)
+    frame = runs_dataframe(spark, runs, partitions)
     try:
-        if not runs_here(spark):
-            return record_table(run_away(spark, frame, runs, out, simulate, scratch_of(spark)))
-        rows = simulated(frame, out.resolve(), simulate).toArrow()
+        if not is_local_session(spark):
+            return record_table(run_remotely(spark, frame, runs, out, simulate, scratch_folder(spark)))
+        rows = simulate_dataframe(frame, out.resolve(), simulate).toArrow()
     except (PySparkException, Py4JError, WorkError) as error:
         if _interrupted(error):
             raise KeyboardInterrupt from None
         if isinstance(error, WorkError):
             raise error from None
-        reason = reason_of(error)
+        reason = failure_reason(error)
         hint = "" if "start it again" in reason else "; start it again to go on where it stopped"
         raise WorkError(f"the sweep failed: {reason}{hint}") from None
     return rows.cast(record_schema())
@@ -189,11 +194,11 @@ def _interrupted(error: BaseException | None) -> bool:
     return False
 
 
-def _itself(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]]:
+def _identity(rows: Iterable[tuple[object, ...]]) -> Iterable[tuple[object, ...]]:
     return rows
 
 
-def worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+def make_worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
     """What runs in a worker's process: a partition's rows in, their records out. Its journal has each at once."""
 
     def work(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -201,29 +206,32 @@ def worker(out: str, simulate: Simulate) -> Callable[[Iterable["pa.RecordBatch"]
 
         context = TaskContext.get()
         if context is not None:
-            settle()
+            freeze_imports()
         folder = Path(out) / RUNS_FOLDER
         folder.mkdir(parents=True, exist_ok=True)
-        with room(folder), Journal(folder, context.partitionId() if context is not None else 0) as journal:
+        with (
+            report_full_disk(folder),
+            TaskJournal(folder, context.partitionId() if context is not None else 0) as journal,
+        ):
             for batch in batches:
                 for first in range(0, batch.num_rows, MOST_AT_ONCE):
                     rows = batch.slice(first, MOST_AT_ONCE).to_pylist()
                     runs = msgspec.convert(rows, list[PlannedRun])
-                    records = [_done(planned, journal, Path(out), simulate) for planned in runs]
+                    records = [_execute_once(planned, journal, Path(out), simulate) for planned in runs]
                     yield from record_table(records).to_batches()
 
     return work
 
 
-def _done(planned: PlannedRun, journal: Journal, out: Path, simulate: Simulate) -> Record:
+def _execute_once(planned: PlannedRun, journal: TaskJournal, out: Path, simulate: Simulate) -> Record:
     if planned.key in journal.done:
         return journal.done[planned.key]
-    if journal.deaths.get(planned.key, 0) >= DEADLY_ATTEMPTS:
-        record = died(planned)
+    if journal.deaths.get(planned.key, 0) >= MAX_WORKER_CRASHES:
+        record = lost_worker_record(planned)
     else:
         journal.start(planned.key)
         try:
-            record = done(planned, out, simulate)
+            record = execute_run(planned, out, simulate)
         except WorkError:
             journal.give_up(planned.key)
             raise

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from carrycast.analysis.player import player_of_scenario
 from carrycast.analysis.reports.style import metric_label, metric_scale
 from carrycast.analysis.reports.tables import number
-from carrycast.analysis.spark.disk import write_whole
 from carrycast.analysis.spark.experiment import Experiment, experiment_names, load_experiment
-from carrycast.analysis.spark.reproduce import Report, reproduce_experiments, summaries_of
+from carrycast.analysis.spark.output import write_atomically
+from carrycast.analysis.spark.reproduce import Report, read_summaries, reproduce_experiments
 from carrycast.analysis.spark.session import session
 from carrycast.analysis.spark.statistics import Interval
 from carrycast.sim.engine.run import run
@@ -19,7 +19,7 @@ from carrycast.trace import Level
 if TYPE_CHECKING:
     from rich.table import Table
 
-NONE = Interval(0, None, None, None)
+NO_INTERVAL = Interval(0, None, None, None)
 OPENING = "baselines/islands"
 OPENING_PROTOCOLS = ["flooding", "epidemic"]
 """One that sends and forgets, and one that carries."""
@@ -27,7 +27,7 @@ SEED = 1
 
 
 @dataclass(frozen=True)
-class Islands:
+class OpeningRun:
     """One run of two protocols where the network is always partitioned."""
 
     nodes: int
@@ -37,7 +37,7 @@ class Islands:
     """Where both are played side by side."""
 
 
-def islands(out: Path) -> Islands:
+def run_opening(out: Path) -> OpeningRun:
     """What convinces, within seconds: no Spark, two runs, and a page that plays them."""
     experiment = load_experiment(OPENING, quick=True)
     points = [point for point in experiment.points if point.chosen({"protocol": list(OPENING_PROTOCOLS)})]
@@ -47,8 +47,8 @@ def islands(out: Path) -> Islands:
         for label, scenario in scenarios.items()
     }
     page = out / "islands.html"
-    write_whole(page, player_of_scenario(scenarios, SEED).encode())
-    return Islands(points[0].scenario.nodes, shares, page)
+    write_atomically(page, player_of_scenario(scenarios, SEED).encode())
+    return OpeningRun(points[0].scenario.nodes, shares, page)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Tour:
         headline = experiment.definition.headline
         assert headline is not None, "a tour has only experiments with a headline"
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-        axes = told_apart(experiment)
+        axes = distinguishing_axes(experiment)
         places = {axis: experiment.labels(axis).index for axis in axes}
         points = sorted(
             experiment.points, key=lambda point: [place(point.labels[axis]) for axis, place in places.items()]
@@ -93,11 +93,11 @@ class Tour:
         return table
 
     def _mean(self, experiment: str, point: str, metric: str) -> str:
-        mean = self.summaries.get((experiment, point, metric), NONE).mean
+        mean = self.summaries.get((experiment, point, metric), NO_INTERVAL).mean
         return number(None if mean is None else mean * metric_scale(metric))
 
 
-def told_apart(experiment: Experiment) -> list[str]:
+def distinguishing_axes(experiment: Experiment) -> list[str]:
     """The axes whose labels tell the points apart: none that is constant, none that follows from those before it."""
     axes: list[str] = []
     for axis in (axis.name for axis in experiment.definition.axes):
@@ -121,7 +121,7 @@ def tour(out: Path, master: str | None = None, quiet: bool = False) -> Tour:
     spark = session("carrycast", master)
     report = reproduce_experiments(experiments, out, spark, quiet)
     metrics = list(dict.fromkeys(metric for experiment in experiments for metric in experiment.metrics))
-    return Tour(experiments, summaries_of(out, spark, metrics), report)
+    return Tour(experiments, read_summaries(out, spark, metrics), report)
 
 
 def _title(experiment: Experiment) -> str:

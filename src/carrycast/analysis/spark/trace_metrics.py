@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carrycast.analysis.spark.cluster.crew import check_shared
+from carrycast.analysis.spark.cluster.executors import check_shared_paths
 from carrycast.analysis.spark.records import METRICS, REAL_METRICS
 from carrycast.sim.engine.observers.airtime import BROADCAST_US, BYTE_US, OVERHEAD_BYTES, RATE_MBPS, UNICAST_US
 from carrycast.sim.engine.observers.meter import quantile
@@ -48,7 +48,7 @@ def read_parts(spark: "SparkSession", table: str, paths: Sequence[Path]) -> "Dat
     """A table of traces from its folders, or from single parts of it; `trace` with its rows' places."""
     from pyspark.sql import functions as f
 
-    check_shared(spark, *paths)
+    check_shared_paths(spark, *paths)
     # Spark's own folder is where it was started, which a program may have left since.
     rows = spark.read.schema(spark_schema(TABLES[table])).parquet(*(str(path.resolve()) for path in paths))
     if table != "trace":

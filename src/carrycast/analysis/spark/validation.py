@@ -3,27 +3,26 @@
 import difflib
 from collections.abc import Sequence
 
-from carrycast.analysis.spark.definition import Definition, Figure, Selector
-from carrycast.analysis.spark.labels import labels_of, text_of, texts
+from carrycast.analysis.spark.definition import Definition, Figure, Selector, axis_labels, label_text, label_texts
 from carrycast.errors import UserError
 from carrycast.sim.scenario.measures import METRIC_MEANINGS
 
 
-def check(definition: Definition, where: str, own: Sequence[str] = ()) -> None:
+def check_definition(definition: Definition, where: str, own: Sequence[str] = ()) -> None:
     """What can be wrong in a definition beyond the types of its keys. `own` are the metrics that its files register."""
     if definition.metrics_from and definition.trace == "metrics":
         raise UserError(f"{where}: metrics_from: is computed from traces; set trace = 'full' or 'deliveries'")
     known = [*METRIC_MEANINGS, *(asked.name for asked in definition.measures), *own]
     names = [axis.name for axis in definition.axes]
     for place, axis in enumerate(definition.axes):
-        labels = labels_of(axis)
+        labels = axis_labels(axis)
         if len(labels) != len(axis.values):
             raise UserError(f"{where}: axes[{place}].labels: {len(axis.values)} values need as many labels")
         if len(set(labels)) != len(labels):
             raise UserError(f"{where}: axes[{place}].labels: two values are called the same")
         if axis.name in names[:place]:
             raise UserError(f"{where}: axes[{place}].name: {axis.name!r} is there twice")
-        if axis.default is not None and text_of(axis.default) not in labels:
+        if axis.default is not None and label_text(axis.default) not in labels:
             raise UserError(f"{where}: axes[{place}].default: {axis.default!r} is none of {', '.join(labels)}")
     for place, point in enumerate(definition.points or []):
         needed = [axis.name for axis in definition.axes if axis.default is None and axis.name not in point]
@@ -91,7 +90,7 @@ def _check_figures(definition: Definition, known: Sequence[str], where: str) -> 
 def _check_places(definition: Definition, figure: Figure, where: str) -> None:
     """A map has places for panels that there are."""
     axes = [axis for axis in definition.axes if axis.name == figure.panels]
-    known = labels_of(axes[0]) if axes else [""]
+    known = axis_labels(axes[0]) if axes else [""]
     for panel in figure.places:
         if panel not in known:
             raise UserError(f"{where}.places: {panel!r} is none of {', '.join(known) or 'the panels'}")
@@ -145,8 +144,8 @@ def _check_axis(definition: Definition, axis: str, where: str) -> None:
 def _check_selector(definition: Definition, selector: Selector, where: str) -> None:
     for axis, wanted in selector.items():
         _check_axis(definition, axis, where)
-        labels = labels_of(next(entry for entry in definition.axes if entry.name == axis))
-        for label in texts(wanted):
+        labels = axis_labels(next(entry for entry in definition.axes if entry.name == axis))
+        for label in label_texts(wanted):
             if label not in labels:
                 raise UserError(f"{where}.{axis}: {label!r} is none of {', '.join(labels)}")
 

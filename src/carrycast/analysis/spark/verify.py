@@ -10,9 +10,8 @@ from random import Random
 
 import msgspec
 
-from carrycast.analysis.spark.plan import PlannedRun, planned_runs
+from carrycast.analysis.spark.plan import PlannedRun, execute_run, plan_runs
 from carrycast.analysis.spark.reproduce import stored_experiments
-from carrycast.analysis.spark.single import done
 from carrycast.analysis.spark.sweep import read_runs
 from carrycast.errors import UserError
 from carrycast.sim.engine.observers.fingerprint import VERSION, version_of
@@ -20,7 +19,7 @@ from carrycast.sim.engine.run import run as simulate_run
 from carrycast.trace import Level
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedRun(msgspec.Struct, frozen=True):
     """A run that was done again: `now` is its fingerprint, or None and the error that there is instead."""
 
     experiment: str
@@ -36,7 +35,7 @@ class Verified(msgspec.Struct, frozen=True):
         return self.now == self.before
 
 
-def drawn(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun, str]]:
+def sample_runs(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun, str]]:
     """As many runs of a report's directory with their fingerprints, by chance; all if there are fewer."""
     before = {
         (row["experiment"], row["point"], row["seed"]): str(row["fingerprint"])
@@ -49,7 +48,7 @@ def drawn(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun, str]]
             f"{out}: its fingerprints have version {old[0]}, and this carrycast computes version {VERSION}: "
             "run the experiment again"
         )
-    planned = [run for experiment in stored_experiments(out) for run in planned_runs(experiment)]
+    planned = [run for experiment in stored_experiments(out) for run in plan_runs(experiment)]
     known = [run for run in planned if (run.experiment, run.point, run.seed) in before]
     if not known:
         raise UserError(f"{out}: has no runs that succeeded")
@@ -59,9 +58,9 @@ def drawn(out: Path, number: int, seed: int = 1) -> list[tuple[PlannedRun, str]]
     return [(run, before[run.experiment, run.point, run.seed]) for run in chosen]
 
 
-def verify(out: Path, runs: list[tuple[PlannedRun, str]]) -> Iterator[Verified]:
+def verify_runs(out: Path, runs: list[tuple[PlannedRun, str]]) -> Iterator[VerifiedRun]:
     """Do them again, one by one; nothing is written."""
     for planned, before in runs:
-        record = done(msgspec.structs.replace(planned, trace=Level.METRICS), out, simulate_run)
+        record = execute_run(msgspec.structs.replace(planned, trace=Level.METRICS), out, simulate_run)
         now, error = (None if record.get(key) is None else str(record[key]) for key in ("fingerprint", "error"))
-        yield Verified(planned.experiment, planned.point, planned.seed, before, now, error)
+        yield VerifiedRun(planned.experiment, planned.point, planned.seed, before, now, error)

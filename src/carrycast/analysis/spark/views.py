@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from carrycast.analysis.spark.cluster.crew import check_shared
-from carrycast.analysis.spark.sweep import RUNS_FILE, read_table
+from carrycast.analysis.spark.cluster.executors import check_shared_paths
+from carrycast.analysis.spark.output import RUNS_FILE
+from carrycast.analysis.spark.spark_errors import query_error
+from carrycast.analysis.spark.sweep import read_runs_table
 from carrycast.analysis.spark.trace_metrics import read_tables
 from carrycast.errors import UserError, WorkError
 from carrycast.trace import Level
@@ -37,11 +39,11 @@ def held_in(folders: Sequence[Path]) -> Held:
     """What there is to ask; a UserError where there is nothing, or something that cannot be read."""
     found = Held([], [])
     for folder in folders:
-        swept, traced = (folder / RUNS_FILE).is_file(), _traces(folder)
-        if not swept and not traced:
+        run_missing, traced = (folder / RUNS_FILE).is_file(), _traces(folder)
+        if not run_missing and not traced:
             raise UserError(f"{folder}: holds neither a {RUNS_FILE} nor a trace; give what sweep or --trace wrote")
-        if swept:
-            read_table(folder)
+        if run_missing:
+            read_runs_table(folder)
             found.runs.append(str((folder / RUNS_FILE).resolve()))
         found.traces.extend(one for one in traced if one not in found.traces)
     return found
@@ -53,7 +55,7 @@ def register_views(spark: "SparkSession", held: Held) -> None:
     for name in (RUNS, *TABLES):
         spark.catalog.dropTempView(name)
     if held.runs:
-        check_shared(spark, *map(Path, held.runs))
+        check_shared_paths(spark, *map(Path, held.runs))
         spark.read.parquet(*held.runs).createOrReplaceTempView(RUNS)
     if held.traces:
         for name, frame in zip(TABLES, read_tables(spark, held.traces), strict=True):
@@ -75,14 +77,7 @@ def asked(folders: Sequence[Path], question: str, start: Callable[[], "SparkSess
         return spark.sql(question)
     except AnalysisException as error:
         # Its parser's errors are of the same kind.
-        raise UserError(f"{told(error)}; there are {', '.join(held.views)}") from None
-
-
-def told(error: Exception) -> str:
-    """What Spark says of a question, in a line: without its codes, and where in the text it is."""
-    text = str(error).split("JVM stacktrace")[0]
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return re.sub(r"^\[[\w.]+\]\s*|\s*SQLSTATE: \w+\s*", " ", first).strip().rstrip(".; ")
+        raise UserError(f"{query_error(error)}; there are {', '.join(held.views)}") from None
 
 
 def answer(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], bool]:
@@ -92,7 +87,7 @@ def answer(frame: "DataFrame", most: int) -> tuple[list[tuple[object, ...]], boo
     try:
         table = frame.limit(most + 1).toArrow()
     except PySparkException as error:
-        raise WorkError(f"the question failed: {told(error)}") from None
+        raise WorkError(f"the question failed: {query_error(error)}") from None
     # Two columns of an answer may have one name.
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
     return rows[:most], len(rows) > most

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.spark.disk import write_whole
+from carrycast.analysis.spark.output import write_atomically
 from carrycast.errors import UserError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class WatchFolder:
 
     def done(self, commit: Commit) -> None:
         """The step counts from here on."""
-        write_whole(self.out / COMMIT_FILE, msgspec.json.encode(commit))
+        write_atomically(self.out / COMMIT_FILE, msgspec.json.encode(commit))
         shutil.rmtree(self.state(self.commit.step), ignore_errors=True)
         self.commit = commit
 
@@ -116,7 +116,7 @@ class WatchFolder:
         if not path.exists():
             if any(one.name != ".lock" for one in self.out.iterdir()):
                 raise UserError(f"{self.out}: holds something that no watch wrote; give --out another folder")
-            write_whole(path, msgspec.json.encode(self.settings))
+            write_atomically(path, msgspec.json.encode(self.settings))
             return
         way_out = "give --out another folder: the traces are read again from their beginning, and these tables stay"
         try:

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from carrycast.analysis.spark.claims import Claim, claimed
+from carrycast.analysis.spark.claims import UNDECIDED, Claim, decide, make_claim
 from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import bounds_of
+from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import interval
-from carrycast.analysis.spark.verdict import UNDECIDED, decide
+from carrycast.analysis.spark.statistics import confidence_interval
 
 NEAR = 0.1
 """How near a ratio must come to the paper's."""
@@ -238,12 +237,12 @@ def claims(results: Results) -> Iterator[Claim]:
 def compared(results: Results, comparison: Comparison, reading: str) -> Claim:
     """One comparison under one reading."""
     sides = [values(results, setting, reading, comparison.metric) for setting in comparison.sides]
-    bounds = None if comparison.share else bounds_of(comparison.metric, difference=comparison.right is not None)
-    found = interval(_compared(sides, comparison.share), bounds)
+    bounds = None if comparison.share else metric_bounds(comparison.metric, difference=comparison.right is not None)
+    found = confidence_interval(_compared(sides, comparison.share), bounds)
     decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     if comparison.right is None and results.experiment.points[0].scenario.nodes != PAPER_NODES:
         decision = UNDECIDED
-    return claimed(
+    return make_claim(
         results,
         comparison.figure,
         f"{reading}: {comparison.statement}",

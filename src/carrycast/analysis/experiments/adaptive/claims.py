@@ -7,11 +7,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
 from carrycast.analysis.spark.definition import Label, Relation, Selector
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, interval
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 
 ALIKE = 0.05
 """Deliveries that differ by less are alike: the marks of the paper's plots cannot be read more finely."""
@@ -231,7 +230,7 @@ class Study:
             other = below.get(seed)
             if value is not None and other:
                 shares.append(value / other)
-        return interval(shares)
+        return confidence_interval(shares)
 
     def steps(self, axis: str, metric: str = DELIVERY, **changes: Label) -> list[Case]:
         """The differences from each label of an axis to the next, all else at its default but for the changes."""
@@ -286,6 +285,6 @@ class Study:
         """A claim that all its cases must meet; the decisive one stands for all."""
         small = "" if self.nodes == PAPER_NODES else f"{self.nodes} nodes instead of {PAPER_NODES}"
         limit = f"tolerance {tolerance:g}" if tolerance else ""
-        return claimed_of_all(
+        return make_claim_over_cases(
             self.results, figure, statement, cases, relation, value, tolerance, (small, standing, limit), paper
         )

@@ -7,9 +7,9 @@ Here are those about more than a difference of two settings, which experiment.to
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-from carrycast.analysis.spark.claims import Claim, claimed, decide
+from carrycast.analysis.spark.claims import Claim, decide, make_claim
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import interval
+from carrycast.analysis.spark.statistics import confidence_interval
 
 NEARLY_ALL = 0.8
 """Of the copies that are stored where everybody stores all."""
@@ -73,18 +73,18 @@ def claims(results: Results) -> Iterator[Claim]:
 def gained(results: Results, gain: Gain) -> Claim:
     """A difference of differences."""
     first, second, third, fourth = (values(results, place, "delivery_ratio") for place in (*gain.ahead, *gain.compared))
-    found = interval(
+    found = confidence_interval(
         first[seed] - second[seed] - (third[seed] - fourth[seed])
         for seed in first
         if seed in second and seed in third and seed in fourth
     )
-    return claimed(results, gain.figure, gain.statement, found, decide(found, ">", 0.0), "> 0")
+    return make_claim(results, gain.figure, gain.statement, found, decide(found, ">", 0.0), "> 0")
 
 
 def nearly_all_stored(results: Results) -> Claim:
     """Copies of adaptive nodes over those of spcast, where everybody stores what it meets."""
-    found = interval(ratios(results, ("adaptive", "node"), ("spcast", "node"), "copies_stored"))
-    return claimed(
+    found = confidence_interval(ratios(results, ("adaptive", "node"), ("spcast", "node"), "copies_stored"))
+    return make_claim(
         results,
         "stored",
         "At β = 100 adaptive stores nearly as many copies as spcast (ratio)",
@@ -96,8 +96,8 @@ def nearly_all_stored(results: Results) -> Claim:
 
 def fewer_forwards(results: Results, timer: str) -> Claim:
     """[004 §5.2] "Notably, generates less traffic": at the smallest buffer, where it was found to be more."""
-    found = interval(ratios(results, ("adaptive, β = 50", timer), ("spcast, β = 50", timer), "forwards"))
-    return claimed(
+    found = confidence_interval(ratios(results, ("adaptive, β = 50", timer), ("spcast, β = 50", timer), "forwards"))
+    return make_claim(
         results,
         "timer-forwards",
         f"A timer for each {timer}: at β = 50 adaptive forwards less than spcast (ratio)",

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from carrycast.analysis.spark.claims import Claim, claimed
+from carrycast.analysis.spark.claims import Claim, decide, make_claim
 from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import SHARE, interval, ratio_interval
-from carrycast.analysis.spark.verdict import decide
+from carrycast.analysis.spark.statistics import SHARE, confidence_interval, ratio_confidence_interval
 
 SENT = 100
 SINKS = ("sink_0", "sink_1")
@@ -52,8 +51,8 @@ def all_received(results: Results) -> Claim:
     """The share of runs and sinks that flooding served in full. The fit was to the mean, which outliers decide."""
     names = [f"received_by_{sink}" for sink in SINKS]
     shares = [sum(got == SENT for got in run) / len(run) for run in _runs(results, "flooding", *names)]
-    found = interval(shares, SHARE)
-    return claimed(
+    found = confidence_interval(shares, SHARE)
+    return make_claim(
         results,
         "completeness",
         f"Flooding: most runs deliver all {SENT} messages",
@@ -69,8 +68,8 @@ def few_lost(results: Results, validity_s: int) -> Claim:
     shares = []
     for run in _runs(results, f"{validity_s} s", *(f"received_by_{sink}" for sink in SINKS)):
         shares.append(sum(SENT - received < FEW for received in run) / len(run))
-    found = interval(shares, SHARE)
-    return claimed(
+    found = confidence_interval(shares, SHARE)
+    return make_claim(
         results,
         "completeness",
         f"ASP at {validity_s} s: in most runs fewer than {FEW} of {SENT} messages are lost",
@@ -91,8 +90,8 @@ def second_mode(results: Results, validity_s: int) -> Claim:
         lost = SENT - round(received)
         inside += lost in mode
         excess.append((lost in mode) / len(mode) - (lost in valley) / len(valley))
-    found = interval(excess)
-    return claimed(
+    found = confidence_interval(excess)
+    return make_claim(
         results,
         "histograms",
         f"ASP at {validity_s} s: losses at sink 1 have a second mode at {validity_s} messages or a few more",
@@ -113,8 +112,8 @@ def one_loss(results: Results, radio: str) -> Claim:
             lost.append(2 * SENT - first - second)
             broken.append(breaks)
     # On the disk nothing but a broken path loses a message: a count that knows no luck.
-    found = ratio_interval(lost, broken, exact=radio == "disk")
-    return claimed(
+    found = ratio_confidence_interval(lost, broken, exact=radio == "disk")
+    return make_claim(
         results,
         "single-runs",
         f"ASP at 100 s, {radio}: a broken path costs one message",
@@ -129,8 +128,8 @@ def one_loss(results: Results, radio: str) -> Claim:
 def paths_break(results: Results) -> Claim:
     """The share of runs in which the source had to announce again though its first announcement never expired."""
     shares = [float(count > 1) for (count,) in _runs(results, "100 s", "announcements")]
-    found = interval(shares, SHARE)
-    return claimed(
+    found = confidence_interval(shares, SHARE)
+    return make_claim(
         results,
         "single-runs",
         "ASP at 100 s: in most runs a path breaks, so that there is more than one announcement",
@@ -145,8 +144,8 @@ def one_suffices(results: Results) -> Claim:
     """Messages lost where there was one announcement and it came to the sink: publications can still be lost."""
     names = ("announcements", "announcements_missed_by_sink_1", "received_by_sink_1")
     lost = [SENT - got for count, missed, got in _runs(results, "100 s", *names) if count == 1 and not missed]
-    found = interval(lost, (0.0, SENT))
-    return claimed(
+    found = confidence_interval(lost, (0.0, SENT))
+    return make_claim(
         results,
         "single-runs",
         "ASP at 100 s: without path failures one announcement suffices: less than one message is lost at sink 1",
@@ -160,8 +159,8 @@ def one_suffices(results: Results) -> Claim:
 def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
     """The mean load of flooding over that of ASP, run by run on the same movement."""
     flooding, asp = _loads(results, "flooding", f"{validity_s} s")
-    found = ratio_interval(flooding, asp)
-    return claimed(
+    found = ratio_confidence_interval(flooding, asp)
+    return make_claim(
         results,
         "load",
         f"Flooding sends about {paper:g} times what ASP at {validity_s} s sends",
@@ -174,9 +173,9 @@ def load_ratio(results: Results, validity_s: int, paper: float) -> Claim:
 
 def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
     """The mean load itself. Messages of another size give another, and ratios the same: see docs/asp.md."""
-    found = interval(results.selected(_at(setting), "sent_per_node_bytes").values())
+    found = confidence_interval(results.selected(_at(setting), "sent_per_node_bytes").values())
     paper = 1000 * paper_kb
-    return claimed(
+    return make_claim(
         results,
         "load",
         f"{name}: every node sends about {paper_kb:g} kB",
@@ -190,8 +189,8 @@ def load(results: Results, setting: str, name: str, paper_kb: float) -> Claim:
 def by_validity(results: Results) -> Claim:
     """Ten times the validity halves the load: 10 kB at 10 s, 5 kB at 100 s."""
     short, long = _loads(results, "10 s", "100 s")
-    found = ratio_interval(short, long)
-    return claimed(
+    found = ratio_confidence_interval(short, long)
+    return make_claim(
         results,
         "load",
         "The load of ASP at 10 s is about twice that at 100 s, and not ten times",

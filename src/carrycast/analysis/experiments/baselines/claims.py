@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-from carrycast.analysis.spark.claims import Claim, claimed
+from carrycast.analysis.spark.claims import Claim, decide, make_claim, relation_text
 from carrycast.analysis.spark.definition import Selector
-from carrycast.analysis.spark.pairs import common_pairs
-from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, interval
-from carrycast.analysis.spark.verdict import decide, told_relation
+from carrycast.analysis.spark.results import Results, common_pairs
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 
 GOSSIPS = ("gossip p=0.3", "gossip p=0.5", "gossip p=0.7")
 # Times are whole microseconds; half of one is noise of the last bits.
@@ -33,14 +31,14 @@ def never_later(results: Results, setting: str) -> Claim:
     note = f"largest delay of flooding minus gossip's, over all {pairs} pairs that both served"
     # Every pair was looked at, so this is no estimate, and the interval is a point.
     found_s = Interval(pairs, worst_s, worst_s, worst_s)
-    return claimed(
+    return make_claim(
         results,
         "over-time",
         f"In the {setting} network flooding is later than gossip at no pair that both serve",
         found_s,
         decide(found_s, "<=", 0.0, TOLERANCE_S),
         note if known else "the traces are not there",
-        asked=told_relation("<=", 0.0, TOLERANCE_S),
+        asked=relation_text("<=", 0.0, TOLERANCE_S),
     )
 
 
@@ -55,13 +53,13 @@ def one_frame_per_node(results: Results) -> Claim:
             if sent is not None and published is not None and received is not None and duplicates is not None:
                 surplus.append(sent - published - (received - duplicates))
     # A count of every frame, which knows no luck.
-    found = interval(surplus, exact=True)
-    return claimed(
+    found = confidence_interval(surplus, exact=True)
+    return make_claim(
         results,
         "cost",
         "Flooding sends exactly one frame for each node that has the event",
         found,
         decide(found, "=", 0.0),
         "frames beyond one per node, per run",
-        asked=told_relation("=", 0.0),
+        asked=relation_text("=", 0.0),
     )

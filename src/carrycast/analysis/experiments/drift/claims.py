@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carrycast.analysis.experiments.drift.bounds import HERE, reachable, tree_frames
-from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
 from carrycast.analysis.spark.definition import Selector
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import SHARE, Interval, interval, paired_differences
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import SHARE, Interval, confidence_interval, paired_differences
 
 OWN = ("drift", "no offers", "no paths", "no waits", "no hashes", "drift of 100")
 # A pair in five hundred: two protocols meet the same contacts at other milliseconds.
@@ -85,7 +84,7 @@ def standing(
     statement = (
         f"{where.begins} nobody reaches more than {own} in more than {1 - OFTEN:.0%} of the runs (share of the others)"
     )
-    yield claimed_of_all(results, where.delivery, statement, [as_often(rival) for rival in rivals], ">=", OFTEN)
+    yield make_claim_over_cases(results, where.delivery, statement, [as_often(rival) for rival in rivals], ">=", OFTEN)
     # Whoever may reach as many: one that surely reaches fewer is no rival in costs.
     served = [more(rival, by) for rival in rivals]
     equals = [case.name for case in served if case.found.low is None or case.found.low <= as_many]
@@ -93,12 +92,12 @@ def standing(
         spent = [more(rival, metric) for rival in equals]
         if spent:
             statement = f"{where.begins} nobody who reaches as many as {own} {less}"
-            yield claimed_of_all(results, where.costs, statement, spent, "<=", 0.0)
+            yield make_claim_over_cases(results, where.costs, statement, spent, "<=", 0.0)
 
 
 def runs_with(facts: Iterable[bool]) -> Interval:
     """The share of runs in which something is so."""
-    return interval([float(fact) for fact in facts], SHARE)
+    return confidence_interval([float(fact) for fact in facts], SHARE)
 
 
 def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
@@ -110,11 +109,11 @@ def bounded(results: Results, setting: str, path: Path) -> Iterator[Claim]:
     statement = (
         f"In the network `{setting}` drift reaches what the contacts allow, but for {SHORT:.0%}, {often} (share)"
     )
-    yield claimed_of_all(results, setting, statement, [near], ">=", OFTEN)
+    yield make_claim_over_cases(results, setting, statement, [near], ">=", OFTEN)
     if setting in ("dense", "producers"):
-        times = Case(setting, interval(times_a_tree(results, setting, path)))
+        times = Case(setting, confidence_interval(times_a_tree(results, setting, path)))
         statement = f"In the network `{setting}` drift sends at most {FRAMES:g} frames with an event for each of a tree"
-        yield claimed_of_all(results, setting, statement, [times], "<=", FRAMES)
+        yield make_claim_over_cases(results, setting, statement, [times], "<=", FRAMES)
 
 
 def times_a_tree(results: Results, setting: str, path: Path) -> Iterator[float]:

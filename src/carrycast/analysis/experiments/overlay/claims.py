@@ -18,11 +18,10 @@ from carrycast.analysis.experiments.overlay.study import (
     ratio,
     share_below,
 )
-from carrycast.analysis.spark.claims import Claim
+from carrycast.analysis.spark.claims import Case, Claim
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, interval
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, confidence_interval
 
 SLOW = 1.5
 """Growth is not rapid up to this factor."""
@@ -84,9 +83,9 @@ def brokers(study: Study) -> Iterator[Claim | None]:
     yield study.claim("brokers", "opportunistic paths are shorter than static ones", shorter, "<", 0.0)
     timeline: Selector = {"part": "brokers", "update": "50", "case": "base"}
     ours, theirs = (study.samples({**timeline, "scheme": scheme}, "broker_path") for scheme in (BOTH, STATIC))
-    first = [Case("", interval(first_difference(ours, theirs)))]
+    first = [Case("", confidence_interval(first_difference(ours, theirs)))]
     yield study.claim("brokers", "equal at the start (first sample)", first, "=", 0.0, tolerance=ALIKE_HOPS)
-    times = [Case("", interval(share_below(ours, theirs, AFTER_S), SHARE))]
+    times = [Case("", confidence_interval(share_below(ours, theirs, AFTER_S), SHARE))]
     text = f"opportunistic paths are shorter at almost all times after {AFTER_S:g} s (share of samples)"
     yield study.claim("brokers", text, times, ">", ALMOST_ALL)
 
@@ -109,7 +108,7 @@ def update(study: Study) -> Iterator[Claim | None]:
 def overhead(study: Study) -> Iterator[Claim | None]:
     """[002 §4.1] Figure 8."""
     found = {period: study.brokers(BOTH, "update_bps_per_broker", update=period) for period in PERIODS}
-    about = [Case("", interval(found["50"].values()))]
+    about = [Case("", confidence_interval(found["50"].values()))]
     text = "about 2.4 kb/s per broker at 50 s (within half of it: the encoding decides)"
     yield study.claim("overhead", text, about, "=", 2400.0, tolerance=1200.0, paper=2400.0)
     steps = _steps(found)
@@ -138,11 +137,11 @@ def clients(study: Study) -> Iterator[Claim | None]:
         yield study.claim("clients", f"paths of {left} are {word} those of {right}", cases, relation, 0.0)
     timeline: Selector = {"part": "clients", "look": "10", "case": "base"}
     static, ours = (study.samples({**timeline, "scheme": scheme}, "client_path") for scheme in (STATIC, BOTH))
-    gained = [Case("", interval(largest(static, ours, lambda one, other: one - other)))]
+    gained = [Case("", confidence_interval(largest(static, ours, lambda one, other: one - other)))]
     yield study.claim("clients", "up to 5 hops gained (largest of a run)", gained, ">=", 5.0, tolerance=0.5, paper=5)
     factor = [Case("", ratio(at(STATIC), at(BOTH)))]
     yield study.claim("clients", "static paths are longer by this factor, on average (ratio)", factor, ">", 1.0)
-    peak = [Case("", interval(largest(static, ours, lambda one, other: one / other)))]
+    peak = [Case("", confidence_interval(largest(static, ours, lambda one, other: one / other)))]
     text = 'delay improved "up to 100 %": the largest factor of a run, by path length'
     yield study.claim("clients", text, peak, ">=", 2.0, paper=2)
     went = [Case("", ratio(at(STATIC, "hops_mean"), at(BOTH, "hops_mean")))]
@@ -158,7 +157,7 @@ def cost(study: Study) -> Iterator[Claim | None]:
         if seed in said[HOMES] and seed in said[LINKS] and said[LINKS][seed] != said[STATIC][seed]
     ]
     text = "relocations cost far less than topology updates (what homes that move add, to what updates add; ratio)"
-    yield study.claim("cost", text, [Case("", interval(shares))], "<", FAR_LESS)
+    yield study.claim("cost", text, [Case("", confidence_interval(shares))], "<", FAR_LESS)
 
 
 def look(study: Study) -> Iterator[Claim | None]:
@@ -191,7 +190,7 @@ def speed(study: Study) -> Iterator[Claim | None]:
 def load(study: Study) -> Iterator[Claim | None]:
     """[002 §4.2] Figure 12."""
     at = study.emulation
-    none = [Case("", interval(at(FREE, "20 %", "peak_load").values()))]
+    none = [Case("", confidence_interval(at(FREE, "20 %", "peak_load").values()))]
     yield study.claim("load", f"at 20 % no broker is overloaded without control ({OVERLOAD})", none, "<", OVERLOAD)
     alike = [Case("", difference(at(BOTH, "20 %", "peak_load"), at(FREE, "20 %", "peak_load")))]
     yield study.claim("load", "at 20 % both have the same maximum load", alike, "=", 0.0, tolerance=ALIKE_LOAD)
@@ -259,7 +258,7 @@ def flood_full(study: Study) -> Iterator[Claim | None]:
 def flood_box(study: Study) -> Iterator[Claim | None]:
     """[002 §4.3] Figure 16."""
     both = {name: [study.testbed(one, f"{name}, 10 %") for one in (STATIC, BOTH)] for name in TOPOLOGIES}
-    quick = [Case(name, interval(both[name][1].values())) for name in TOPOLOGIES]
+    quick = [Case(name, confidence_interval(both[name][1].values())) for name in TOPOLOGIES]
     yield study.claim(
         "flood-box", "a tenth of the data: below 200 ms in all four topologies", quick, "<", 0.2, paper=0.2
     )

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
 from carrycast.analysis.spark.definition import Relation, Selector
 from carrycast.analysis.spark.records import series_value
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Bounds, Interval, interval
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import Bounds, Interval, confidence_interval
 
 Values: TypeAlias = Mapping[int, float]
 """Of each seed that has one."""
@@ -57,7 +56,7 @@ class Study:
 
     def met(self, figure: str, statement: str, found: Values, paper: float, calibration: bool = False) -> Claim | None:
         """A number of the paper."""
-        cases = [Case("", interval(found.values()))]
+        cases = [Case("", confidence_interval(found.values()))]
         return self.claim(
             figure, statement, cases, "=", paper, tolerance=MET * paper, paper=paper, calibration=calibration
         )
@@ -76,7 +75,7 @@ class Study:
         """A claim that all its cases must meet, the decisive one standing for all; none where some have no runs."""
         if not cases or any(case.found.n == 0 for case in cases):
             return None
-        return claimed_of_all(
+        return make_claim_over_cases(
             self.results,
             figure,
             statement,
@@ -96,12 +95,12 @@ def minus(left: Values, right: Values) -> Values:
 
 def difference(left: Values, right: Values, *, bounds: Bounds | None = None) -> Interval:
     """The same, and where its mean lies."""
-    return interval(minus(left, right).values(), bounds)
+    return confidence_interval(minus(left, right).values(), bounds)
 
 
 def ratio(left: Values, right: Values) -> Interval:
     """left / right, seed by seed."""
-    return interval(left[seed] / right[seed] for seed in left if right.get(seed))
+    return confidence_interval(left[seed] / right[seed] for seed in left if right.get(seed))
 
 
 def first_difference(left: Samples, right: Samples) -> list[float]:

@@ -17,9 +17,8 @@ from carrycast.analysis.experiments.policy.study import (
     WHOLE,
     Study,
 )
-from carrycast.analysis.spark.claims import Claim
-from carrycast.analysis.spark.statistics import interval
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.claims import Case, Claim
+from carrycast.analysis.spark.statistics import confidence_interval
 
 MUCH = 0.1
 """Near saturation the rate costs more than the paper says it does anywhere."""
@@ -45,7 +44,10 @@ def counted(study: Study) -> Iterator[Claim]:
     for figure, axis in (("interval", "interval"), ("recovery", "recovery"), ("brokers", "brokers")):
         for metric, role in ((REQUEST, "repository"), (PUBLISH, "tool")):
             cases = [
-                Case(f"{axis} {label}", interval(_beyond_counting(study, metric, role, {axis: label}).values()))
+                Case(
+                    f"{axis} {label}",
+                    confidence_interval(_beyond_counting(study, metric, role, {axis: label}).values()),
+                )
                 for label in study.along(axis, {})
             ]
             text = f"{figure}: the {metric.replace('_', ' ')} is what counting says, within {CLOSE:g}"
@@ -54,7 +56,7 @@ def counted(study: Study) -> Iterator[Claim]:
     cases = [
         Case(
             f"recovery {label}",
-            interval(_beyond_counting(study, REQUEST, "repository", {**two, "recovery": label}).values()),
+            confidence_interval(_beyond_counting(study, REQUEST, "repository", {**two, "recovery": label}).values()),
         )
         for label in study.along("recovery", two)
     ]

@@ -23,10 +23,9 @@ from carrycast.analysis.experiments.policy.study import (
     TWO,
     Study,
 )
-from carrycast.analysis.spark.claims import Claim
+from carrycast.analysis.spark.claims import Case, Claim
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, interval
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, confidence_interval
 
 LITTLE, MORE = 0.05, 0.1
 """[000 §VI] "less than 5%-10% reduction": held against both."""
@@ -94,7 +93,7 @@ def failures(study: Study) -> Iterator[Claim]:
         bends.append(
             Case(
                 f"{metric}, {count}",
-                interval(
+                confidence_interval(
                     (ends[1][seed] - ends[0][seed]) / first - STEEP * (ends[3][seed] - ends[2][seed]) / last
                     for seed in shared
                 ),
@@ -212,7 +211,7 @@ def kinds(study: Study) -> Iterator[Claim]:
             left, right = (study.by_seed(metric, where) for metric in (one, other))
             apart = [left[seed] - right[seed] for seed in left if seed in right]
             apart = apart if sum(apart) > 0 else [-value for value in apart]
-            found = [Case("", interval(apart, DIFFERENCE_OF_SHARES))]
+            found = [Case("", confidence_interval(apart, DIFFERENCE_OF_SHARES))]
             names = [metric.replace("_", " ") for metric in (one, other)]
             text = f"{'testbed: ' if where else ''}{names[0]} and {names[1]} differ by more than {APART:g}"
             yield study.claim(figure, text, found, ">", APART)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from carrycast.analysis.spark.statistics import Interval, interval
+from carrycast.analysis.spark.statistics import Interval, confidence_interval
 
 GROUPS = 10
 """As many are left out in turn; each has a tenth of the seeds."""
@@ -50,8 +50,8 @@ def fitted(fit: Fit, xs: Sequence[float], columns: Sequence[dict[int, float]]) -
         return fit(xs, [math.fsum(column[seed] for seed in kept) / len(kept) for column in columns])
 
     if groups < 2:
-        return interval([over(None)] if seeds else [])
+        return confidence_interval([over(None)] if seeds else [])
     whole, parts = over(None), [over(group) for group in range(groups)]
     if whole is None:
-        return interval([])
-    return interval(groups * whole - (groups - 1) * part for part in parts if part is not None)
+        return confidence_interval([])
+    return confidence_interval(groups * whole - (groups - 1) * part for part in parts if part is not None)

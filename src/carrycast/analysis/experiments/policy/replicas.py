@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from carrycast.analysis.experiments.policy.study import ONE, PUBLISH, TESTBED, TWO, WAYS, WHOLE, Study
-from carrycast.analysis.spark.claims import Claim
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.claims import Case, Claim
 
 BETTER = 0.1
 """[000 §VI] "at least 10% better"."""

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from carrycast.analysis.spark.claims import Claim, claimed_of_all
-from carrycast.analysis.spark.definition import Relation
+from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
+from carrycast.analysis.spark.definition import Relation, label_text
 from carrycast.analysis.spark.experiment import Point
-from carrycast.analysis.spark.labels import text_of
-from carrycast.analysis.spark.records import bounds_of
+from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import Interval, interval, paired_differences
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import Interval, confidence_interval, paired_differences
 from carrycast.sim.scenario.faults import LinkCuts
 from carrycast.sim.scenario.roles import draw_roles
 from carrycast.sim.scenario.scenario import Scenario
@@ -35,7 +33,7 @@ class Study:
     def __init__(self, results: Results) -> None:
         self.results = results
         axes = results.experiment.definition.axes
-        self.defaults = {axis.name: text_of(axis.default) for axis in axes if axis.default is not None}
+        self.defaults = {axis.name: label_text(axis.default) for axis in axes if axis.default is not None}
         self._points = {tuple(sorted(point.labels.items())): point for point in results.experiment.points}
 
     def point(self, where: Where) -> Point | None:
@@ -61,17 +59,17 @@ class Study:
 
     def mean(self, metric: str, where: Where, exact: bool = False) -> Interval:
         """Over the seeds of a point."""
-        return interval(self.by_seed(metric, where).values(), bounds_of(metric), exact)
+        return confidence_interval(self.by_seed(metric, where).values(), metric_bounds(metric), exact)
 
     def difference(self, metric: str, left: Where, right: Where, count: str = "", exact: bool = False) -> Interval:
         """left - right, seed by seed; `count` repositories on both sides."""
         sides = self._sides(metric, left, right, count)
-        return interval(paired_differences(*sides), bounds_of(metric, difference=True), exact)
+        return confidence_interval(paired_differences(*sides), metric_bounds(metric, difference=True), exact)
 
     def ratio(self, metric: str, left: Where, right: Where, count: str = "") -> Interval:
         """left / right, seed by seed."""
         above, below = self._sides(metric, left, right, count)
-        return interval(above[seed] / below[seed] for seed in above if below.get(seed))
+        return confidence_interval(above[seed] / below[seed] for seed in above if below.get(seed))
 
     def _sides(self, metric: str, left: Where, right: Where, count: str) -> tuple[dict[int, float], dict[int, float]]:
         of = {"repositories": count} if count else {}
@@ -105,4 +103,4 @@ class Study:
         tolerance: float = 0.0,
     ) -> Claim:
         """A claim that all its cases must meet; the decisive one stands for all."""
-        return claimed_of_all(self.results, figure, statement, cases, relation, value, tolerance, (note,))
+        return make_claim_over_cases(self.results, figure, statement, cases, relation, value, tolerance, (note,))

@@ -5,12 +5,17 @@ Tolerances stand here, so before the runs.
 
 from collections.abc import Iterator, Sequence
 
-from carrycast.analysis.spark.claims import Claim, claimed_of_all
+from carrycast.analysis.spark.claims import Case, Claim, make_claim_over_cases
 from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import bounds_of
+from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import DIFFERENCE_OF_SHARES, SHARE, Interval, interval, paired_differences
-from carrycast.analysis.spark.verdict import Case
+from carrycast.analysis.spark.statistics import (
+    DIFFERENCE_OF_SHARES,
+    SHARE,
+    Interval,
+    confidence_interval,
+    paired_differences,
+)
 
 FAR = 0.2
 """A delivery is "far above" another if it is by so much: a fifth of all pairs."""
@@ -69,7 +74,7 @@ def reliability(study: "Study") -> Iterator[Claim]:
         for speed in study.speeds
     ]
     yield study.claim("delivery", "the map helps at every speed", helps, ">", 0.0)
-    best = [Case("", interval(study.share_led(BEST, DELIVERY), SHARE))]
+    best = [Case("", confidence_interval(study.share_led(BEST, DELIVERY), SHARE))]
     yield study.claim(
         "delivery", "broker with map is the best of the six at most speeds (share of them)", best, ">", MOST
     )
@@ -95,7 +100,7 @@ def delay(study: "Study") -> Iterator[Claim]:
         for kind in (PLACES, ROADS)
     ]
     yield study.claim("delay", f"at {fast} m/s AODV takes less time than geographic, in both modes", low, "<", 0.0)
-    still = [Case(scheme, interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
+    still = [Case(scheme, confidence_interval(study.values(scheme, DELAY, fast))) for scheme in _both(NODES)]
     yield study.claim("delay", f"at {fast} m/s AODV takes less than {LOW_S} s", still, "<", LOW_S)
     for kind in (PLACES, ROADS):
         others = [f"B-{kind}", *_both(NODES)]
@@ -145,7 +150,9 @@ def proximity(study: "Study") -> Iterator[Claim]:
         scheme = f"{mode}-{ROADS}"
         bare = f"{scheme}, {WITHOUT_K}"
         more.append(Case(NAMES[mode], study.difference(scheme, bare, DELIVERY, *speeds)))
-        whole.append(Case(NAMES[mode], interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES)))
+        whole.append(
+            Case(NAMES[mode], confidence_interval(study.wholeness_gained(scheme, bare, speeds), DIFFERENCE_OF_SHARES))
+        )
     yield study.named("proximity", "with K more is delivered, in both modes", more, ">", 0.0)
     text = "without K events reach fewer of their subscribers (share of subscribers of events that reached anybody)"
     yield study.named("proximity", text, whole, ">", 0.0)
@@ -190,26 +197,26 @@ class Study:
     def difference(self, left: str, right: str, metric: str, *speeds: str) -> Interval:
         """left - right, seed by seed."""
         above, below = self.by_seed(left, metric, *speeds), self.by_seed(right, metric, *speeds)
-        return interval(paired_differences(above, below), bounds_of(metric, difference=True))
+        return confidence_interval(paired_differences(above, below), metric_bounds(metric, difference=True))
 
     def ratio(self, left: str, right: str, metric: str) -> Interval:
         """left / right, seed by seed."""
         above, below = self.by_seed(left, metric), self.by_seed(right, metric)
-        return interval([above[seed] / below[seed] for seed in above if below.get(seed)])
+        return confidence_interval([above[seed] / below[seed] for seed in above if below.get(seed)])
 
     def rise_difference(self, left: str, right: str, metric: str) -> Interval:
         """How much more one rises than another, from the lowest speed to the highest; nothing with one speed alone."""
         slow, fast = self.speeds[0], self.speeds[-1]
         ends = [self.by_seed(scheme, metric, speed) for scheme in (left, right) for speed in (fast, slow)]
         shared = [seed for seed in ends[0] if all(seed in end for end in ends)] if slow != fast else []
-        return interval([ends[0][seed] - ends[1][seed] - (ends[2][seed] - ends[3][seed]) for seed in shared])
+        return confidence_interval([ends[0][seed] - ends[1][seed] - (ends[2][seed] - ends[3][seed]) for seed in shared])
 
     def share_of_difference(self, left: str, right: str, part: str) -> Interval:
         """How much of what one sends more than another is of one class: by that much the class differs."""
         whole = [self.by_seed(scheme, LOAD) for scheme in (left, right)]
         parts = [self.by_seed(scheme, part) for scheme in (left, right)]
         seeds = [seed for seed in whole[0] if all(seed in found for found in (*whole, *parts))]
-        return interval(
+        return confidence_interval(
             [
                 (parts[0][seed] - parts[1][seed]) / (whole[0][seed] - whole[1][seed])
                 for seed in seeds
@@ -267,4 +274,4 @@ class Study:
     ) -> Claim:
         """A claim that all its cases must meet; the decisive one stands for all."""
         named = f"{self.setting}: {statement}"
-        return claimed_of_all(self.results, figure, named, cases, relation, value, tolerance, (note,))
+        return make_claim_over_cases(self.results, figure, named, cases, relation, value, tolerance, (note,))

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from carrycast.analysis.spark.claims import Claim, claimed
+from carrycast.analysis.spark.claims import Claim, decide, make_claim
 from carrycast.analysis.spark.definition import Relation, Selector
-from carrycast.analysis.spark.records import bounds_of
+from carrycast.analysis.spark.records import metric_bounds
 from carrycast.analysis.spark.results import Results
-from carrycast.analysis.spark.statistics import interval
-from carrycast.analysis.spark.verdict import decide
+from carrycast.analysis.spark.statistics import confidence_interval
 
 FAR = 0.2
 """As in topic-holders: a delivery is far above another if it is by a fifth of all pairs."""
@@ -113,17 +112,17 @@ def with_and_without_map(figure: str, change: str) -> Iterator[Comparison]:
 def compared(results: Results, comparison: Comparison) -> Claim:
     """One comparison."""
     left, right = (by_seed(results, side, comparison.metric) for side in (comparison.left, comparison.right))
-    found = interval(
+    found = confidence_interval(
         [
             left[seed] / right[seed] if comparison.share else left[seed] - right[seed]
             for seed in left
             if seed in right and (right[seed] or not comparison.share)
         ],
-        None if comparison.share else bounds_of(comparison.metric, difference=True),
+        None if comparison.share else metric_bounds(comparison.metric, difference=True),
     )
     decision = decide(found, comparison.relation, comparison.value, comparison.tolerance)
     note = f"{comparison.relation} {comparison.value:g}"
-    return claimed(results, comparison.figure, comparison.statement, found, decision, note)
+    return make_claim(results, comparison.figure, comparison.statement, found, decision, note)
 
 
 def narrowing(results: Results, change: str) -> Iterator[Claim]:
@@ -131,9 +130,11 @@ def narrowing(results: Results, change: str) -> Iterator[Claim]:
     for mode, geographic, nodes in (("broker", B_ROADS, B_NODES), ("rendezvous", R_ROADS, R_NODES)):
         sides = [by_seed(results, (scheme, at), LOAD) for at in (change, BASE) for scheme in (geographic, nodes)]
         seeds = [seed for seed in sides[0] if all(side.get(seed) for side in sides)]
-        found = interval([sides[0][seed] / sides[1][seed] / (sides[2][seed] / sides[3][seed]) for seed in seeds])
+        found = confidence_interval(
+            [sides[0][seed] / sides[1][seed] / (sides[2][seed] / sides[3][seed]) for seed in seeds]
+        )
         text = f"{change}, {mode}: GPSR with map sends fewer times what AODV sends than at the base (ratio of ratios)"
-        yield claimed(results, "load", text, found, decide(found, "<", 1.0), "< 1")
+        yield make_claim(results, "load", text, found, decide(found, "<", 1.0), "< 1")
 
 
 def by_seed(results: Results, side: tuple[str, str], metric: str) -> dict[int, float]:

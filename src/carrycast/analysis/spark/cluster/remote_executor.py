@@ -1,29 +1,33 @@
-"""A sweep's runs on a cluster that shares no folder with this machine.
+"""A run in a process of its own: if it dies, only the run is lost, and becomes an error."""
 
-Workers send home, with each task that ends, the rows of its runs and their traces, through an accumulator of Spark's;
-here they are written at once. So what is home stays, whatever becomes of the cluster.
-"""
-
+import multiprocessing
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from carrycast.analysis.spark.cluster.cargo import ship_code, ship_files
-from carrycast.analysis.spark.cluster.crew import reason_of, watched
-from carrycast.analysis.spark.cluster.guarded import guarded
-from carrycast.analysis.spark.disk import room
-from carrycast.analysis.spark.journal import Journal
-from carrycast.analysis.spark.ledger import RUNS_FOLDER
-from carrycast.analysis.spark.plan import PlannedRun
+from carrycast.analysis.spark.cluster.artifacts import send_code, send_files
+from carrycast.analysis.spark.cluster.executors import watch_executors
+from carrycast.analysis.spark.journal import TaskJournal
+from carrycast.analysis.spark.output import RUNS_FOLDER, TRACES_FOLDER, report_full_disk
+from carrycast.analysis.spark.plan import (
+    MAX_WORKER_CRASHES,
+    PlannedRun,
+    Simulate,
+    execute_run,
+    freeze_imports,
+    lost_worker_record,
+    make_record,
+    parse_planned_scenario,
+)
 from carrycast.analysis.spark.records import Record, json_text, json_value
-from carrycast.analysis.spark.results import TRACES_FOLDER
-from carrycast.analysis.spark.single import Simulate, done, record_of, scenario_of, settle
+from carrycast.analysis.spark.spark_errors import failure_reason
 from carrycast.core.settings import relocate
 from carrycast.errors import WorkError
 from carrycast.sim.scenario.inputs import input_files
@@ -34,27 +38,67 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
+
+def execute_in_subprocess(planned: PlannedRun, out: Path, simulate: Simulate) -> Record:
+    """As `execute_run`, for runs of which one may end the process that does it."""
+    for _ in range(MAX_WORKER_CRASHES):
+        record = _in_child(planned, out, simulate)
+        if record is not None:
+            return record
+    return lost_worker_record(planned)
+
+
+def _in_child(planned: PlannedRun, out: Path, simulate: Simulate) -> Record | None:
+    """None if the process came to no end of its own."""
+    # Forked, it has everything at hand, and what `simulate` is need not be sent.
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_send_record, args=(theirs, planned, out, simulate))
+    child.start()
+    theirs.close()
+    try:
+        told = json_value(ours.recv_bytes())
+    except EOFError:
+        return None
+    finally:
+        ours.close()
+        child.join()
+    if isinstance(told, str):
+        raise WorkError(told)
+    assert isinstance(told, dict)
+    return told
+
+
+def _send_record(to: "Connection[bytes, bytes]", planned: PlannedRun, out: Path, simulate: Simulate) -> None:
+    try:
+        told: Record | str = execute_run(planned, out, simulate)
+    except WorkError as error:
+        told = str(error)
+    to.send_bytes(json_text(told).encode())
+    to.close()
+
+
 MOST_TRACE_BYTES = 64 << 20
 """Of one run, to be sent home by Spark, which holds some of them at once in the memory of this machine."""
 
 
-class Parcel(msgspec.Struct, frozen=True, array_like=True):
+class RunResult(msgspec.Struct, frozen=True, array_like=True):
     """A run that is over: its row as JSON, and the files of its trace by their names in it."""
 
     record: str
     trace: dict[str, bytes] = {}
 
 
-class Homecoming:
+class ResultAccumulator:
     """What adds up parcels: in a worker to a list, at home by taking each in. It is no AccumulatorParam by descent, so
     that nothing of Spark's is imported before it is needed."""
 
     def __init__(self, receive: Callable[[bytes], None] | None = None) -> None:
         self._receive = receive
 
-    def __reduce__(self) -> tuple[type["Homecoming"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["ResultAccumulator"], tuple[()]]:
         """A worker's has nobody to hand on to."""
-        return Homecoming, ()
+        return ResultAccumulator, ()
 
     def zero(self, value: list[bytes]) -> list[bytes]:
         """As Spark asks for it."""
@@ -69,10 +113,10 @@ class Homecoming:
         return held
 
 
-class Home:
+class ResultReceiver:
     """Where parcels arrive: traces go where they belong, rows into a journal."""
 
-    def __init__(self, out: Path, journal: Journal, cancel: Callable[[], None]) -> None:
+    def __init__(self, out: Path, journal: TaskJournal, cancel: Callable[[], None]) -> None:
         self._out = out
         self._journal = journal
         self._cancel = cancel
@@ -88,26 +132,26 @@ class Home:
             if self.error is not None:
                 return
             try:
-                with room(self._out):
-                    self._keep(msgspec.msgpack.decode(parcel, type=Parcel))
+                with report_full_disk(self._out):
+                    self._keep(msgspec.msgpack.decode(parcel, type=RunResult))
             except Exception as error:
                 self.error = error
         if self.error is not None:
             self._cancel()
 
-    def _keep(self, parcel: Parcel) -> None:
+    def _keep(self, parcel: RunResult) -> None:
         record = json_value(parcel.record)
         assert isinstance(record, dict)
         key = str(record["key"])
         if key in self.records:
             return
         if parcel.trace:
-            _unpack(parcel.trace, self._out / TRACES_FOLDER, key)
+            _unpack_trace(parcel.trace, self._out / TRACES_FOLDER, key)
         self._journal.add(record)
         self.records[key] = record
 
 
-def run_away(
+def run_remotely(
     spark: "SparkSession", frame: "DataFrame", runs: Sequence[PlannedRun], out: Path, simulate: Simulate, scratch: Path
 ) -> list[Record]:
     """Do runs on a cluster; their rows. A WorkError if not all of them came home."""
@@ -115,13 +159,13 @@ def run_away(
     from pyspark.errors import PySparkException
 
     context, master = spark.sparkContext, spark.sparkContext.master
-    ship_code(spark, scratch)
-    places = ship_files(spark, scratch, _inputs(runs))
-    with Journal(out / RUNS_FOLDER, 0) as journal:
-        home = Home(out, journal, context.cancelAllJobs)
-        parcels: Accumulator[list[bytes]] = context.accumulator([], Homecoming(home.receive))  # type: ignore[arg-type]
-        work = traveler(str(Path.cwd()), places, simulate, parcels)
-        with watched(spark) as gone:
+    send_code(spark, scratch)
+    places = send_files(spark, scratch, _inputs(runs))
+    with TaskJournal(out / RUNS_FOLDER, 0) as journal:
+        home = ResultReceiver(out, journal, context.cancelAllJobs)
+        parcels: Accumulator[list[bytes]] = context.accumulator([], ResultAccumulator(home.receive))  # type: ignore[arg-type]
+        work = make_remote_worker(str(Path.cwd()), places, simulate, parcels)
+        with watch_executors(spark) as gone:
             try:
                 sent = frame.mapInArrow(work, "key string").toArrow()["key"].to_pylist()
             except (PySparkException, Py4JError) as error:
@@ -130,7 +174,7 @@ def run_away(
                 kept = f"{len(home.records)} of {len(runs)} runs are home and kept in {out}; start it again to go on"
                 if gone.is_set():
                     raise WorkError(f"{master}: all its executors are gone; {kept}") from None
-                raise WorkError(f"{master}: the sweep failed: {reason_of(error)}; {kept}") from error
+                raise WorkError(f"{master}: the sweep failed: {failure_reason(error)}; {kept}") from error
     if home.error is not None:
         raise home.error
     lost = set(sent) - set(home.records)
@@ -139,7 +183,7 @@ def run_away(
     return list(home.records.values())
 
 
-def traveler(
+def make_remote_worker(
     home: str, places: Mapping[str, str], simulate: Simulate, parcels: "Accumulator[list[bytes]]"
 ) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
     """What runs in a worker's process: a partition's rows in, the keys of those sent home out."""
@@ -150,7 +194,7 @@ def traveler(
 
         context = TaskContext.get()
         if context is not None:
-            settle()
+            freeze_imports()
         again = context is not None and context.attemptNumber() > 0
         relocate(Path(home), {path: SparkFiles.get(name) for path, name in places.items()})
         folder = Path(tempfile.mkdtemp(prefix="carrycast-"))
@@ -158,8 +202,8 @@ def traveler(
             for batch in batches:
                 for planned in msgspec.convert(batch.to_pylist(), list[PlannedRun]):
                     # Whatever ended the worker before, a run may have: it cannot end this one.
-                    record = (guarded if again else done)(planned, folder, simulate)
-                    parcels.add([_packed(planned, record, folder)])
+                    record = (execute_in_subprocess if again else execute_run)(planned, folder, simulate)
+                    parcels.add([_pack_result(planned, record, folder)])
                     yield pa.record_batch({"key": pa.array([planned.key], pa.string())})
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -171,11 +215,11 @@ def _inputs(runs: Sequence[PlannedRun]) -> list[Path]:
     """The files that the scenarios of some runs name, each once."""
     found: dict[Path, None] = {}
     for text, point in {(run.scenario, run.point): None for run in runs if run.inputs}:
-        found |= dict.fromkeys(input_files(scenario_of(text, point)))
+        found |= dict.fromkeys(input_files(parse_planned_scenario(text, point)))
     return list(found)
 
 
-def _packed(planned: PlannedRun, record: Record, folder: Path) -> bytes:
+def _pack_result(planned: PlannedRun, record: Record, folder: Path) -> bytes:
     trace: dict[str, bytes] = {}
     if planned.trace != Level.METRICS and record.get("error") is None:
         kept = folder / TRACES_FOLDER / planned.key
@@ -183,14 +227,14 @@ def _packed(planned: PlannedRun, record: Record, folder: Path) -> bytes:
         size = sum(path.stat().st_size for path in files)
         if size > MOST_TRACE_BYTES:
             text = f"its trace has {size >> 20} MB, and at most {MOST_TRACE_BYTES >> 20} are sent home from a cluster"
-            record = record_of(planned, error=f"{text}; keep less of it, or run it without --master")
+            record = make_record(planned, error=f"{text}; keep less of it, or run it without --master")
         else:
             trace = {path.relative_to(kept).as_posix(): path.read_bytes() for path in files}
         shutil.rmtree(kept)
-    return msgspec.msgpack.encode(Parcel(json_text(record), trace))
+    return msgspec.msgpack.encode(RunResult(json_text(record), trace))
 
 
-def _unpack(trace: Mapping[str, bytes], folder: Path, key: str) -> None:
+def _unpack_trace(trace: Mapping[str, bytes], folder: Path, key: str) -> None:
     """A trace where it belongs, whole or not at all."""
     unfinished, kept = folder / f".{key}.tmp", folder / key
     shutil.rmtree(unfinished, ignore_errors=True)

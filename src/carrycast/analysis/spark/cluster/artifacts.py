@@ -31,23 +31,27 @@ _DIGEST_BYTES = 8
 
 def own_import_paths() -> list[str]:
     """Where this process imports from, besides its installation: sources run in place, and tests."""
-    return [str(path) for entry in sys.path if (path := Path(entry or ".").resolve()).exists() and _is_own(path)]
+    return [
+        str(path)
+        for entry in sys.path
+        if (path := Path(entry or ".").resolve()).exists() and _is_outside_installation(path)
+    ]
 
 
-def ship_code(spark: "SparkSession", folder: Path) -> None:
+def send_code(spark: "SparkSession", folder: Path) -> None:
     """Send carrycast to the workers, protocols of the user's own wherever on the search path they are, and each module
     that this process has imported from outside its installation. What has been sent is not sent again."""
-    found = {**_own_modules(), **_package()}
+    found = {**_own_modules(), **_package_files()}
     hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for name, content in sorted(found.items()):
         hashed.update(f"{name}\0{len(content)}\0".encode() + content)
     archive = folder / f"carrycast-{hashed.hexdigest()}.zip"
     if not archive.exists():
-        _write(archive, found)
+        _write_archive(archive, found)
         spark.sparkContext.addPyFile(str(archive))
 
 
-def ship_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> dict[str, str]:
+def send_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> dict[str, str]:
     """Send files to the workers: where each is here -> what it is called there (`SparkFiles.get`). A file that is not
     there is not sent, and the run that wants it will say so."""
     names: dict[str, str] = {}
@@ -55,7 +59,7 @@ def ship_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> di
         if not path.is_file():
             continue
         if path.name == FACTS_FILE:
-            names[str(path)] = f"{_ship_fleet(spark, folder, path.parent)}/{FACTS_FILE}"
+            names[str(path)] = f"{_send_fleet(spark, folder, path.parent)}/{FACTS_FILE}"
             continue
         copy = folder / f"{_digest([path])}-{_STRANGE.sub('_', path.name)[-60:]}"
         if not copy.exists():
@@ -65,7 +69,7 @@ def ship_files(spark: "SparkSession", folder: Path, paths: Iterable[Path]) -> di
     return names
 
 
-def _ship_fleet(spark: "SparkSession", folder: Path, fleet: Path) -> str:
+def _send_fleet(spark: "SparkSession", folder: Path, fleet: Path) -> str:
     """A fleet is known by one file, and its legs stand beside it: both go, as an archive that Spark unpacks."""
     files = [fleet / FACTS_FILE, *sorted((fleet / LEGS_FOLDER).glob("*.parquet"))]
     archive = folder / f"fleet-{_digest(files)}.zip"
@@ -96,7 +100,7 @@ def _link(path: Path, copy: Path) -> None:
         copy.write_bytes(path.read_bytes())
 
 
-def _package() -> dict[str, bytes]:
+def _package_files() -> dict[str, bytes]:
     """Every part of carrycast on the search path; of files of the same name the first counts, as it does here."""
     found: dict[str, bytes] = {}
     for place in map(Path, importlib.import_module(PACKAGE).__path__):
@@ -110,26 +114,26 @@ def _package() -> dict[str, bytes]:
 
 def _own_modules() -> dict[str, bytes]:
     """Modules that are neither carrycast's nor installed, with their content."""
-    return {str(name): path.read_bytes() for name, path in _sources(list(sys.modules.items()))}
+    return {str(name): path.read_bytes() for name, path in _module_sources(list(sys.modules.items()))}
 
 
-def _sources(modules: Iterable[tuple[str, ModuleType | None]]) -> Iterator[tuple[PurePosixPath, Path]]:
+def _module_sources(modules: Iterable[tuple[str, ModuleType | None]]) -> Iterator[tuple[PurePosixPath, Path]]:
     for name, module in modules:
         written = getattr(module, "__file__", None)
         if not isinstance(written, str) or name.startswith("__") or name.split(".")[0] == PACKAGE:
             continue
         path = Path(written)
-        if path.suffix == ".py" and path.is_file() and _is_own(path.resolve()):
+        if path.suffix == ".py" and path.is_file() and _is_outside_installation(path.resolve()):
             place = PurePosixPath(*name.split("."))
             yield (place / path.name if path.name == "__init__.py" else place.with_name(f"{place.name}.py")), path
 
 
-def _is_own(path: Path) -> bool:
+def _is_outside_installation(path: Path) -> bool:
     installed = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
     return installed.isdisjoint([path, *path.parents])
 
 
-def _write(archive: Path, files: dict[str, bytes]) -> None:
+def _write_archive(archive: Path, files: dict[str, bytes]) -> None:
     folders = sorted({f"{parent}/" for name in files for parent in PurePosixPath(name).parents if parent.name})
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
         # Folders without an __init__ are packages to Python only if the archive names them.

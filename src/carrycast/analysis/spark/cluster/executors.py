@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from carrycast.analysis.spark.master import runs_here
+from carrycast.analysis.spark.master import is_local_session
+from carrycast.analysis.spark.spark_errors import failure_reason
 from carrycast.errors import WorkError
 
 if TYPE_CHECKING:
@@ -23,12 +24,11 @@ SETTLING_S = 2.0
 GONE_S = 60.0
 """For so long nobody may be there: executors that died are replaced within seconds, if they are."""
 POLL_S = 0.25
-MOST_TOLD = 300
 NEEDED = ("msgspec", "numpy", "pyarrow")
 """What a worker must have of its own; carrycast comes from here."""
 
 
-class Seen(NamedTuple):
+class WorkerState(NamedTuple):
     """What one worker said of itself."""
 
     host: str
@@ -37,18 +37,18 @@ class Seen(NamedTuple):
     error: str
 
 
-def executors(spark: "SparkSession") -> int:
+def count_executors(spark: "SparkSession") -> int:
     """How many are there now."""
     # The driver counts as one of those that keep blocks.
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
-def await_crew(spark: "SparkSession", master: str) -> None:
+def await_executors(spark: "SparkSession", master: str) -> None:
     """Return when executors are there and can do the work; a WorkError says what they lack."""
     began = settled = time.monotonic()
     known = 0
     while known == 0 or time.monotonic() - settled < SETTLING_S:
-        there = executors(spark)
+        there = count_executors(spark)
         if there != known:
             known, settled = there, time.monotonic()
         if known == 0 and time.monotonic() - began > ARRIVAL_S:
@@ -57,10 +57,10 @@ def await_crew(spark: "SparkSession", master: str) -> None:
                 "(--conf spark.executor.memory=1g) and can reach this machine (--conf spark.driver.host=HOST)"
             )
         time.sleep(POLL_S)
-    check(_look(spark), master)
+    check_workers(_inspect_workers(spark), master)
 
 
-def check(found: Iterable[Seen], master: str) -> None:
+def check_workers(found: Iterable[WorkerState], master: str) -> None:
     """A WorkError if a worker cannot run what it is sent."""
     for seen in found:
         if seen.missing:
@@ -72,10 +72,10 @@ def check(found: Iterable[Seen], master: str) -> None:
             raise WorkError(f"{master}: carrycast does not work on {seen.host} with {seen.python}: {seen.error}")
 
 
-def check_shared(spark: "SparkSession", *paths: Path) -> None:
+def check_shared_paths(spark: "SparkSession", *paths: Path) -> None:
     """A WorkError unless the executors see what is read or written by its path, on a cluster as on this machine."""
     context = spark.sparkContext
-    if runs_here(spark):
+    if is_local_session(spark):
         return
     wanted = [str(path.resolve()) for path in paths]
 
@@ -93,7 +93,7 @@ def check_shared(spark: "SparkSession", *paths: Path) -> None:
         )
 
 
-def _look(spark: "SparkSession") -> list[Seen]:
+def _inspect_workers(spark: "SparkSession") -> list[WorkerState]:
     """What workers say of themselves: as many tasks as there are cores, so that each executor is likely to be asked."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -119,13 +119,13 @@ def _look(spark: "SparkSession") -> list[Seen]:
     context = spark.sparkContext
     count = context.defaultParallelism
     try:
-        return [Seen(*one) for one in context.parallelize(range(count), count).mapPartitions(look).collect()]
+        return [WorkerState(*one) for one in context.parallelize(range(count), count).mapPartitions(look).collect()]
     except (PySparkException, Py4JError) as error:
-        raise WorkError(f"{context.master}: its workers cannot run Python: {reason_of(error)}") from None
+        raise WorkError(f"{context.master}: its workers cannot run Python: {failure_reason(error)}") from None
 
 
 @contextmanager
-def watched(spark: "SparkSession") -> Iterator[threading.Event]:
+def watch_executors(spark: "SparkSession") -> Iterator[threading.Event]:
     """While the body runs a job: give it up if all executors are gone for good. The event tells that they are."""
     gone, over = threading.Event(), threading.Event()
 
@@ -133,7 +133,7 @@ def watched(spark: "SparkSession") -> Iterator[threading.Event]:
         seen = time.monotonic()
         while not over.wait(POLL_S * 4):
             try:
-                there = executors(spark)
+                there = count_executors(spark)
             except Exception:
                 # Spark has stopped, as it does when its master tells it to: the job has ended too.
                 return
@@ -151,16 +151,3 @@ def watched(spark: "SparkSession") -> Iterator[threading.Event]:
     finally:
         over.set()
         watcher.join()
-
-
-def reason_of(error: BaseException) -> str:
-    """What an error of Spark says, in one line: of a failure in Python the error raised there, not the way to it."""
-    text = str(error)
-    _, way, rest = text.partition("Traceback (most recent call last):")
-    raised = next((line for line in rest.splitlines() if line and not line[0].isspace()), "") if way else ""
-    if raised:
-        # What was written for users is told as it is.
-        return raised.removeprefix("carrycast.errors.WorkError: ").removeprefix("carrycast.errors.UserError: ")
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    line = lines[1].removeprefix(": ") if lines[0].startswith("An error occurred while calling") else lines[0]
-    return line.rpartition("most recent failure: ")[2][:MOST_TOLD]

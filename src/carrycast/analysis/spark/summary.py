@@ -1,0 +1,155 @@
+"""The means of an experiment for a terminal: some metrics of every point, and where the rest is."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carrycast.analysis.reports.style import metric_label, metric_scale
+from carrycast.analysis.reports.tables import mean_text, told_apart
+from carrycast.analysis.spark.experiment import Experiment
+from carrycast.analysis.spark.statistics import MIN_RUNS, Interval
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_METRICS = 4
+MOST_POINTS = 24
+"""More do not fit a screen; the page and its tables have them all."""
+NO_INTERVAL = Interval(0, None, None, None)
+
+
+@dataclass(frozen=True)
+class ExperimentMeans:
+    """Of one experiment: (point, metric) -> mean and interval."""
+
+    experiment: Experiment
+    found: Mapping[tuple[str, str], Interval]
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """What is shown: the headline's, else the first."""
+        definition = self.experiment.definition
+        wanted = definition.metrics if definition.headline is None else definition.headline.metrics
+        return list(wanted)[:MOST_METRICS]
+
+    def as_row(self) -> dict[str, object]:
+        """As `--json` prints it: all there are."""
+        points = [
+            {
+                "point": point.name,
+                "labels": point.labels,
+                "metrics": {
+                    metric: self.found.get((point.name, metric), NO_INTERVAL).shown()
+                    for metric in self.experiment.metrics
+                },
+            }
+            for point in self.experiment.points
+        ]
+        return {"experiment": self.experiment.name, "points": points}
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        return f"{self.experiment.name}: means with 95 % intervals"
+
+    @property
+    def rest(self) -> str:
+        """Where that is which it does not show."""
+        left_out = len(self.experiment.points) - MOST_POINTS
+        more = f"{left_out} points more, and all metrics" if left_out > 0 else "all metrics"
+        return f"{more}: tables/{self.experiment.name}-means.csv"
+
+    def table(self) -> "Table":
+        """For a terminal."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        points = self.experiment.points
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        axes = [axis.name for axis in self.experiment.definition.axes]
+        # An axis with one label says nothing.
+        axes = [axis for axis in axes if len(self.experiment.labels(axis)) > 1] or axes[:1]
+        for axis in axes:
+            table.add_column(escape(axis))
+        for metric in self.metrics:
+            table.add_column(escape(metric_label(metric)), justify="right")
+        for point in points[:MOST_POINTS]:
+            cells = [
+                mean_text(self.found.get((point.name, metric), NO_INTERVAL), metric_scale(metric))
+                for metric in self.metrics
+            ]
+            table.add_row(*(escape(point.labels[axis]) for axis in axes), *cells)
+        return table
+
+
+PLACES = 2
+"""Of a ratio, as people read it; more where two would show no difference."""
+Found = Mapping[tuple[str, str], Interval]
+"""(point, metric) -> mean or difference, and its interval."""
+
+
+def comparison_sentences(experiment: Experiment, means: Found, differences: Found) -> list[str]:
+    """Each point of an experiment beside its reference."""
+    found = []
+    for point, reference in reference_pairs(experiment):
+        more = differences.get((point, "delivery_ratio"), NO_INTERVAL)
+        frames, other = (means.get((name, "transmissions"), NO_INTERVAL) for name in (point, reference))
+        found.append(comparison_sentence(point, reference, more, frames, other))
+    return found
+
+
+def reference_pairs(experiment: Experiment) -> list[tuple[str, str]]:
+    """Each point and the one that differs from it in having the first label of the reference's axis."""
+    axis = experiment.definition.reference
+    if not axis:
+        return []
+    first = experiment.labels(axis)[0]
+    named = {tuple(point.labels.items()): point.name for point in experiment.points}
+    pairs = [
+        (point.name, named.get(tuple({**point.labels, axis: first}.items()), ""))
+        for point in experiment.points
+        if point.labels[axis] != first
+    ]
+    return [(point, reference) for point, reference in pairs if reference]
+
+
+def comparison_sentence(
+    protocol: str, reference: str, more: Interval, frames: Interval, reference_frames: Interval
+) -> str:
+    """What is to be said of a protocol beside the reference: `more` is its paired difference in delivery."""
+    if more.mean is None:
+        return f"Nothing can be said of {protocol} beside {reference}: no run of both had anything to deliver."
+    price = _price(frames, reference_frames)
+    if more.low is None or more.high is None:
+        if more.mean == 0 and more.n >= MIN_RUNS:
+            return f"{protocol} delivers as much as {reference} in each of {_runs(more.n)}{price}."
+        (text,) = told_apart([abs(more.mean)], PLACES)
+        found = f"{protocol} delivers {_amount(more.mean, text)} than {reference} in {_runs(more.n)}{price}"
+        return f"{found}; that decides nothing yet: ask for more with --runs."
+    ends = (more.low, more.high) if more.mean >= 0 else (-more.high, -more.low)
+    text, *shown = told_apart([abs(more.mean), *ends], PLACES)
+    within = f"({shown[0]} to {shown[1]})"
+    if more.low <= 0 <= more.high:
+        found = f"{protocol} delivers {_amount(more.mean, text)} {within} in {_runs(more.n)}{price}"
+        return f"Between {protocol} and {reference} nothing is decided: {found}; more runs may tell."
+    return f"{protocol} delivers {_amount(more.mean, text)} {within} than {reference}{price}."
+
+
+def _runs(count: int) -> str:
+    return "one run" if count == 1 else f"{count} runs"
+
+
+def _amount(mean: float, text: str) -> str:
+    return f"{text} {'more' if mean > 0 else 'less'}" if mean else "neither more nor less"
+
+
+def _price(frames: Interval, reference: Interval) -> str:
+    if frames.mean is None or reference.mean is None:
+        return ""
+    if reference.mean == 0:
+        return "" if frames.mean == 0 else f", with {frames.mean:,.0f} frames instead of none"
+    times = frames.mean / reference.mean
+    if math.isclose(times, 1, rel_tol=0.05):
+        return ", with as many frames"
+    return f", with {times:,.0f} times the frames" if times >= 9.5 else f", with {times:.2g} times the frames"
