@@ -295,7 +295,7 @@ def compare(
     `protocols` is a text such as `"flooding,gossip:p=0.3"` or a list of such names. The runs and the report are kept
     in `out`, by default a new temporary folder.
     """
-    from carrycast.analysis.spark.compare import METRICS, NONE
+    from carrycast.analysis.spark.compare import COMPARED_METRICS, NO_INTERVAL
     from carrycast.analysis.spark.compare import compare as run_comparison
     from carrycast.sim.scenario.protocol_text import parse_protocols
 
@@ -311,8 +311,8 @@ def compare(
     rows = [
         {"protocol": protocol, "metric": metric, "mean": one.mean, "low": one.low, "high": one.high, "runs": one.n}
         for protocol in found.protocols
-        for metric in METRICS
-        for one in [found.means.get((protocol, metric), NONE)]
+        for metric in COMPARED_METRICS
+        for one in [found.means.get((protocol, metric), NO_INTERVAL)]
     ]
     report = found.report
     return Comparison(
@@ -333,16 +333,15 @@ def sweep(
 
     With `vary`, `experiment` is a scenario and `vary` its axes: `{"radio.range_m": [100, 200]}`, in all combinations.
     """
-    from carrycast.analysis.spark.experiment import load_experiment
+    from carrycast.analysis.spark.experiment import load_experiment, vary_scenario
     from carrycast.analysis.spark.records import record_table
     from carrycast.analysis.spark.reproduce import sweep_experiment, warnings_in
-    from carrycast.analysis.spark.vary import varied
 
     if vary is None:
         loaded = load_experiment(str(experiment), quick, runs)
     else:
         axes = [f"{key}={','.join(map(_value_text, values))}" for key, values in vary.items()]
-        loaded = varied(Path(experiment), axes, (), runs, "vary")
+        loaded = vary_scenario(Path(experiment), axes, (), runs, "vary")
     folder = _folder(out, "sweep")
     records = sweep_experiment(loaded, folder, master, quiet=True)
     failed = sum(record["error"] is not None for record in records)
