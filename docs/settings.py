@@ -20,8 +20,8 @@ def machines() -> dict[Path, type[StateMachine]]:
     """Every protocol and router of carrycast itself, by its README."""
     found: dict[Path, type[StateMachine]] = {}
     for folder, names, named in (
-        ("dissemination", protocol_names(), protocol_named),
-        ("routing", router_names(), router_named),
+        ("protocols", protocol_names(), protocol_named),
+        ("routers", router_names(), router_named),
     ):
         found |= {
             SOURCE / folder / name / "README.md": named(name) for name in names if (SOURCE / folder / name).is_dir()

@@ -142,7 +142,7 @@ def test_variants_are_listed() -> None:
     ],
 )
 def test_a_protocol_that_does_not_import_is_one_line_and_hides_no_other(tmp_path: Path, text: str, why: str) -> None:
-    folder = tmp_path / "carrycast" / "dissemination" / "fleet_cast"
+    folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(text)
     done = spawn("protocols", env=environment(tmp_path))

@@ -46,7 +46,7 @@ def test_the_way_from_a_log_to_a_comparison_can_be_gone(
     assert lasting_s[0] == pytest.approx(lasting_s[1] + lasting_s[2], abs=1e-3)
     # What is not said is in the folder's own scenario, until that is taken away.
     fleet = read_fleet(Path("out/buses"), Path("examples/fleet/workload.toml"))
-    assert fleet.radio.range_m == 250.0
+    assert fleet.radio_model().range_m == 250.0
     fleet = read_fleet(Path("out/buses"), None)
     assert (fleet.nodes, fleet.duration_s, len(fleet.publish)) == (24, 1794.744, 1)
     done = call("advise", "out/buses", "--candidates", "flooding,epidemic", "--runs", "2", "--out", "out/advice")

@@ -12,7 +12,7 @@ from tests.patience import PATIENCE_S
 
 def test_a_new_protocol_runs_by_name_and_passes_its_test(tmp_path: Path) -> None:
     done = call("new", "protocol", "fleet_cast", "--dir", tmp_path)
-    folder = tmp_path / "carrycast" / "dissemination" / "fleet_cast"
+    folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     assert (done.status, done.err) == (0, "")
     assert sorted(path.name for path in folder.iterdir()) == [
         "README.md",
@@ -43,7 +43,7 @@ def test_a_new_protocol_runs_by_name_and_passes_its_test(tmp_path: Path) -> None
 
 def test_it_says_how_to_run_and_test_it(tmp_path: Path) -> None:
     told = call("new", "protocol", "fleet_cast", "--dir", tmp_path).out.splitlines()
-    folder = tmp_path / "carrycast" / "dissemination" / "fleet_cast"
+    folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     assert told == [
         f"made {folder}",
         f"run it:  PYTHONPATH={tmp_path} carrycast run examples/quick.toml --protocol fleet_cast",
@@ -54,14 +54,14 @@ def test_it_says_how_to_run_and_test_it(tmp_path: Path) -> None:
 def test_without_a_folder_it_goes_below_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("new", "protocol", "fleet_cast").status == 0
-    assert (tmp_path / "carrycast" / "dissemination" / "fleet_cast" / "protocol.py").is_file()
+    assert (tmp_path / "carrycast" / "protocols" / "fleet_cast" / "protocol.py").is_file()
 
 
 def test_in_a_checkout_it_goes_beside_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "src" / "carrycast" / "dissemination").mkdir(parents=True)
+    (tmp_path / "src" / "carrycast" / "protocols").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     done = call("new", "protocol", "fleet_cast")
-    assert (tmp_path / "src" / "carrycast" / "dissemination" / "fleet_cast" / "protocol.py").is_file()
+    assert (tmp_path / "src" / "carrycast" / "protocols" / "fleet_cast" / "protocol.py").is_file()
     assert "PYTHONPATH" not in done.out
 
 
@@ -80,7 +80,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "carrycast" / "dissemination" / "fleet_cast"
+    folder = tmp_path / "carrycast" / "protocols" / "fleet_cast"
     folder.mkdir(parents=True)
     assert f"{folder}: exists already" in call("new", "protocol", "fleet_cast", "--dir", tmp_path).refusal()
     assert list(folder.iterdir()) == []

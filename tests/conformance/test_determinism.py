@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carrycast.core.folders import PROTOCOLS
+from carrycast.core.plugins import PROTOCOLS
 from carrycast.sim.engine.run import Simulation, run
 from carrycast.trace import Level
 from tests.conformance.memory import globals_of

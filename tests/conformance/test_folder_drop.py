@@ -65,7 +65,7 @@ print(json.dumps({"names": protocol_names(), "protocol": done.protocol, "deliver
 
 
 def test_a_folder_dropped_on_the_search_path_is_a_protocol(tmp_path: Path) -> None:
-    folder = tmp_path / "carrycast" / "dissemination" / "shout"
+    folder = tmp_path / "carrycast" / "protocols" / "shout"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(INIT)
     (folder / "protocol.py").write_text(PROTOCOL)

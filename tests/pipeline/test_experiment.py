@@ -55,7 +55,7 @@ def test_the_points_are_the_product_of_the_axes(tmp_path: Path) -> None:
     ]
     last = experiment.points[-1]
     assert last.scenario.protocol["p"] == 1.0
-    assert last.scenario.radio.range_m == 120.0
+    assert last.scenario.radio_model().range_m == 120.0
     assert last.values == {"p": 1.0, "range": 120.0}
 
 

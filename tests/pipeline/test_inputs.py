@@ -17,7 +17,7 @@ from carrycast.analysis.spark.plan import plan_runs
 from carrycast.analysis.spark.sweep import sweep
 from carrycast.core import maps
 from carrycast.sim.engine.run import Run, run
-from carrycast.sim.mobility.player import TracePlayer
+from carrycast.sim.mobility.player import MovementFormat
 from carrycast.sim.mobility.registry import models
 from carrycast.sim.scenario.inputs import input_digest, input_files
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
@@ -130,7 +130,7 @@ def test_the_files_that_count_are_those_that_a_run_opens(folder: Path, name: str
 
 def test_every_movement_that_is_played_from_a_file_is_among_these() -> None:
     tables = [changes.get("mobility") for changes, _ in SCENARIOS.values()]
-    played = {name for name, kind in models().items() if issubclass(kind, TracePlayer)}
+    played = {name for name, kind in models().items() if issubclass(kind, MovementFormat)}
     assert played <= {table["model"] for table in tables if isinstance(table, dict)}
 
 

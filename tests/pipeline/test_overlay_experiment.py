@@ -145,8 +145,8 @@ def test_the_simulation_is_that_of_section_4_1(overlay: Experiment) -> None:
         assert scenario.mobility["model"] == "random_waypoint"
         assert {scenario.mobility[key] for key in ("pause_min_s", "pause_max_s")} == {10.0}
         assert scenario.mobility["speed_min_mps"] == 1.0
-        assert isinstance(scenario.radio, DiskRadio)
-        assert scenario.radio.range_m == 250.0
+        assert isinstance(scenario.radio_model(), DiskRadio)
+        assert scenario.radio_model().range_m == 250.0
         assert scenario.protocol["router"] == "shortest_path"
         if point.labels["part"] == "brokers":
             assert scenario.roles == {"broker": 40}
@@ -191,8 +191,8 @@ def test_the_testbed_goes_through_the_four_topologies(overlay: Experiment) -> No
     links = {"A-B-C": {(0, 1), (1, 2)}, "A-C-B": {(0, 2), (1, 2)}, "B-A-C": {(0, 1), (0, 2)}}
     for point in (point for point in overlay.points if point.labels["part"] == "testbed"):
         scenario = point.scenario
-        assert isinstance(scenario.radio, CsmaRadio)
-        assert scenario.radio.preset == "802.11b"
+        assert isinstance(scenario.radio_model(), CsmaRadio)
+        assert scenario.radio["preset"] == "802.11b"
         name = point.labels["case"].partition(",")[0]
         window = scenario.measure
         assert window.to_s is not None

@@ -95,8 +95,8 @@ def test_the_settings_are_table_1(holders: Experiment) -> None:
             assert {(entry.every_s, entry.payload_bytes) for entry in scenario.publish} == {(10.0, size_bytes)}
             assert scenario.mobility is not None
             assert scenario.mobility["speed_max_mps"] == float(point.labels["speed"])
-            assert isinstance(scenario.radio, CsmaRadio)
-            assert scenario.radio.preset == "ns2"
+            assert isinstance(scenario.radio_model(), CsmaRadio)
+            assert scenario.radio["preset"] == "ns2"
     entries = [entry.nodes for entry in scenario.subscribe] + [entry.nodes for entry in scenario.publish]
     everyone = [node for nodes in entries for node in _listed(nodes)]
     assert len(set(everyone)) == len(everyone), "nobody is both, or either twice"

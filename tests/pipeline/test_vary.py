@@ -21,7 +21,7 @@ def test_all_combinations_of_what_varies() -> None:
         "200.5 / flooding",
         "200.5 / gossip p=0.3",
     ]
-    assert [point.scenario.radio.range_m for point in found.points] == [100.0, 100.0, 200.5, 200.5]
+    assert [point.scenario.radio_model().range_m for point in found.points] == [100.0, 100.0, 200.5, 200.5]
     assert found.points[1].scenario.protocol == {"name": "gossip", "p": 0.3}
     assert {point.scenario.duration_s for point in found.points} == {30.0}
     assert [(figure.kind, figure.x, figure.series) for figure in found.definition.figures[:1]] == [

@@ -69,7 +69,7 @@ def test_settings_are_replaced_by_their_dotted_names() -> None:
         },
     )
     assert changed.protocol == {"name": "gossip", "p": 0.25}
-    assert changed.radio.range_m == 99.0
+    assert changed.radio_model().range_m == 99.0
     assert changed.publish[0].count == 3
     assert changed.measure.to_s == 50.0
     assert apply(tiny(), {"protocol": "gossip:p=0.5"}).protocol == {"name": "gossip", "p": 0.5}

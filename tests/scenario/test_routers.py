@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from carrycast.core.folders import PROTOCOLS
 from carrycast.core.model import NodeId
+from carrycast.core.plugins import PROTOCOLS
 from carrycast.core.protocol import Link, Place, Protocol, StackPlan, UsesRouter
 from carrycast.core.protocol.registry import protocol_names
 from carrycast.core.wire import Message
@@ -49,7 +49,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
         vars(module)["PROTOCOL"] = kind
         monkeypatch.setitem(sys.modules, module.__name__, module)
     known = {PROTOCOLS: [*names, "routed", "listening"], "carrycast.routers": ["aodv", "gpsr"]}
-    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", known.__getitem__)
+    monkeypatch.setattr("carrycast.core.plugins.folders_of", known.__getitem__)
 
 
 def plan(protocol: dict[str, object], **tables: object) -> StackPlan:
@@ -105,7 +105,7 @@ def test_a_protocol_that_uses_none_takes_no_notice_of_a_scenarios_router() -> No
         ),
         (
             {"protocol": {"name": "routed", "router": {"variant": "ns2"}}},
-            "protocol.router.name: is needed, as a text; `dr",
+            "protocol.router.name: is needed, as a text; `ca",
         ),
     ],
 )

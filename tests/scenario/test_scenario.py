@@ -62,7 +62,7 @@ def test_the_folder_of_a_scenario_cannot_be_set_in_it(tmp_path: Path) -> None:
         (
             "radio = { model = 'disk', rnge_m = 5.0 }",
             "FILE: radio: unknown key 'rnge_m'; did you mean 'range_m'? "
-            "allowed: delay_s, loss, model, queue, range_m, rate_bps, retries",
+            "allowed: delay_s, loss, queue, range_m, rate_bps, retries",
         ),
         ("radio = { model = 'disk', loss = 1.0 }", "FILE: radio.loss: Expected `float` < 1.0"),
         ("trace = 'some'", "FILE: trace: 'some' is none of 'metrics', 'deliveries', 'full'"),
@@ -153,7 +153,7 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path: Path, text: str, message: s
 
 def test_a_movement_model_that_does_not_exist_names_those_that_do(tmp_path: Path) -> None:
     told = complaint(tmp_path, GOOD.replace("line", "lime"))
-    assert told.startswith("FILE: mobility.model: there is no movement model 'lime'. Did you mean line? Available: ")
+    assert told.startswith("FILE: mobility.model: there is no movement model 'lime': did you mean 'line'? there are ")
     assert "random_waypoint" in told
 
 

@@ -58,7 +58,7 @@ MORE: list[dict[str, object]] = [
 
 def outcome(monkeypatch: pytest.MonkeyPatch, more: list[dict[str, object]] = MORE, **window: float) -> Run:
     register(monkeypatch, Caller)
-    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", lambda package: ["aodv", "caller"])
+    monkeypatch.setattr("carrycast.core.plugins.folders_of", lambda package: ["aodv", "caller"])
     publish = [
         {"nodes": [2], "interval_s": 1.0, "to_s": 4.0, "attributes": {"length": 20}},
         {"nodes": [1], "interval_s": 2.0, "to_s": 4.0, "attributes": {"length": 5}},

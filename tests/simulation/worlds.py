@@ -30,4 +30,4 @@ def register(monkeypatch: pytest.MonkeyPatch, protocol: type[Protocol]) -> None:
     module = ModuleType(f"carrycast.protocols.{protocol.name}")
     vars(module)["PROTOCOL"] = protocol
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", lambda package: [protocol.name])
+    monkeypatch.setattr("carrycast.core.plugins.folders_of", lambda package: [protocol.name])

@@ -17,8 +17,9 @@ MAY_IMPORT = {
     # Leaves: how a command ends badly, which version this is.
     "errors": "",
     "version": "",
-    # Leaves of the core: plug-in folders, settings files, random streams, utilization.
-    "core.folders": "",
+    # Leaves of the core: extension points, settings files, random streams, utilization.
+    "core.plugins": "",
+    "core.file_formats": "",
     "core.settings": "",
     "core.streams": "",
     "core.busy": "",
@@ -26,7 +27,7 @@ MAY_IMPORT = {
     "core.model": "",
     "core.matching": "core.model",
     "core.wire": "core.model",
-    "core.protocol": "core.model core.matching core.wire core.folders",
+    "core.protocol": "core.model core.matching core.wire core.plugins",
     "core.parts": "core.model core.matching core.wire core.protocol",
     # Road maps, users' functions, and stacks from the tables that people write, for every environment.
     "core.maps": "core.model core.settings",
@@ -37,15 +38,15 @@ MAY_IMPORT = {
     "protocols": "core.model core.matching core.wire core.protocol core.parts routers services",
     "trace": "core.model core.matching core.wire core.protocol",
     # The simulated environment.
-    "sim.mobility": "core.model core.maps core.settings",
+    "sim.mobility": "core.model core.maps core.plugins core.file_formats core.settings",
     "sim.contacts": "sim.mobility",
-    "sim.radio": "core.model core.wire sim.contacts core.settings",
+    "sim.radio": "core.model core.wire core.plugins sim.contacts core.settings",
     "sim.scenario": "core.model core.matching core.protocol sim.mobility sim.contacts sim.radio trace core.settings "
     "core.streams core.functions core.stacks core.busy",
     "sim.engine": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
     "core.streams core.functions core.stacks core.busy trace",
     "sim.testing": "core.model core.matching core.wire core.protocol sim.mobility sim.contacts sim.radio sim.scenario "
-    "sim.engine core.stacks trace core.folders core.settings",
+    "sim.engine core.stacks trace core.plugins core.settings",
     # The live environment.
     "node": "core.model core.maps core.matching core.wire core.protocol services core.functions trace core.settings "
     "core.stacks core.busy",
@@ -57,7 +58,7 @@ MAY_IMPORT = {
     "analysis.live_page": "core.model trace node analysis.player",
     "analysis.explain": "core.matching sim.contacts trace analysis.player",
     "analysis": "core.model core.matching core.protocol sim.mobility sim.contacts trace core.settings sim.scenario "
-    "sim.engine lab core.folders analysis.player analysis.explain",
+    "sim.engine lab core.plugins analysis.player analysis.explain",
 }
 DEEP = ("core", "sim")
 """Packages whose folders are layers of their own."""

@@ -53,7 +53,11 @@ def _advise(arguments: argparse.Namespace) -> int:
     quiet = arguments.json or arguments.quiet
     beside = taken_from(arguments.fleet, arguments.workload, arguments.range_m)
     if beside is not None and not quiet:
-        heard = "" if scenario.contacts is not None else f"; nodes hear each other within {scenario.radio.range_m:g} m"
+        heard = (
+            ""
+            if scenario.contacts is not None
+            else f"; nodes hear each other within {scenario.radio_model().range_m:g} m"
+        )
         print(f"what is not said is taken from {beside}{heard}", file=sys.stderr)
     out: Path = arguments.out
     with resumable(out):

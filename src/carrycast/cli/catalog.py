@@ -113,7 +113,7 @@ def _rows(
     wanted: str | None, names: Callable[[], list[str]], row: Callable[[str], dict[str, object]]
 ) -> list[dict[str, object]]:
     """The one that is wanted; or all, of which one that is broken says why and hides no other."""
-    from carrycast.core.protocol.registry import BrokenFolderError
+    from carrycast.core.plugins import BrokenPluginError
 
     if wanted is not None:
         return [row(wanted)]
@@ -121,7 +121,7 @@ def _rows(
     for name in names():
         try:
             rows.append(row(name))
-        except BrokenFolderError as error:
+        except BrokenPluginError as error:
             rows.append({"name": name, "summary": "cannot be used", "broken": str(error)})
     return rows
 

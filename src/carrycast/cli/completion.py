@@ -44,9 +44,9 @@ def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _completion(arguments: argparse.Namespace) -> int:
     from carrycast.cli import parser
-    from carrycast.core.folders import PROTOCOLS, folders_of
+    from carrycast.core.plugins import plugin_names
 
-    top, protocols = parser(), folders_of(PROTOCOLS)
+    top, protocols = parser(), plugin_names("protocols")
     words = {name: [*below.kinds, *below.options] for name, below in top.kinds.items()}
     if arguments.shell == "fish":
         say(_fish(words, top.options, protocols))

@@ -46,7 +46,7 @@ def _new_protocol(arguments: argparse.Namespace) -> int:
     if name in protocol_names():
         raise UserError(f"there is a protocol {name!r} already; choose another name")
     root = _root(arguments.dir)
-    folder = root / "carrycast" / "dissemination" / name
+    folder = root / "carrycast" / "protocols" / name
     if folder.is_dir():
         raise UserError(f"{folder}: exists already")
     class_name = "".join(part.capitalize() for part in name.split("_"))

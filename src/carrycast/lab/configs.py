@@ -150,8 +150,9 @@ def link_delays(scenario: Scenario) -> dict[Interface, float]:
     wires = {wire.interface: wire.delay_s for wire in scenario.wires}
     if scenario.has_no_radio:
         return wires
-    assert isinstance(scenario.radio, DiskRadio), "refused beforehand"
-    return {RADIO: scenario.radio.delay_s, **wires}
+    radio = scenario.radio_model()
+    assert isinstance(radio, DiskRadio), "refused beforehand"
+    return {RADIO: radio.delay_s, **wires}
 
 
 def _interface(name: Interface, delay_s: float) -> InterfaceConfig:

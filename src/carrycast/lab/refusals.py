@@ -17,10 +17,11 @@ def check_playable(scenario: Scenario) -> None:
 
 
 def _refused(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    if not isinstance(scenario.radio, DiskRadio):
+    radio = scenario.radio_model()
+    if not isinstance(radio, DiskRadio):
         yield "radio.model", "links between live nodes are ideal and carry no collisions; say disk, or simulate it"
     elif not scenario.has_no_radio:
-        yield from _limited("radio", scenario.radio)
+        yield from _limited("radio", radio)
     for place, wire in enumerate(scenario.wires):
         yield from _limited(f"wires.{place}", wire.radio())
     if isinstance(scenario.discovery, OracleDiscovery):

@@ -41,7 +41,7 @@ def test_a_station_outside_the_area_is_refused() -> None:
     ("rest", "said"),
     [
         ({}, "no movement model"),
-        ({"model": "random_waypont"}, "Did you mean random_waypoint"),
+        ({"model": "random_waypont"}, "did you mean 'random_waypoint'"),
         ({**WALK, "speed": 1}, "unknown key 'speed'"),
     ],
 )

@@ -1,26 +1,16 @@
-"""Models are found by scanning the folder."""
+"""Movement models by name."""
 
 import importlib
-import sys
-from pathlib import Path
+import pkgutil
 
 import msgspec
 import pytest
 
+import carrycast.sim.mobility
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import MobilityModel
 from carrycast.sim.mobility.random_waypoint import RandomWaypoint
-from carrycast.sim.mobility.registry import lookup, models, scan
-
-MODEL = """
-from carrycast.sim.mobility.line import Line  # an imported model is not one of this package's
-from carrycast.sim.mobility.model import MobilityModel
-
-class Spiral(MobilityModel, frozen=True, kw_only=True):
-    name = "spiral"
-    summary = "go round"
-    turns: int = 3
-"""
+from carrycast.sim.mobility.registry import FILE_FORMATS, MODELS, lookup, models
 
 
 def test_every_model_is_found() -> None:
@@ -35,7 +25,7 @@ def test_a_model_is_looked_up_by_name() -> None:
 
 
 def test_a_base_of_models_is_no_model_to_choose() -> None:
-    assert not {"", "RoadModel", "TracePlayer"} & set(models())
+    assert not {"", "RoadModel", "MovementFormat"} & set(models())
 
 
 def files(model: MobilityModel) -> list[str]:
@@ -68,28 +58,17 @@ def table(model: MobilityModel) -> dict[str, object]:
 
 
 def test_an_unknown_name_gets_the_nearest_and_all_others() -> None:
-    with pytest.raises(UserError, match=r"'random_waipoint'\. Did you mean random_waypoint\? Available: .*given, grid"):
+    with pytest.raises(UserError, match=r"'random_waipoint': did you mean 'random_waypoint'\? there are .*given, grid"):
         lookup("random_waipoint")
 
 
 def test_a_name_like_no_other_gets_the_list_alone() -> None:
-    with pytest.raises(UserError, match=r"'xyzzy'\. Available: .*given, grid"):
+    with pytest.raises(UserError, match=r"'xyzzy': there are .*given, grid"):
         lookup("xyzzy")
 
 
-def test_a_new_model_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "moves_of_a_test"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "spiral.py").write_text(MODEL)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    try:
-        found = scan(importlib.import_module(package.name))
-        assert list(found) == ["spiral"]
-        (package / "twin.py").write_text(MODEL)
-        importlib.invalidate_caches()
-        with pytest.raises(TypeError, match="two movement models are named spiral"):
-            scan(sys.modules[package.name])
-    finally:
-        for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
-            del sys.modules[name]
+def test_every_named_model_of_the_package_is_in_a_table() -> None:
+    for module in pkgutil.iter_modules(carrycast.sim.mobility.__path__):
+        for thing in vars(importlib.import_module(f"carrycast.sim.mobility.{module.name}")).values():
+            if isinstance(thing, type) and issubclass(thing, MobilityModel) and thing.name:
+                assert thing.name in MODELS or thing.name in FILE_FORMATS

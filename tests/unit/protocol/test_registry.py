@@ -59,7 +59,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
     module = ModuleType("carrycast.protocols.strange")
     vars(module)["PROTOCOL"] = thing
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("carrycast.core.protocol.registry.folders_of", lambda package: ["strange"])
+    monkeypatch.setattr("carrycast.core.plugins.folders_of", lambda package: ["strange"])
 
 
 def test_a_folder_that_offers_no_protocol_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,5 +73,5 @@ def test_a_folder_that_offers_another_name_is_a_mistake(monkeypatch: pytest.Monk
         name = "other"
 
     offer(monkeypatch, Other)
-    with pytest.raises(UserError, match="the folder 'strange' offers 'other'; the two names must be one"):
+    with pytest.raises(UserError, match="the protocol 'strange' calls itself 'other'; the two names must be one"):
         protocol_named("strange")

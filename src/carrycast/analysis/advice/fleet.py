@@ -13,7 +13,7 @@ from carrycast.core.settings import read_toml
 from carrycast.errors import UserError
 from carrycast.sim.contacts.plan import ContactPlan
 from carrycast.sim.mobility.fleet import FACTS_FILE, Fleet, FleetFacts
-from carrycast.sim.mobility.player import TracePlayer
+from carrycast.sim.mobility.player import MovementFormat
 from carrycast.sim.mobility.registry import models
 from carrycast.sim.scenario.scenario import Scenario, load, scenario_from
 
@@ -51,7 +51,7 @@ def read_fleet(
     beside = taken_from(path, workload, range_m)
     given = None if beside is None else load(beside)
     if range_m is None and given is not None and given.contacts is None:
-        range_m = given.radio.range_m
+        range_m = given.radio_model().range_m
     if range_m is not None and not 0 < range_m <= 1e7:
         raise UserError(f"--range {range_m:g}: a distance above 0 and at most 10,000 km")
     if path.suffix == ".toml":
@@ -104,7 +104,7 @@ def _player_of(path: Path) -> tuple[str, int, float]:
     """The model that plays a file, how many nodes it has and how long it lasts; a UserError if several may."""
     found: dict[str, tuple[int, float]] = {}
     refusals: dict[str, str] = {}
-    players = {name: kind for name, kind in models().items() if issubclass(kind, TracePlayer)}
+    players = {name: kind for name, kind in models().items() if issubclass(kind, MovementFormat)}
     for name, kind in players.items():
         try:
             extent = kind(file=str(path.resolve())).extent()
@@ -165,7 +165,7 @@ def cut(scenario: Scenario, share: float, folder: Path) -> Parts:
         first = _slice(plan, 0.0, cut_s, folder / "training.parquet")
         rest = _slice(plan, cut_s, scenario.duration_s, folder / "held-out.parquet")
         changes: tuple[dict[str, object], dict[str, object]] = ({"contacts": first}, {"contacts": rest})
-    elif isinstance(scenario.mobility_model(), TracePlayer | Fleet):
+    elif isinstance(scenario.mobility_model(), MovementFormat | Fleet):
         changes = ({}, {"mobility": {"model": "excerpt", "from_s": cut_s, "of": scenario.mobility}})
     else:
         return Parts(scenario, scenario, "each seed draws movement of its own; other seeds are held out")

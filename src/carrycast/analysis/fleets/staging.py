@@ -13,7 +13,7 @@ from carrycast.sim.mobility.bonnmotion import BonnMotion
 from carrycast.sim.mobility.fcd import read_fcd
 from carrycast.sim.mobility.ns2 import Ns2
 from carrycast.sim.mobility.one import One
-from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.player import MovementFormat, Recorded
 from carrycast.sim.mobility.samples import Waypoints, waypoints
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1 << 18
 
-_PLAYERS: Mapping[str, type[TracePlayer]] = {"ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
+_PLAYERS: Mapping[str, type[MovementFormat]] = {"ns2": Ns2, "one": One, "bonnmotion": BonnMotion}
 
 
 class Staged:

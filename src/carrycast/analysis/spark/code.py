@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from carrycast.core.folders import PROTOCOLS, ROUTERS
+from carrycast.core.plugins import PROTOCOLS, ROUTERS
 from carrycast.sim.engine import run
 
 PACKAGE = "carrycast"
@@ -23,7 +23,7 @@ _LAYERED = (f"{PACKAGE}.core", f"{PACKAGE}.sim")
 
 @cache
 def code_digest(*packages: str) -> str:
-    """Of a run whose nodes run these packages, such as `carrycast.protocols.flooding`."""
+    """Of a run that uses these plug-ins, given by their modules, such as `carrycast.protocols.flooding.protocol`."""
     hashed = hashlib.blake2b(digest_size=16)
     for unit in code_units(*packages):
         for name, path in _files(unit):
@@ -53,7 +53,10 @@ def is_test(path: Path) -> bool:
 
 
 def _unit(module: str) -> str:
-    """The layer, or the folder of a protocol or router, that a module of carrycast belongs to."""
+    """The layer of carrycast, or the folder of a protocol or router, that a module belongs to; of an installed plug-in,
+    its whole package."""
+    if not module.startswith(f"{PACKAGE}."):
+        return module.split(".", maxsplit=1)[0]
     depth = next((3 for package in (*_OPEN, *_LAYERED) if module.startswith(f"{package}.")), 2)
     return ".".join(module.split(".")[:depth])
 

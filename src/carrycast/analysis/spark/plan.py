@@ -17,11 +17,10 @@ from carrycast.analysis.spark.code import code_digest
 from carrycast.analysis.spark.experiment import Experiment, Point
 from carrycast.analysis.spark.output import DISK_FULL, TRACES_FOLDER, write_error
 from carrycast.analysis.spark.records import Record, json_text, json_value, metric_columns
-from carrycast.core.folders import PROTOCOLS, ROUTERS
 from carrycast.errors import WorkError
 from carrycast.sim.engine.mishap import told
 from carrycast.sim.engine.run import Run
-from carrycast.sim.scenario.inputs import input_digest, input_files
+from carrycast.sim.scenario.inputs import input_digest, input_files, used_plugins
 from carrycast.sim.scenario.scenario import Scenario, scenario_from
 from carrycast.trace import Level
 
@@ -53,12 +52,9 @@ def plan_runs(experiment: Experiment) -> list[PlannedRun]:
     return [run for number, point in enumerate(experiment.points) for run in _planned(experiment, number, point)]
 
 
-def stack_packages(scenario: Scenario) -> list[str]:
-    """The packages of the protocol and the router that its nodes run."""
-    if not scenario.protocol:
-        return []
-    plan = scenario.stack_plan()
-    return [f"{PROTOCOLS}.{plan.protocol.name}"] + ([] if plan.router is None else [f"{ROUTERS}.{plan.router.name}"])
+def plugin_modules(scenario: Scenario) -> list[str]:
+    """The modules of the plug-ins that a run uses."""
+    return [plugin.__module__ for plugin in used_plugins(scenario)]
 
 
 def partition_runs(runs: Sequence[PlannedRun], cores: int, remote: bool = False) -> list[list[PlannedRun]]:
@@ -88,7 +84,7 @@ def _planned(experiment: Experiment, number: int, point: Point) -> list[PlannedR
     parameters, movement = json_text(point.values), movement_key(point.scenario)
     # Where its files are decides nothing; what is in them does.
     placeless = json_text(msgspec.structs.replace(named, base="."))
-    decisive = (code_digest(*stack_packages(named)), experiment.name, point.name, placeless, trace, inputs)
+    decisive = (code_digest(*plugin_modules(named)), experiment.name, point.name, placeless, trace, inputs)
     return [
         PlannedRun(
             experiment=experiment.name,
@@ -108,7 +104,7 @@ def _planned(experiment: Experiment, number: int, point: Point) -> list[PlannedR
 def movement_key(scenario: Scenario) -> str:
     """The same for scenarios in which nodes meet at the same times, given the seed."""
     relevant = (scenario.mobility, scenario.contacts, scenario.base, scenario.nodes, scenario.area_m)
-    return _digest(json_text((relevant, scenario.duration_s, scenario.radio.range_m)))
+    return _digest(json_text((relevant, scenario.duration_s, scenario.radio_model().range_m)))
 
 
 def _digest(*parts: str) -> str:

@@ -23,7 +23,7 @@ from carrycast.analysis.spark.master import check_master, is_local_session
 from carrycast.analysis.spark.measured import measure
 from carrycast.analysis.spark.metrics import paired, summary
 from carrycast.analysis.spark.output import RUNS_FILE, lock_folder, write_atomically
-from carrycast.analysis.spark.plan import movement_key, stack_packages
+from carrycast.analysis.spark.plan import movement_key, plugin_modules
 from carrycast.analysis.spark.records import Record, failure_lines, json_text, json_value
 from carrycast.analysis.spark.results import Results
 from carrycast.analysis.spark.session import session
@@ -369,7 +369,7 @@ def versions(experiments: Sequence[Experiment]) -> dict[str, str]:
         machine
         for experiment in experiments
         for point in experiment.points
-        for machine in stack_packages(point.scenario)
+        for machine in plugin_modules(point.scenario)
     }
     found["code"] = code_digest(*sorted(used))
     return found

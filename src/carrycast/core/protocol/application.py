@@ -5,23 +5,19 @@ What they name they name themselves, by a word (`key`); ids are the host's affai
 are commands that are carried out when the handler has returned, and handlers default to nothing.
 """
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from random import Random
 from typing import ClassVar, TypeAlias
 
 from carrycast.core.model import FOREVER_S, Event, NodeId, Scalar
+from carrycast.core.plugins import find_plugin, plugin_names
 from carrycast.core.protocol.host import Capability, Host
 from carrycast.core.protocol.machine import Settings
 from carrycast.core.protocol.port import Fact
-from carrycast.errors import UserError
 
 Key: TypeAlias = str
 """An application's own name for a subscription, an advertisement, a request or a timer of its."""
-
-SERVICES = "carrycast.services"
 
 
 class ApplicationPort(ABC):
@@ -130,19 +126,10 @@ class Application:
 
 
 def applications() -> dict[str, type[Application]]:
-    """Every application there is, by name: those that the packages of `carrycast.services` offer as `APPLICATIONS`."""
-    package = importlib.import_module(SERVICES)
-    found: dict[str, type[Application]] = {}
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.ispkg:
-            offered = getattr(importlib.import_module(f"{SERVICES}.{module.name}"), "APPLICATIONS", ())
-            found |= {kind.name: kind for kind in offered}
-    return found
+    """Every application there is, by name."""
+    return {name: application_named(name) for name in plugin_names("services")}
 
 
 def application_named(name: str) -> type[Application]:
     """An application's class; a UserError names those there are."""
-    found = applications()
-    if name not in found:
-        raise UserError(f"there is no application {name!r}: there are {', '.join(sorted(found)) or 'none'}")
-    return found[name]
+    return find_plugin("services", name)

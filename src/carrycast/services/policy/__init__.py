@@ -5,4 +5,4 @@ from carrycast.services.policy.enforcement import EnforcementPoint
 from carrycast.services.policy.repository import Repository
 from carrycast.services.policy.tool import ManagementTool
 
-APPLICATIONS = (ManagementTool, Repository, DecisionPoint, EnforcementPoint)
+__all__ = ["DecisionPoint", "EnforcementPoint", "ManagementTool", "Repository"]

@@ -18,10 +18,9 @@ from carrycast.sim.engine.service import ServiceQueues
 from carrycast.sim.engine.timetable import Timetable
 from carrycast.sim.engine.view import View
 from carrycast.sim.engine.world import World
-from carrycast.sim.radio.csma import CsmaMedium
 from carrycast.sim.radio.disk import DiskMedium
-from carrycast.sim.radio.disk_settings import DiskRadio
 from carrycast.sim.radio.medium import Air, Frame, Medium, Reach
+from carrycast.sim.radio.radio import RadioContext
 from carrycast.sim.scenario.faults import LinkSlow
 from carrycast.sim.scenario.scenario import OracleDiscovery
 
@@ -86,20 +85,23 @@ class Network(Air):
         self._timetable.draw_cuts(seed, there, scenario.duration_s)
 
     def _radio(self, world: World) -> Medium:
-        scenario, radio, kernel = world.scenario, world.scenario.radio, self._kernel
-        rng = stream(world.seed, "radio")
-        if isinstance(radio, DiskRadio):
-            return DiskMedium(radio, RADIO, scenario.nodes, kernel, self, rng)
-        assert world.trajectories is not None, "checked when the scenario was loaded"
-        there = world.trajectories
+        scenario, kernel, trajectories = world.scenario, self._kernel, world.trajectories
 
         def places(nodes: Iterable[NodeId]) -> list[tuple[float, float]]:
-            return there.places(nodes, kernel.now_s)
+            assert trajectories is not None
+            return trajectories.places(nodes, kernel.now_s)
 
-        medium = CsmaMedium(radio, RADIO, scenario.nodes, kernel, self, rng, places)
-        for range_m, vicinity in medium.wider:
-            vicinity.follow(world.contacts_within(range_m), scenario.duration_s)
-        return medium
+        context = RadioContext(
+            RADIO,
+            scenario.nodes,
+            scenario.duration_s,
+            kernel,
+            self,
+            stream(world.seed, "radio"),
+            None if trajectories is None else places,
+            world.contacts_within,
+        )
+        return scenario.radio_model().medium(context)
 
     def start(self) -> None:
         """Start every node; links and faults come as their times do."""

@@ -9,7 +9,7 @@ import numpy as np
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.packed import reading
-from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.player import MovementFormat, Recorded
 from carrycast.sim.mobility.samples import joined
 from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S
 from carrycast.sim.mobility.trajectory import Floats, Integers, Trajectories
@@ -19,7 +19,7 @@ MAX_LINE_BYTES = 1 << 28
 _EXPECTED = "expected a line for each node: time x y, again and again"
 
 
-class BonnMotion(TracePlayer, frozen=True, kw_only=True):
+class BonnMotion(MovementFormat, frozen=True, kw_only=True):
     """Nodes go in straight lines from waypoint to waypoint, in the order of the lines.
 
     A node is absent before its first waypoint and stays at its last one.

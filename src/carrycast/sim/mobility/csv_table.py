@@ -9,7 +9,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.player import TracePlayer
+from carrycast.sim.mobility.player import MovementFormat
 from carrycast.sim.mobility.samples import joined
 from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
 from carrycast.sim.mobility.trajectory import Integers, Trajectories
@@ -19,7 +19,7 @@ _EXPECTED = "a first line with the columns " + ",".join(COLUMNS)
 _DEGREES = ("lat", "lon", "lng", "latitude", "longitude")
 
 
-class CsvTable(TracePlayer, frozen=True, kw_only=True):
+class CsvTable(MovementFormat, frozen=True, kw_only=True):
     """Samples of places in any order, joined by straight lines. Time counts from the earliest of them.
 
     Nodes are taken in the order in which their names appear. A node is absent before its first sample and stays at its

@@ -38,6 +38,10 @@ class Excerpt(MobilityModel, frozen=True, kw_only=True):
         """As the other model does."""
         self._whole().check(nodes)
 
+    def component_models(self) -> tuple[MobilityModel, ...]:
+        """The other model."""
+        return (self._whole(),)
+
     def on_roads(self) -> bool:
         """As the other model is."""
         return self._whole().on_roads()

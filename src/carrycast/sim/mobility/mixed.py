@@ -37,6 +37,10 @@ class Mixed(MobilityModel, frozen=True, kw_only=True):
         changed = self._moving().with_files(change)
         return msgspec.structs.replace(self, rest={"model": changed.name, **msgspec.to_builtins(changed)})
 
+    def component_models(self) -> tuple[MobilityModel, ...]:
+        """The model of the rest."""
+        return (self._moving(),)
+
     def on_roads(self) -> bool:
         """As the other model is."""
         return self._moving().on_roads()

@@ -41,6 +41,10 @@ class MobilityModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def check(self, nodes: int) -> None:
         """Refuse, with a UserError, to move so many nodes."""
 
+    def component_models(self) -> "tuple[MobilityModel, ...]":
+        """The models that this one combines, if it combines any."""
+        return ()
+
     def on_roads(self) -> bool:
         """Whether there is a road map to ask for; told without reading any file."""
         return False

@@ -10,7 +10,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.player import MovementFormat, Recorded
 from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
 from carrycast.sim.mobility.trajectory import Trajectories
 
@@ -43,7 +43,7 @@ class _Node:
         return self.repeated + len(times) - len(set(times))
 
 
-class Ns2(TracePlayer, frozen=True, kw_only=True):
+class Ns2(MovementFormat, frozen=True, kw_only=True):
     """At the given times nodes set out in a straight line to a place, at a speed; there they stay.
 
     A new command takes over from wherever the node is; speed 0 stops it. Commands may stand in any order, also before

@@ -7,7 +7,7 @@ import numpy as np
 
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area
-from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.player import MovementFormat, Recorded
 from carrycast.sim.mobility.samples import joined
 from carrycast.sim.mobility.trace_file import MAX_COORDINATE_M, MAX_TIME_S, TraceFile
 from carrycast.sim.mobility.trajectory import Trajectories
@@ -16,7 +16,7 @@ _HEADER = "minTime maxTime minX maxX minY maxY [minZ maxZ]"
 _SAMPLE = "time id x y"
 
 
-class One(TracePlayer, frozen=True, kw_only=True):
+class One(MovementFormat, frozen=True, kw_only=True):
     """Samples of places, joined by straight lines. Times and places count from the minima in the file's first line.
 
     Nodes are taken in the order in which their names appear. A node is absent before its first sample and stays at its

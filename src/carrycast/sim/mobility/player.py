@@ -1,10 +1,11 @@
-"""What the players of trace files have in common: a file, found from the scenario's folder."""
+"""Movement that is read from a file: the abstract class of the formats of movement files."""
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from msgspec import Meta
 
+from carrycast.core.file_formats import FileFormat
 from carrycast.core.settings import InputFile
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import MobilityModel, Recording
@@ -25,8 +26,13 @@ class Recorded(NamedTuple):
     """Records that a later one of the same node and time replaces, as the format has it."""
 
 
-class TracePlayer(MobilityModel, frozen=True, kw_only=True):
-    """A model that plays a recorded movement. It has no name, so it is not itself a model to choose."""
+class MovementFormat(MobilityModel, FileFormat, frozen=True, kw_only=True):
+    """A format of movement files, which is also the movement model that plays such a file.
+
+    A plug-in derives from it, gives `name`, `summary`, and implements `extent`, `recorded` and `trajectories`.
+    """
+
+    content: ClassVar[str] = "movement"
 
     file: Annotated[InputFile, Meta(description="the trace file, relative to the scenario's folder")]
 

@@ -13,11 +13,11 @@ from carrycast.core.model import RoadMap
 from carrycast.errors import UserError
 from carrycast.sim.mobility.fcd import ALL_KINDS, FcdSamples, read_fcd
 from carrycast.sim.mobility.model import Area, Recording
-from carrycast.sim.mobility.player import Recorded, TracePlayer
+from carrycast.sim.mobility.player import MovementFormat, Recorded
 from carrycast.sim.mobility.trajectory import Trajectories
 
 
-class Sumo(TracePlayer, frozen=True, kw_only=True):
+class Sumo(MovementFormat, frozen=True, kw_only=True):
     """Each vehicle is a node, in the order in which they appear. Time counts from the first step in the file.
 
     A vehicle is there from its first sample to its last, in a straight line from each step to the next; in a step that

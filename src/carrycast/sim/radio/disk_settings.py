@@ -1,13 +1,18 @@
 """What a scenario may say of the disk radio."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
+from carrycast.sim.radio.medium import Medium
+from carrycast.sim.radio.radio import Radio, RadioContext
 
-class DiskRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="model", tag="disk"):
+
+class DiskRadio(Radio, frozen=True, kw_only=True):
     """Settings of the disk radio."""
+
+    name: ClassVar[str] = "disk"
+    summary: ClassVar[str] = "every node within range receives; no interference"
 
     range_m: Annotated[float, Meta(gt=0, le=1e9, description="two nodes are linked up to this distance")] = 250.0
     delay_s: Annotated[float, Meta(ge=0, le=3600, description="from the end of a transmission to its reception")] = (
@@ -19,3 +24,9 @@ class DiskRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     queue: Annotated[int, Meta(ge=1, le=1_000_000, description="frames that may wait for the one being sent")] = 50
     loss: Annotated[float, Meta(ge=0, lt=1, description="probability that a receiver misses a frame")] = 0.0
     retries: Annotated[int, Meta(ge=0, le=100, description="how often a lost unicast is repeated")] = 3
+
+    def medium(self, context: RadioContext) -> Medium:
+        """A `DiskMedium`. It is imported here because its module, which `make compiled` compiles, imports this one."""
+        from carrycast.sim.radio.disk import DiskMedium
+
+        return DiskMedium(self, context.interface, context.nodes, context.scheduler, context.air, context.rng)

@@ -1,10 +1,13 @@
 """The numbers of 802.11: named presets, the settings of the contended radio, and how long frames take on the air."""
 
 from math import ceil
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
+
+from carrycast.sim.radio.medium import Medium
+from carrycast.sim.radio.radio import Radio, RadioContext
 
 # [IEEE 802.11-1999 §7.2.1] Control frames have one size, checksum included.
 ACK_BYTES = 14
@@ -125,8 +128,12 @@ CS_RANGES = 2.2
 INTERFERENCE_RANGES = 10 ** (CAPTURE_DB / 40)
 
 
-class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="model", tag="csma"):
-    """Settings of the contended radio. What is not given is as the preset has it."""
+class CsmaRadio(Radio, frozen=True, kw_only=True):
+    """Settings of the contended radio. A setting that is not given has the preset's value."""
+
+    name: ClassVar[str] = "csma"
+    summary: ClassVar[str] = "802.11 DCF: carrier sense, backoff, collisions, acknowledgements"
+    needs_positions: ClassVar[bool] = True
 
     preset: Annotated[Literal["802.11b", "ns2"], Meta(description="where the numbers come from")] = "802.11b"
     range_m: Annotated[Meters, Meta(description="frames can be read up to this distance")] = 250.0
@@ -198,3 +205,14 @@ class CsmaRadio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """The preset with what was given instead."""
         given = {name: value for name in Dot11.__struct_fields__ if (value := getattr(self, name)) is not None}
         return msgspec.structs.replace(PRESETS[self.preset], **given)
+
+    def medium(self, context: RadioContext) -> Medium:
+        """A `CsmaMedium`. It is imported here because its module, which `make compiled` compiles, imports this one."""
+        from carrycast.sim.radio.csma import CsmaMedium
+
+        medium = CsmaMedium(
+            self, context.interface, context.nodes, context.scheduler, context.air, context.rng, context.places
+        )
+        for range_m, vicinity in medium.wider:
+            vicinity.follow(context.contacts_within(range_m), context.duration_s)
+        return medium

@@ -12,7 +12,7 @@ from carrycast.sim.mobility.model import Area
 from carrycast.sim.mobility.ns2 import Ns2
 from carrycast.sim.mobility.one import One
 from carrycast.sim.mobility.packed import reading
-from carrycast.sim.mobility.player import TracePlayer
+from carrycast.sim.mobility.player import MovementFormat
 from carrycast.sim.mobility.sumo import Sumo
 from carrycast.sim.scenario.movement import movement
 from carrycast.sim.scenario.scenario import load
@@ -40,7 +40,7 @@ def plan_from(path: Path, range_m: float | None, duration_s: float | None, seed:
     return _from_player(_player_of(path, start), range_m, duration_s, seed)
 
 
-def _player_of(path: Path, start: str) -> TracePlayer:
+def _player_of(path: Path, start: str) -> MovementFormat:
     """Who plays a text file that begins so."""
     first = _first_line(start)
     if _is_table(path, start):
@@ -71,7 +71,7 @@ def check_extent(range_m: float | None, duration_s: float | None) -> None:
         raise UserError(f"--duration: a time above 0, and at most {MOST:g} s, not {duration_s}")
 
 
-def _from_player(player: TracePlayer, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
+def _from_player(player: MovementFormat, range_m: float | None, duration_s: float | None, seed: int) -> ContactPlan:
     path = player.file
     nodes, lasts_s = player.extent()
     if range_m is None:
@@ -93,7 +93,7 @@ def _from_scenario(path: Path, range_m: float | None, duration_s: float | None, 
     wanted_s = duration_s or scenario.duration_s
     if wanted_s > scenario.duration_s:
         raise UserError(f"--duration {wanted_s:g}: {path} moves its nodes for {scenario.duration_s:g} s only")
-    return contacts(moving, scenario.radio.range_m if range_m is None else range_m, wanted_s)
+    return contacts(moving, scenario.radio_model().range_m if range_m is None else range_m, wanted_s)
 
 
 def _start_of(path: Path) -> str:

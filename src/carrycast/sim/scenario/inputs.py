@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from carrycast.core.protocol.application import application_named
 from carrycast.core.settings import located, map_files
 from carrycast.errors import UserError
 from carrycast.sim.scenario.scenario import Scenario
@@ -20,7 +21,8 @@ def input_files(scenario: Scenario) -> list[Path]:
         return name
 
     map_files(scenario, note)
-    # These three are kept as the tables that were written; their types are known once they are looked up.
+    map_files(scenario.radio_model(), note)
+    # The others are kept as the tables that were written; their types are known once they are looked up.
     model = scenario.mobility_model()
     if model is not None:
         model.with_files(note)
@@ -30,6 +32,22 @@ def input_files(scenario: Scenario) -> list[Path]:
             if settings is not None:
                 map_files(settings, note)
     return [Path(name) for name in found]
+
+
+def used_plugins(scenario: Scenario) -> list[type]:
+    """The classes of the plug-ins that a run of the scenario uses: radio, movement models, protocol, router and
+    applications. Their code decides the run, wherever it is installed."""
+    found: list[type] = [type(scenario.radio_model())]
+    model = scenario.mobility_model()
+    models = [] if model is None else [model]
+    while models:
+        model = models.pop()
+        found.append(type(model))
+        models += model.component_models()
+    if scenario.protocol:
+        plan = scenario.stack_plan()
+        found += [plan.protocol] if plan.router is None else [plan.protocol, plan.router]
+    return found + [application_named(entry.name) for entry in scenario.applications]
 
 
 def input_digest(scenario: Scenario) -> str:

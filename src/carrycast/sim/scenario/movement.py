@@ -25,7 +25,7 @@ def movement(scenario: Scenario, seed: int, range_m: float | None = None) -> tup
     # MessagePack, since JSON has no infinite numbers.
     key = msgspec.msgpack.encode((relevant, scenario.duration_s, seed, input_digest(scenario)), order="deterministic")
     carried = _Unhashed(scenario)
-    return _plan(key, carried, seed, scenario.radio.range_m if range_m is None else range_m), _moving(
+    return _plan(key, carried, seed, scenario.radio_model().range_m if range_m is None else range_m), _moving(
         key, carried, seed
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -26,8 +26,7 @@ from carrycast.core.stacks import needs_beacons, stack_plan
 from carrycast.errors import UserError
 from carrycast.sim.mobility.model import Area, MobilityModel
 from carrycast.sim.mobility.registry import lookup as mobility_named
-from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.radio import DEFAULT_RADIO, Radio, radio_named, radio_names
 from carrycast.sim.scenario.applications import ApplicationEntry, Calendar, CommandEntry, check_applications
 from carrycast.sim.scenario.beginnings import check_beginning
 from carrycast.sim.scenario.computer import Computer
@@ -43,7 +42,6 @@ from carrycast.sim.scenario.wires import Wire, check_wires
 from carrycast.sim.scenario.workload import PublishEntry, SubscribeEntry, check_entry
 from carrycast.trace import Level
 
-Radio: TypeAlias = DiskRadio | CsmaRadio
 Time = Annotated[float, Meta(ge=0, le=1e9)]
 DEFAULT_AREA_M = (1000.0, 1000.0)
 
@@ -87,7 +85,7 @@ class ProcessorEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything about a run but its seed. `mobility`, `protocol` and `router` keep the tables as they were written."""
+    """Everything about a run but its seed. `mobility`, `radio`, `protocol` and `router` keep the tables as written."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)] = "scenario"
     description: str = ""
@@ -97,7 +95,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mobility: dict[str, object] | None = None
     contacts: InputFile | None = None
     """Instead of mobility: a contact plan (.parquet) or a file of ONE's CONN events."""
-    radio: Radio = DiskRadio()
+    radio: dict[str, object] = {}
     wires: list[Wire] = []
     discovery: OracleDiscovery | BeaconMode | NoDiscovery = BeaconMode()
     """Beacons unless it says otherwise, for every command: they exist in every world, and cost what they cost there."""
@@ -142,6 +140,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         table = dict(self.mobility)
         kind = mobility_named(str(table.pop("model")))
         return typed(table, kind, self.name, "mobility").resolved(Path(self.base))
+
+    def radio_model(self) -> Radio:
+        """The radio model with its settings."""
+        table = dict(self.radio) or {"model": DEFAULT_RADIO}
+        kind = radio_named(str(table.pop("model")))
+        return map_files(typed(table, kind, self.name, "radio"), located(Path(self.base)))
 
     def stack_plan(self) -> StackPlan:
         """The machines of every node. It beacons if the scenario says so and anybody in the stack would be told."""
@@ -206,8 +210,7 @@ def check(scenario: Scenario, where: str) -> None:
         )
     if scenario.mobility is not None:
         _check_mobility(scenario.mobility, scenario.nodes, where)
-    elif isinstance(scenario.radio, CsmaRadio):
-        raise UserError(f"{where}: radio.model: csma must know where nodes are: it needs [mobility], not contacts")
+    _check_radio(scenario, where)
     check_wires(scenario.wires, scenario.nodes, where)
     check_roles(scenario.roles, scenario.nodes, where)
     entries: list[tuple[str, SubscribeEntry | PublishEntry]] = []
@@ -284,6 +287,21 @@ def _check_processors(scenario: Scenario, where: str) -> None:
             if (processor.id, node) in taken:
                 raise UserError(f"{at}.id: node {node} has another processor {processor.id!r}")
             taken.add((processor.id, node))
+
+
+def _check_radio(scenario: Scenario, where: str) -> None:
+    settings = dict(scenario.radio) or {"model": DEFAULT_RADIO}
+    name = settings.pop("model", None)
+    if not isinstance(name, str):
+        given = " or ".join(map(repr, radio_names()))
+        raise UserError(f"{where}: radio.model: this key is required; give {given}")
+    try:
+        kind = radio_named(name)
+    except UserError as error:
+        raise UserError(f"{where}: radio.model: {error}") from None
+    typed(settings, kind, where, "radio")
+    if kind.needs_positions and scenario.mobility is None:
+        raise UserError(f"{where}: radio.model: {name} must know where nodes are: it needs [mobility], not contacts")
 
 
 def _check_mobility(table: Mapping[str, object], nodes: int, where: str) -> None:

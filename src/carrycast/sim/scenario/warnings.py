@@ -178,7 +178,7 @@ def _movement(scenario: Scenario, seed: int) -> Iterator[str]:
         elif scenario.contacts is not None:
             yield f"contacts: {Path(scenario.contacts).name} holds no contact before the end of the run"
         else:
-            yield f"radio.range_m: no two nodes ever come within {scenario.radio.range_m:g} m of each other"
+            yield f"radio.range_m: no two nodes ever come within {scenario.radio_model().range_m:g} m of each other"
     if moving is None:
         return
     yield from _presence(scenario, seed, moving)

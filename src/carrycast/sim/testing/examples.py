@@ -7,7 +7,6 @@ folder's package, in tables as a scenario has them: `EXAMPLE = {"router": {"name
 import importlib
 from collections.abc import Iterator, Mapping
 
-from carrycast.core.folders import PROTOCOLS
 from carrycast.core.protocol import Capability, UsesRouter
 from carrycast.core.protocol.registry import protocol_named, protocol_names
 from carrycast.core.stacks import chosen_protocol
@@ -17,7 +16,8 @@ from carrycast.errors import UserError
 def example_tables(name: str) -> dict[str, object]:
     """The tables that a scenario must have, besides `protocol`, for a protocol to run in it."""
     protocol = protocol_named(name)
-    written: object = getattr(importlib.import_module(f"{PROTOCOLS}.{name}"), "EXAMPLE", {})
+    package = importlib.import_module(protocol.__module__.rpartition(".")[0] or protocol.__module__)
+    written: object = getattr(package, "EXAMPLE", {})
     if not isinstance(written, Mapping):
         raise UserError(f"{name}: EXAMPLE is a table of scenario keys, not a {type(written).__name__}")
     tables = dict(written)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from carrycast.analysis.spark.code import PACKAGE, is_test
+from carrycast.core.plugins import installed_packages, package_files
 from carrycast.errors import UserError
 from carrycast.sim.mobility.fleet import FACTS_FILE, LEGS_FOLDER
 
@@ -39,9 +40,10 @@ def own_import_paths() -> list[str]:
 
 
 def send_code(spark: "SparkSession", folder: Path) -> None:
-    """Send carrycast to the workers, protocols of the user's own wherever on the search path they are, and each module
-    that this process has imported from outside its installation. What has been sent is not sent again."""
-    found = {**_own_modules(), **_package_files()}
+    """Send carrycast to the workers, protocols of the user's own wherever on the search path they are, installed
+    plug-ins, and each module that this process has imported from outside its installation. What has been sent is not
+    sent again."""
+    found = {**_own_modules(), **_installed_plugins(), **_package_files()}
     hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for name, content in sorted(found.items()):
         hashed.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -109,6 +111,22 @@ def _package_files() -> dict[str, bytes]:
                 name = PurePosixPath(PACKAGE, *path.relative_to(place).parts)
                 if not is_test(Path(name)):
                     found.setdefault(str(name), path.read_bytes())
+    return found
+
+
+def _installed_plugins() -> dict[str, bytes]:
+    """The packages that offer plug-ins by entry points, and those entry points, for the workers to find them by."""
+    found: dict[str, bytes] = {}
+    for package, entry_points in installed_packages().items():
+        for name, path in package_files(package).items():
+            if not is_test(Path(name)):
+                found[str(PurePosixPath(name))] = path.read_bytes()
+        groups: dict[str, list[str]] = {}
+        for entry_point in entry_points:
+            groups.setdefault(entry_point.group, []).append(f"{entry_point.name} = {entry_point.value}")
+        text = "".join(f"[{group}]\n" + "\n".join(lines) + "\n" for group, lines in groups.items())
+        found[f"{package}-0.dist-info/entry_points.txt"] = text.encode()
+        found[f"{package}-0.dist-info/METADATA"] = f"Metadata-Version: 2.1\nName: {package}\nVersion: 0\n".encode()
     return found
 
 

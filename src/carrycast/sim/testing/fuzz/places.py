@@ -4,8 +4,7 @@ from random import Random
 
 from carrycast.sim.mobility.model import MobilityModel
 from carrycast.sim.mobility.registry import models
-from carrycast.sim.radio.disk_settings import DiskRadio
-from carrycast.sim.radio.dot11 import CsmaRadio
+from carrycast.sim.radio.radio import radio_named
 from carrycast.sim.testing.fuzz.values import Drawn, Surroundings, Values, log_uniform
 
 AREA_M = 100.0
@@ -51,8 +50,8 @@ class Places:
             "basic_rate_bps": lambda: log_uniform(self._rng, 1e5, 1e7),
             "loss": lambda: self._rng.choice([0.0, 0.05, 0.3]),
         }
-        table = self._values.settings(CsmaRadio if csma else DiskRadio, share, special)
-        return {**table, "range_m": range_m}
+        name = "csma" if csma else "disk"
+        return {"model": name, **self._values.settings(radio_named(name), share, special), "range_m": range_m}
 
     def _wire(self) -> dict[str, object]:
         rng, nodes = self._rng, self._around.nodes
